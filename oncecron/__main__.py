@@ -11,6 +11,10 @@ from oncecron.core.light_typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from oncecron.config.run_parser import ParsedRun
+    from oncecron.run.seams import Observer
+    from oncecron.run.spec import RunSpec
+
 
 def main() -> None:
     """Run the command line and exit at once: shutting the interpreter down costs a firing 25 ms."""
@@ -38,9 +42,7 @@ def _oncecron(arguments: list[str]) -> int:
 
         parsed = parse_run(arguments[1:])
         if parsed is not None:
-            from oncecron.run.firing import run  # noqa: PLC0415
-
-            return run(parsed)
+            return _run(parsed)
     from oncecron.cli.main import invoke  # noqa: PLC0415
 
     return invoke(arguments)
@@ -49,7 +51,19 @@ def _oncecron(arguments: list[str]) -> int:
 def _shell(arguments: list[str]) -> int:
     from oncecron.cli.crontab_shell import run_line  # noqa: PLC0415
 
-    return run_line(arguments)
+    return run_line(arguments, _run)
+
+
+def _run(parsed: ParsedRun) -> int:
+    from oncecron.run.firing import run  # noqa: PLC0415
+
+    return run(parsed, _observer)
+
+
+def _observer(spec: RunSpec) -> Observer | None:
+    from oncecron.alerts.pinger import start  # noqa: PLC0415 - only a key with a [[ping]] pays
+
+    return start(spec)
 
 
 def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:

@@ -63,7 +63,7 @@ def send(request: Request, timeout: float) -> Message:
 
 def _answer(request: Request, timeout: float) -> Message | RequestError:
     try:
-        return _sent(request, timeout)
+        return _exchange(request, timeout)
     except RequestError as error:
         return error
     except ssl.SSLCertVerificationError as error:
@@ -77,7 +77,7 @@ def _answer(request: Request, timeout: float) -> Message | RequestError:
         return RequestError(why or type(error).__name__)
 
 
-def _sent(request: Request, timeout: float) -> Message:
+def _exchange(request: Request, timeout: float) -> Message:
     place = urlsplit(request.url)
     connection = _connection(place, timeout)
     headers = {

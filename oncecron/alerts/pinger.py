@@ -1,11 +1,11 @@
-"""Ping monitoring services when a job starts and when it ends (`[[ping]]`): the part of the wrapper and of the guard.
+"""Ping monitoring services when a job starts and when it ends (`[[ping]]`): the observer in wrapper and guard.
 
 - The wrapper forks one process for all pings of the firing, before it forks the guard. It is no child of the wrapper,
   so the end of wrapper, guard or job neither waits for it nor ends it.
 - Guard and wrapper append events to memory that this process reads. They never wait for it.
-- The process sleeps until the first event (`ping_delivery`). It decides which events are pings, and exits when wrapper
+- The process sleeps until the first event (`pings`). It decides which events are pings, and exits when wrapper
   and guard have exited and the last ping has been sent. A firing that starts nothing sends nothing.
-- Each service has a thread (`ping_channel`), so one that hangs does not delay another. A ping has two tries of five
+- Each service has a thread, so one that hangs does not delay another. A ping has two tries of five
   seconds.
 - A ping that fails is reported in the system log, and with -v on standard error. It changes nothing else.
 
@@ -22,21 +22,28 @@ import time
 
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.safe_paths import memory_file
 from oncecron.core.timing import LONGEST_SLEEP, PINGS_END_WITHIN
-from oncecron.run.detached import detach, start_detached
+from oncecron.run.process_tree import detach, start_detached
 
 if TYPE_CHECKING:
-    from typing import Any, Literal, NoReturn
+    from typing import Any, NoReturn
 
     from oncecron.run.process_tree import Signals
+    from oncecron.run.seams import EventKind
     from oncecron.run.spec import RunSpec
-
-    EventKind = Literal["start", "keep", "end"]
-    """`start`: an attempt has started. `keep`: it has ended, and another is to follow. `end`: none follows."""
 
 _LENGTH = 4  # bytes before an event
 _LEAVE_AT = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 _INIT = 1
+
+
+def start(spec: RunSpec) -> Pinger | None:
+    """Start what pings the services of a firing; None if the host is short of processes: no job depends on it."""
+    try:
+        return Pinger(spec)
+    except OSError:
+        return None
 
 
 class Pinger:
@@ -47,12 +54,7 @@ class Pinger:
 
         Raises `OSError`.
         """
-        try:
-            self._events = os.memfd_create("oncecron-pings")
-        except OSError:
-            from oncecron.run.unnamed_file import unnamed_file  # noqa: PLC0415 - almost never
-
-            self._events = unnamed_file()
+        self._events = memory_file("oncecron-pings")
         fcntl.fcntl(self._events, fcntl.F_SETFL, os.O_APPEND)  # guard and wrapper both write
         woken, self._wake = os.pipe()
         self._over, over = os.pipe()
@@ -105,7 +107,7 @@ def _deliver(spec: RunSpec, events: int, woken: int, over: int) -> NoReturn:
     try:
         detach((events, woken, over), empty=(0, 1) if spec.verbose else (0, 1, 2))
         if os.read(woken, 1):  # else no job was started
-            from oncecron.alerts.ping_delivery import deliver  # noqa: PLC0415 - of a winner alone
+            from oncecron.alerts.pings import deliver  # noqa: PLC0415 - of a winner alone
 
             deliver(spec, events, woken)
     finally:

@@ -12,7 +12,7 @@ from oncecron.alerts.channels import KINDS, Channel, Kind, url_of
 from oncecron.alerts.findings import OPTIONS, Limits, states_of
 from oncecron.config.file import FileProblem, did_you_mean, read_private
 from oncecron.config.options import Option, convert, is_key
-from oncecron.config.pings import wrong_keys
+from oncecron.config.ping_table import wrong_keys
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.masking import in_web_hook, masked

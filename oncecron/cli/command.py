@@ -25,7 +25,7 @@ from oncecron.config.options import Option
 from oncecron.config.run_parser import is_option
 from oncecron.core.errors import UsageError
 from oncecron.core.masking import masked_words
-from oncecron.core.stderr import Patient
+from oncecron.core.stderr import patient
 from oncecron.core.timing import INSPECTOR_TIMEOUT
 from oncecron.core.units import parse_duration
 from oncecron.run.process_tree import refuse_core
@@ -376,8 +376,7 @@ def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspec
 def open_store(address: Address, namespace: str) -> Inspector:
     """Return a store, whose slow answers a person at a terminal is told of. Raises `StoreError`."""
     waits_for = f"no answer from {masked(address.target)} yet; it has {INSPECTOR_TIMEOUT:g} s"
-    store: Inspector = Patient(open_inspector(address, namespace), waits_for)
-    return store
+    return patient(open_inspector(address, namespace), waits_for)
 
 
 def spools(settings: Settings) -> list[Spool]:

@@ -13,14 +13,14 @@ from oncecron.cli.command import FILES, FORMAT, JSON, KEYS, LazyGroup, TableComm
 from oncecron.cli.output import Kind
 from oncecron.cli.sentences import suggestion, valid_key
 from oncecron.config.check import check_file
+from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.file import COMMAND_KEY, find_file, job_section
 from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_CONFIG, UsageError
 from oncecron.core.log_rows import ConfiguredValue
 from oncecron.core.stderr import complain
-from oncecron.each.options import ITEM_OPTIONS
-from oncecron.run.spec import shown_words
+from oncecron.run.program import shown_words
 from oncecron.stores.address import home_directory, masked
 
 if TYPE_CHECKING:

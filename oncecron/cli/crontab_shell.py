@@ -20,8 +20,12 @@ import sys
 from oncecron.config.options import AUTO_KEY, BOURNE_SHELL, OWN_SHELL
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import EX_NOT_FOUND, CommandError, UsageError
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.shell_words import simple_words
 from oncecron.crontab.guards import guard_in, is_off, per_host_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _USAGE = f"""\
 Run each line of a crontab once per tick, on one host.
@@ -40,8 +44,11 @@ so do run-parts and anacron. Put ONCECRON=off in front of @reboot lines.
 """
 
 
-def run_line(arguments: list[str]) -> int:
-    """Run a line as cron's shell; return the exit status. Raises `OncecronError` before anything runs."""
+def run_line(arguments: list[str], run: Callable[[ParsedRun], int]) -> int:
+    """Run a line as cron's shell; return the exit status. Raises `OncecronError` before anything runs.
+
+    `run` carries out a firing.
+    """
     if arguments in (["--help"], ["-h"]):
         from oncecron.cli import output  # noqa: PLC0415 - not where a line is run
 
@@ -57,8 +64,6 @@ def run_line(arguments: list[str]) -> int:
     os.environ["SHELL"] = shell = _shell()
     if _runs_everywhere(bare):
         return _become_shell(shell, command)
-    from oncecron.run.firing import run  # noqa: PLC0415 - not where every host runs it
-
     given = {"key": AUTO_KEY}
     words = simple_words(bare)
     if words is None:

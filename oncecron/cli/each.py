@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron.cli.command import TableCommand
+from oncecron.config.each_options import EACH_OPTIONS
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.units import format_duration
-from oncecron.each.options import EACH_OPTIONS
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar
@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 
 def _each(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.each.slots import each  # noqa: PLC0415 - not for --help
+    from oncecron.alerts.pinger import start  # noqa: PLC0415 - not for --help
+    from oncecron.each.slots import each  # noqa: PLC0415 - likewise
 
     bar = _Bar() if os.isatty(2) else None
     try:
-        return each(ParsedRun(given, words), bar)
+        return each(ParsedRun(given, words), bar, start)
     finally:
         if bar:
             bar.close()

@@ -10,7 +10,7 @@ from oncecron.cli.command import STORE_OPTIONS, TableCommand
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import EX_DATAERR, EX_TEMPFAIL, RecordRefusedError, StoreError
-from oncecron.core.stderr import Patient, complain
+from oncecron.core.stderr import complain, patient
 from oncecron.core.text import visible
 from oncecron.core.timing import ASSUMED_TTL, RECORD_TIMEOUT
 from oncecron.run.spool import spool_of
@@ -44,7 +44,7 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
     error = None
     waits_for = f"no answer from {masked(address.target)} yet; each record has {RECORD_TIMEOUT:g} s"
     opened = open_lease_store(address, namespace, ASSUMED_TTL)  # connects at the first record
-    store: LeaseStore = Patient(opened, waits_for)
+    store = patient(opened, waits_for)
     if spool.has():
         lock = spool.lock()
         if lock is None:
@@ -97,7 +97,7 @@ def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> S
                 break
             continue
         failures = 0
-        spool.delivered(path)
+        spool.remove(path)
         output.say(_line(record, whither), stream)
     return last
 

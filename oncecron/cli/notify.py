@@ -74,6 +74,7 @@ def _notify(given: dict[str, str], _words: list[str]) -> int:
 
 def _fire(settings: Settings, given: dict[str, str]) -> int:
     """Claim the pass; the command of this firing makes it."""
+    from oncecron.alerts.pinger import start
     from oncecron.alerts.settings import NOTIFY_KEY
     from oncecron.config.run_parser import ParsedRun
     from oncecron.run.firing import run
@@ -89,7 +90,7 @@ def _fire(settings: Settings, given: dict[str, str]) -> int:
     if "now" in given:
         options |= {"no-tick": "true", "wait": _WAIT}
         words.append("--now")
-    return run(ParsedRun(options, words))
+    return run(ParsedRun(options, words), start)
 
 
 def _pass(settings: Settings, notify: Notify) -> int:
@@ -130,9 +131,9 @@ def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspecto
     from oncecron.alerts.notify import Context
     from oncecron.cli.gather import gather
     from oncecron.core import clock
+    from oncecron.core.host import host_name
     from oncecron.log.account import evidence
     from oncecron.log.jobs import Sources
-    from oncecron.run.spec import host_name
 
     now = clock.wall()
 

@@ -13,9 +13,10 @@ from oncecron.config.run_parser import ParsedRun
 
 
 def _run(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.run.firing import run  # noqa: PLC0415 - not for --help
+    from oncecron.alerts.pinger import start  # noqa: PLC0415 - not for --help
+    from oncecron.run.firing import run  # noqa: PLC0415 - likewise
 
-    return run(ParsedRun(given, words))
+    return run(ParsedRun(given, words), start)
 
 
 COMMAND = TableCommand(

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.options import KEY_RULE, is_key
 from oncecron.core.errors import NotFoundError, UsageError
+from oncecron.core.host import host_name, user_name
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.stderr import valid
 from oncecron.core.text import Clock, part_of, visible
-from oncecron.run.spec import host_name, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

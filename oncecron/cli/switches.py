@@ -22,10 +22,10 @@ from oncecron.cli.sentences import (
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, StoreError, UsageError
+from oncecron.core.host import host_name
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.stderr import complain
 from oncecron.core.text import visible
-from oncecron.run.spec import host_name
 
 if TYPE_CHECKING:
     from oncecron.core.log_rows import Pause

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 
+from oncecron.config.each_options import ITEM_OPTIONS, ONLY_IN_RUN
 from oncecron.config.file import COMMAND_KEY, FileProblem, job_section, parse, read_private
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
 from oncecron.config.rules import conflicts, each_conflicts
@@ -14,7 +15,6 @@ from oncecron.config.settings import Settings
 from oncecron.core import tick
 from oncecron.core.errors import ConfigurationError, UnknownZoneError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.each.options import ITEM_OPTIONS, ONLY_IN_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

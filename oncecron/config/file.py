@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.config.options import Option
-    from oncecron.config.pings import Ping
+    from oncecron.config.ping_table import Ping
 
 
 SYSTEM_FILE = "/etc/oncecron.toml"
@@ -44,7 +44,7 @@ _TEXT_OR_NUMBER = frozenset((str, int))
 
 def _job_keys() -> dict[str, Option]:
     """Return what a [job.KEY] section may set, by name: for `run`, or for `each`."""
-    from oncecron.each.options import ITEM_OPTIONS  # noqa: PLC0415 - few files have them
+    from oncecron.config.each_options import ITEM_OPTIONS  # noqa: PLC0415 - few files have them
 
     items = {option.name: option for option in ITEM_OPTIONS if option.config != "never"}
     return {**_JOB_KEYS, **items}
@@ -280,7 +280,7 @@ class _Reader:
         """Take the tables [[ping]] out of the file."""
         if "ping" not in data:
             return ()
-        from oncecron.config.pings import read_pings  # noqa: PLC0415 - the tables are rare
+        from oncecron.config.ping_table import read_pings  # noqa: PLC0415 - the tables are rare
 
         def wrong(section: str, reason: str, name: str) -> None:
             self.wrong(self._top._replace(section=section), reason, name)

@@ -203,7 +203,7 @@ class Request(NamedTuple):
 
 
 def stored_request(kind: Any, author: Any, signal: Any, grace: Any) -> Request:
-    """Return a request as it stands in a store, whatever stands there; `oncecron.run.requests` judges it.
+    """Return a request as it stands in a store, whatever stands there; `oncecron.run.job` judges it.
 
     A signal that is no number is 0, and a grace that is none is NaN.
     """

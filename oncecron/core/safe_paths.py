@@ -154,3 +154,17 @@ def sync_file(descriptor: int) -> None:
     except OSError as error:
         if error.errno not in _NOT_SUPPORTED:
             raise
+
+
+def memory_file(name: str) -> int:
+    """Return a descriptor of an empty file that nobody else can open. Raises `OSError`.
+
+    Old profiles of containers refuse memfd_create(2), and vm.memfd_noexec=2 does unless a sealed file is asked for.
+    """
+    try:
+        return os.memfd_create(name)
+    except OSError:
+        import tempfile  # noqa: PLC0415 - almost never
+
+        with tempfile.TemporaryFile() as file:
+            return os.dup(file.fileno())

@@ -17,8 +17,11 @@ from oncecron.core.masking import without_logins
 from oncecron.core.timing import SILENT_WAIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
+    from typing import Any, TypeVar
+
+    Answer = TypeVar("Answer")
+    Store = TypeVar("Store")
 
 
 def valid(text: str) -> str:
@@ -88,7 +91,12 @@ class Patience:
             complain(f"waiting: {what}")
 
 
-class Patient:
+def patient(store: Store, what: str) -> Store:
+    """Return a store whose calls tell a person, after two seconds, that they wait for an answer: `what`."""
+    return _Patient(store, what)  # type: ignore[return-value]  # it has what the store has
+
+
+class _Patient:
     """The methods of a store, each a wait for its answer, or for the first row of it."""
 
     def __init__(self, store: Any, what: str) -> None:
@@ -115,7 +123,7 @@ class Patient:
             yield first
             yield from rows
 
-    def _waited(self, ask: Any) -> Any:
+    def _waited(self, ask: Callable[[], Answer]) -> Answer:
         self._patience.wait("answer", self._waits_for)
         try:
             return ask()

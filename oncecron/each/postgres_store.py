@@ -43,12 +43,11 @@ class DrawRow(NamedTuple):
 
 
 class PostgresItemStore(PostgresSession):
-    """The items of a firing; see `oncecron.stores.api.ItemStore`."""
+    """The items of a firing; see `oncecron.each.store.ItemStore`."""
 
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
-        """Add the next items of a list; see `ItemStore.load`."""
         differ = any(item.payload != item.identity for item in chunk.items)
         payloads = _array(item.payload for item in chunk.items) if differ else None
         values = (
@@ -65,7 +64,6 @@ class PostgresItemStore(PostgresSession):
                 return Loaded(*(int(value or 0) for value in row[2:]))
 
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
-        """Settle the last batch and take the next one; see `ItemStore.draw`."""
         results = json.dumps([result._asdict() for result in draw.results], allow_nan=False)
         values = (
             *(lease.execution_id, lease.owner, draw.number, results),
@@ -82,7 +80,6 @@ class PostgresItemStore(PostgresSession):
         )
 
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
-        """Return the counts of a list; see `ItemStore.progress`."""
         row = self._call("progress_v1", tuple(items_of), deadline)
         return None if row[0] is None else ItemCounts(*(int(value or 0) for value in row))
 

@@ -33,7 +33,7 @@ ID_LENGTH = 22
 
 
 class RedisItemStore(RedisSession):
-    """The items of a firing; see `oncecron.stores.api.ItemStore`."""
+    """The items of a firing; see `oncecron.each.store.ItemStore`."""
 
     _drawn_from: tuple[str, str, int] | None = None
     _keys: Sequence[str] = ()
@@ -42,14 +42,13 @@ class RedisItemStore(RedisSession):
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
-        """Add the next items of a list; see `ItemStore.load`."""
         shard = scripts.shard_of(lease.key, lease.shard)
         names = item_ids(items_of, (item.identity for item in chunk.items))
         items = [
             [_short(name), _value(item)] for name, item in zip(names, chunk.items, strict=True)
         ]
         values: dict[str, str | int | float | None] = {
-            **_held(lease),
+            **_lease_fields(lease),
             "list": scripts.list_of(items_of),
             "number": chunk.number,
             "items": json.dumps(items, ensure_ascii=False),
@@ -69,12 +68,11 @@ class RedisItemStore(RedisSession):
         return Loaded(*answer[1:])
 
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
-        """Settle the last batch and take the next one; see `ItemStore.draw`."""
         if lease.tick is None:
             return Drawn([])
         shard = scripts.shard_of(lease.key, lease.shard)
         values: dict[str, str | int | float | None] = {
-            **_held(lease),
+            **_lease_fields(lease),
             "shard": str(lease.shard),
             "number": draw.number,
             "results": json.dumps(
@@ -93,7 +91,7 @@ class RedisItemStore(RedisSession):
         if answer[0] == b"gone":
             return None
         if answer[0] == b"forgotten":
-            raise _forgotten(self._target.shown, items_of)
+            raise _forgotten_error(self._target.shown, items_of)
         if error := self._missing_replicas("the items", deadline):
             raise error
         _, wait, others, stopped, flat, first, texts = answer
@@ -113,7 +111,6 @@ class RedisItemStore(RedisSession):
         return Drawn(items, float(wait) if wait else None, others, stopped.decode() or None)
 
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
-        """Return the counts of a list; see `ItemStore.progress`."""
         shard = scripts.shard_of(items_of.key, 0)
         name = self._names.of_shard("list", scripts.list_of(items_of))
         slots: Any = self._ask(deadline, "HGET", name, "slots")
@@ -152,11 +149,11 @@ def _value(item: Item) -> str:
     return identity if payload == identity else f"{identity}\0{payload}"
 
 
-def _held(lease: Lease) -> dict[str, str | int | float | None]:
+def _lease_fields(lease: Lease) -> dict[str, str | int | float | None]:
     return {"execution_id": lease.execution_id, "owner": lease.owner}
 
 
-def _forgotten(shown: str, of_list: ItemList) -> StoreRefusesError:
+def _forgotten_error(shown: str, of_list: ItemList) -> StoreRefusesError:
     return StoreRefusesError(
         f"Redis {shown}: key {of_list.key}, tick {of_list.tick}: the server may have forgotten which items were drawn, "
         "because it has restarted without `appendonly yes`, or a replica was promoted; load what is left under another "

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from typing import NoReturn, Protocol
 
     from oncecron.config.run_parser import ParsedRun
-    from oncecron.each.page import Page
+    from oncecron.each.spec import ItemsSpec
     from oncecron.each.values import ItemCounts
+    from oncecron.run.seams import Observer
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
@@ -51,13 +52,18 @@ _SIGNAL = 128
 """An exit status above it stands for a signal."""
 
 
-def each(parsed: ParsedRun, display: Display | None) -> int:
+def each(
+    parsed: ParsedRun,
+    display: Display | None,
+    observe: Callable[[RunSpec], Observer | None] | None = None,
+) -> int:
     """Carry out `oncecron each`; return the exit status. Raises `OncecronError` before anything runs.
 
     `display` shows the progress; None: there is no terminal.
     """
-    spec, wait = make_each_spec(parsed, shows_progress=display is not None)
-    return begin(spec, lambda spec, open_store: _Host(spec, wait, open_store, display).run())
+    load, items, wait = make_each_spec(parsed, shows_progress=display is not None)
+    load = load._replace(observe=observe)
+    return begin(load, lambda load, open_store: _Host(load, items, wait, open_store, display).run())
 
 
 class _Host:
@@ -66,15 +72,14 @@ class _Host:
     def __init__(
         self,
         load: RunSpec,
+        items: ItemsSpec,
         wait: float,
         open_store: OpenStore,
         display: Display | None,
     ) -> None:
         """`load`: the spec of the firing that loads the list; `wait`: how long the others wait for a slot."""
-        if load.items is None:
-            raise OncecronError
-        self._load, self._items, self._wait = load, load.items, wait
-        self._page: Page = load.items.page
+        self._load, self._items, self._wait = load, items, wait
+        self._page = items.page
         self._open_store = open_store
         self._display = display
         self._line_at = time.monotonic() + PROGRESS_LINE_INTERVAL
@@ -90,7 +95,7 @@ class _Host:
             self._show_skip()
             return status
         self._page.forget_refusals()
-        specs = slot_specs(self._load, self._items.number, self._wait)
+        specs = slot_specs(self._load, self._items, self._wait)
         statuses = self._carry_out(specs)
         ran = [self._page.has_run(index) for index in range(len(specs))]
         if not any(ran):
@@ -124,7 +129,7 @@ class _Host:
             firing = self._load.firing
             tick = shell_quoted(firing.tick.text or "")
             cure = self._load.command_line(f"items {firing.key} --tick {tick}")
-            self._say(f"of {counts.total:,} items, {_joined(parts)}; see {cure}")
+            self._say(f"of {counts.total:,} items, {_join(parts)}; see {cure}")
 
     def _say(self, text: str) -> None:
         stderr.complain(f"key {self._load.firing.key}: {text}")
@@ -202,7 +207,7 @@ class _Host:
             self._say(progress_line(counts))
 
 
-def _joined(parts: Sequence[str]) -> str:
+def _join(parts: Sequence[str]) -> str:
     """Return parts as `a, b and c`."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from oncecron.config.each_options import EACH_OPTIONS, ONLY_IN_RUN
 from oncecron.config.rules import each_conflicts
 from oncecron.config.settings import Settings
 from oncecron.core import clock
@@ -15,15 +16,15 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES
 from oncecron.core.retry import RetryPolicy, random_fraction
 from oncecron.core.timing import LONGEST_LOAD
-from oncecron.each.options import EACH_OPTIONS, ONLY_IN_RUN
 from oncecron.each.page import Page
 from oncecron.run.spec import check_together, key_of, random_uuid, retry_policy, spec_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from oncecron.config.run_parser import ParsedRun
-    from oncecron.core.model import Ending, Firing, RefusalReason
+    from oncecron.core.model import Ending, Firing, Lease, RefusalReason
+    from oncecron.each.runner import Runner
     from oncecron.run.spec import RunSpec
 
 PLACEHOLDER = "{}"
@@ -32,7 +33,7 @@ _NO_RETRY = RetryPolicy(0, (0.0, 0.0), frozenset())
 
 
 class ItemsSpec(NamedTuple):
-    """What a firing of `each` has beyond one of `run`; durations in seconds."""
+    """What a firing of `each` has beyond one of `run`: its `Body`. Durations are in seconds."""
 
     source: str | None
     """The command that lists the items, a string for the shell; None: they are on standard input."""
@@ -71,11 +72,22 @@ class ItemsSpec(NamedTuple):
         """Return whether another firing of this host holds the slot: no reason to claim it, unless that one may die."""
         return not self.failover and self.page.is_taken(firing.shard, self.number)
 
-    def refused(self, reason: RefusalReason, message: str) -> None:
+    def refuse(self, reason: RefusalReason, message: str) -> None:
         """Keep a refusal for the host, which shows one of them if it got no slot."""
         self.page.note_refusal(reason, message)
 
-    def judged(self, ending: Ending) -> Ending:
+    def begin(
+        self, spec: RunSpec, lease: Lease, environment: Mapping[str, str]
+    ) -> Callable[[], int]:
+        """Return what runs in the place of the command; see `Body.begin`."""
+        from oncecron.each.draw import Worker  # noqa: PLC0415 - a firing that is skipped needs neither
+        from oncecron.each.list import Loader  # noqa: PLC0415 - likewise
+
+        runner: type[Runner] = Loader if self.loads else Worker
+        self.page.begin_slot(self.number, lease.shard)
+        return runner.body(spec, self, lease, environment)
+
+    def judge(self, ending: Ending) -> Ending:
         """Return the end of a slot from the end of its runner: it is `stopped` if items may be left for it."""
         verdict, note = self.page.verdict(self.number)
         self.page.end_slot(self.number)
@@ -92,10 +104,10 @@ class ItemsSpec(NamedTuple):
         )
 
 
-def make_each_spec(parsed: ParsedRun, *, shows_progress: bool) -> tuple[RunSpec, float]:
-    """Return the spec of the firing that loads the list, and how long the others wait for a slot.
+def make_each_spec(parsed: ParsedRun, *, shows_progress: bool) -> tuple[RunSpec, ItemsSpec, float]:
+    """Return the spec of the firing that loads the list, its body, and how long the other firings wait for a slot.
 
-    The index of the former is the number of the latter. Raises `OncecronError`.
+    The number of the body is that of the others. Raises `OncecronError`.
     """
     fired_at = clock.process_started()
     key = key_of(parsed)
@@ -115,29 +127,28 @@ def make_each_spec(parsed: ParsedRun, *, shows_progress: bool) -> tuple[RunSpec,
             "command first"
         )
     jobs = min(settings["jobs"] or slots, slots)
-    items = _items(settings, slots, jobs)._replace(
-        in_shell=in_shell, shows_progress=shows_progress or bool(spec.verbose)
-    )
+    shows_progress = shows_progress or bool(spec.verbose)
+    items = _items(settings, jobs, in_shell=in_shell, shows_progress=shows_progress)
     load = spec._replace(
         firing=spec.firing._replace(resumes=True, retries=0),
         wait=LONGEST_LOAD,
         timeout=None,
         retry_policy=_NO_RETRY,
         terminal=False,
-        items=items,
+        body=items,
     )
-    return load, spec.wait
+    return load, items, spec.wait
 
 
-def _items(settings: Settings, slots: int, jobs: int) -> ItemsSpec:
-    policy = retry_policy(settings)
+def _items(settings: Settings, jobs: int, *, in_shell: bool, shows_progress: bool) -> ItemsSpec:
+    policy, slots = retry_policy(settings), settings["slots"]
     attempts = 1 + max(policy.retries, FAILOVER_RETRIES)
     return ItemsSpec(
         source=None if settings["items"] == "-" else settings["items"],
         null=bool(settings["null"]),
         json=bool(settings["json"]),
         stdin=bool(settings["stdin"]),
-        in_shell=False,
+        in_shell=in_shell,
         batch=settings["batch"],
         slots=slots,
         keep=settings["keep"],
@@ -145,18 +156,16 @@ def _items(settings: Settings, slots: int, jobs: int) -> ItemsSpec:
         retry_policy=policy,
         timeout=settings["timeout"],
         failover=bool(settings["failover"]),
-        shows_progress=False,
+        shows_progress=shows_progress,
         page=Page(jobs + 1),
         shards=(slots,),
         number=jobs,
     )
 
 
-def slot_specs(load: RunSpec, jobs: int, wait: float) -> list[RunSpec]:
+def slot_specs(load: RunSpec, items: ItemsSpec, wait: float) -> list[RunSpec]:
     """Return the specs of the firings that work, from that of the load: each begins with another slot."""
-    items = load.items
-    assert items is not None  # noqa: S101 - the caller has made it
-    first = int(random_fraction() * items.slots)
+    first, jobs = int(random_fraction() * items.slots), items.number
     specs = []
     for index in range(jobs):
         begin = first + index * items.slots // jobs
@@ -165,7 +174,7 @@ def slot_specs(load: RunSpec, jobs: int, wait: float) -> list[RunSpec]:
             load._replace(
                 firing=load.firing._replace(owner=random_uuid()),
                 wait=wait,
-                items=items._replace(shards=turn, number=index),
+                body=items._replace(shards=turn, number=index),
             )
         )
     return specs

@@ -40,7 +40,7 @@ _LEFTOVERS = 50_000
 
 
 class SQLiteItemStore:
-    """The items of a firing in a SQLite file; see `oncecron.stores.api.ItemStore`."""
+    """The items of a firing in a SQLite file; see `oncecron.each.store.ItemStore`."""
 
     lease_clock = clock.MONOTONIC
 
@@ -52,20 +52,18 @@ class SQLiteItemStore:
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
-        """Add the next items of a list; see `ItemStore.load`."""
         while True:
             with self._handle.until(deadline) as store, store.writing(durable=True):
                 now = moment(self._boot)
                 if store.one("held", **lease._asdict(), **now) is None:
                     return None
-                found = _begun(store, lease, items_of, chunk)
+                found = _begin_load(store, lease, items_of, chunk)
                 if found is None:
                     return None
                 if found["loading_execution"] is not None:
-                    return _loaded(store, found, items_of, chunk, now["now"])
+                    return _add(store, found, items_of, chunk, now["now"])
 
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
-        """Settle the last batch and take the next one; see `ItemStore.draw`."""
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = moment(self._boot)
             found = store.one("find_drawing", **lease._asdict(), **now)
@@ -73,10 +71,9 @@ class SQLiteItemStore:
                 return None
             if found["loaded_at"] is None:
                 return Drawn([])
-            return _Slot(store, found, lease, now).drawn(draw, found["host"])
+            return _Slot(store, found, lease, now).draw(draw, found["host"])
 
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
-        """Return the counts of a list; see `ItemStore.progress`."""
         with self._handle.until(deadline) as store, store.reading():
             row = store.one("item_lists", **items_of._asdict(), **moment(self._boot))
         return None if row is None else ItemCounts(*tuple(row)[2:-1])
@@ -89,7 +86,7 @@ class SQLiteItemStore:
         self._handle.close()
 
 
-def _begun(store: Connection, lease: Lease, items_of: ItemList, chunk: Chunk) -> Any:
+def _begin_load(store: Connection, lease: Lease, items_of: ItemList, chunk: Chunk) -> Any:
     """Return the list for a step of a load; without `loading_execution` it has leftovers of another load yet."""
     found = store.one("find_list", **items_of._asdict())
     if found is not None and found["loading_execution"] == lease.execution_id:
@@ -115,7 +112,7 @@ def _begun(store: Connection, lease: Lease, items_of: ItemList, chunk: Chunk) ->
     return store.one("find_list", **items_of._asdict())
 
 
-def _loaded(store: Connection, found: Any, items_of: ItemList, chunk: Chunk, now: float) -> Loaded:
+def _add(store: Connection, found: Any, items_of: ItemList, chunk: Chunk, now: float) -> Loaded:
     """Add the items of a step, if it is the next one; return what the load has done."""
     list_id, until = found["list_id"], found["loading_until"]
     known, repeated = found["loading_known"], found["loading_repeated"]
@@ -199,7 +196,7 @@ class _Slot:
         self._batch = {**part, "execution_id": lease.execution_id, **batch}
         """The batch that is not settled, as the statements have it."""
 
-    def drawn(self, draw: Draw, host: str) -> Drawn | None:
+    def draw(self, draw: Draw, host: str) -> Drawn | None:
         """Return the answer to a draw."""
         if draw.number not in (self._number, self._number + 1):
             return None

@@ -12,7 +12,6 @@ An item that was queued, or that a batch left `done`, needs no record of its own
 
 from __future__ import annotations
 
-from oncecron.core.errors import ConfigurationError, StoreRefusesError, reason_of
 from oncecron.core.light_modules import sha256_digests
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
@@ -77,69 +76,6 @@ def item_ids(items_of: ItemList, identities: Iterable[str]) -> Iterator[str]:
     before = "\n".join((*items_of, "")).encode()
     digests = sha256_digests(before + identity.encode() for identity in identities)
     return (digest[:32] for digest in digests)
-
-
-_BOM = b"\xef\xbb\xbf"
-
-
-class ItemError(ConfigurationError):
-    """An item cannot be loaded."""
-
-
-def item_of_line(line: bytes, number: int) -> Item:
-    """Return the item that is a line, or a word that ends with NUL (`-0`). Raises `ItemError`."""
-    text = _checked(line, number)
-    return Item(text, text)
-
-
-def item_of_json(line: bytes, number: int) -> Item:
-    """Return the item that is a JSON object on a line: its `id`, a string or an integer, is its identity.
-
-    The payload is the line as it is. Raises `ItemError`.
-    """
-    import json  # noqa: PLC0415 - only with --json
-
-    text = _checked(line, number)
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ItemError(f"item {number} is not JSON: {reason_of(error)}") from error
-    identity = value.get("id") if isinstance(value, dict) else None
-    if isinstance(identity, bool) or not isinstance(identity, str | int) or identity == "":
-        raise ItemError(f"item {number} has no id; each line must be an object with an `id`")
-    return Item(_checked(str(identity).encode("utf-8", "surrogatepass"), number), text)
-
-
-def check_drawn(item: DrawnItem) -> None:
-    """Raise `StoreRefusesError` for an item that no load accepts: another program has written to the store."""
-    for text in (item.identity, item.payload):
-        if len(text) <= LARGEST_ITEM // 4 and text.isprintable():
-            continue  # as most are: no NUL, and not too long in UTF-8
-        try:
-            _checked(text.encode("utf-8", "surrogatepass"), item.position)
-        except ItemError as error:
-            raise StoreRefusesError(
-                f"item {item.position} was changed in the store by another program; load it again under another --tick"
-            ) from error
-
-
-def _checked(data: bytes, number: int) -> str:
-    """Return an item as text. `number`: which item of the list it is, from 1."""
-    if len(data) > LARGEST_ITEM:
-        raise ItemError(
-            f"item {number} has {len(data)} bytes, and an item may have {LARGEST_ITEM}; list a name or an id, and let "
-            "the command read the rest"
-        )
-    if number == 1 and data.startswith(_BOM):
-        raise ItemError(
-            "item 1 begins with a byte order mark (BOM), which would be part of it; write the list without one"
-        )
-    if b"\0" in data:
-        raise ItemError(f"item {number} contains a NUL; use -0 for a list that NULs separate")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise ItemError(f"item {number} is not valid UTF-8 (byte {error.start + 1})") from error
 
 
 class Loaded(NamedTuple):

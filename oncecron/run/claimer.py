@@ -42,8 +42,8 @@ from oncecron.core.timing import (
     SILENT_FOR,
     WAIT_OVERRUN,
 )
-from oncecron.run import spool_records
-from oncecron.run.spool import SpoolError
+from oncecron.run.reporter import waiting_message
+from oncecron.run.spool import skip_record
 from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Claimer:
         spec: RunSpec,
         connection: StoreConnection,
         sleep: Callable[[float, int | None], bool],
-        refused: Callable[[Firing, Refusal, bool, bool], None],
+        report_refusal: Callable[[Firing, Refusal, bool, bool], None],
     ) -> None:
         """Take two functions.
 
@@ -99,20 +99,20 @@ class Claimer:
         """
         self._connection = connection
         self._sleep = sleep
-        self._refused = refused
+        self._report_refusal = report_refusal
         self._patience = patience = stderr.Patience(wanted=spec.verbose)
         self._spec = spec
-        self._items = spec.items
+        self._body = spec.body
         shards = spec.firing.shards
         first = int(random_fraction() * shards)
         parts = [(first + number) % shards for number in range(shards)]
-        if spec.items:
-            parts = list(spec.items.shards)
+        if spec.body:
+            parts = list(spec.body.shards)
         self._open = [
             _ShardClaim(spec, connection, spec.firing._replace(shard=part), patience)
             for part in parts
         ]
-        self.asked_for: Firing | None = None
+        self.newest_claim: Firing | None = None
         """The shard of the newest claim, answered or not."""
 
     @property
@@ -142,13 +142,13 @@ class Claimer:
         while asking:
             claim = min(asking, key=lambda each: (not each.unsettled, each.due))
             self._pause_until(claim.due, asking)
-            if self._items and self._items.skips(claim.firing):
+            if self._body and self._body.skips(claim.firing):
                 asking.remove(claim)
                 continue
-            self.asked_for = claim.firing
+            self.newest_claim = claim.firing
             answer = claim.ask(self._now())
             if isinstance(answer, Refusal):
-                self._refused(claim.firing, answer, claim.unanswered, False)
+                self._report_refusal(claim.firing, answer, claim.unanswered, False)
                 asking.remove(claim)
                 if answer.reason in ("paused", "drained"):
                     break  # this holds for all shards
@@ -159,7 +159,7 @@ class Claimer:
                 return answer
             elif refusal := claim.waiting_for():
                 self._patience.over()  # that is reported at once
-                self._refused(claim.firing, refusal, claim.unanswered, True)
+                self._report_refusal(claim.firing, refusal, claim.unanswered, True)
         self._connection.close()
         return None
 
@@ -229,9 +229,9 @@ class _ShardClaim:
             self._forget(now)
         try:
             answer = self._connection.store.claim(
-                self._claimed_firing(),
+                self._firing_to_claim(),
                 deadline=max(self._budget_end, now + CALL_TIMEOUT),
-                watched=self._watched(now),
+                watched=self._silent_heartbeat(now),
                 alone=self._alone,
                 awaited=self._blocker.execution_id if self._blocker else None,
             )
@@ -258,7 +258,7 @@ class _ShardClaim:
             return answer
         return self._take_refusal(answer, now)
 
-    def _claimed_firing(self) -> Firing:
+    def _firing_to_claim(self) -> Firing:
         """Return the firing to claim with: one that has waited resumes what was lost, not what a person has stopped."""
         if self._blocker is None or not self.firing.resumes:
             return self.firing
@@ -267,7 +267,7 @@ class _ShardClaim:
     def _take_refusal(self, answer: Refusal, now: float) -> Refusal | None:
         """Return a refusal that is final, or None with `due` set for the next claim."""
         if not answer.recorded:
-            self._spool_skip(answer)
+            self._spec.spool.keep(skip_record(self.firing, answer))
         way = answer.blocked_by
         if way and self._waits_for(way, now):
             self._wait(way, now)
@@ -372,7 +372,7 @@ class _ShardClaim:
             pause = min(pause, self._wait_until - now + WAIT_OVERRUN)
         self.due = now + pause
 
-    def _watched(self, now: float) -> float | str | None:
+    def _silent_heartbeat(self, now: float) -> float | str | None:
         """Return the last heartbeat of a holder that has been silent long enough to be dead."""
         if self._stale:
             return self._stale.watched
@@ -382,8 +382,6 @@ class _ShardClaim:
     # The store cannot decide yet
 
     def _ask_again(self, answer: AskAgain, now: float) -> Refusal | None:
-        from oncecron.run.skip_message import waiting_message  # noqa: PLC0415 - most firings never wait
-
         self._patience.wait(answer.why, f"{self.firing.key}: {waiting_message(self._spec, answer)}")
         self.due = now + answer.after
         if answer.why == "contended":
@@ -398,7 +396,7 @@ class _ShardClaim:
             return None
         if answer.why == "fenced":
             self._alone = True
-            return None if self._within_budget(now) else self._refused(answer, now)
+            return None if self._within_budget(now) else self._refuse(answer, now)
         if answer.why == "stale":
             self._stale = answer
             self._budget_end = now + answer.after + self._spec.connect_timeout
@@ -413,22 +411,15 @@ class _ShardClaim:
         else:
             self._orphan_end = self._orphan_end or now + answer.ends_in + CONTENDED_FOR
             if now > self._orphan_end:  # the holder still renews, but each time too late
-                return self._refused(answer, now)
+                return self._refuse(answer, now)
         self._connection.close()
         self._budget_end = now + answer.after + self._spec.connect_timeout
         self.due = now + answer.after + RECHECK_SPREAD * random_fraction()
         return None
 
-    def _refused(self, answer: AskAgain, now: float) -> Refusal:
+    def _refuse(self, answer: AskAgain, now: float) -> Refusal:
         try:
             self._connection.store.skip(self.firing, answer.refusal, deadline=now + CALL_TIMEOUT)
         except StoreError:
-            self._spool_skip(answer.refusal)
+            self._spec.spool.keep(skip_record(self.firing, answer.refusal))
         return answer.refusal
-
-    def _spool_skip(self, refusal: Refusal) -> None:
-        """Keep a skip that the store did not take; it never changes the answer."""
-        try:
-            self._spec.spool.add(spool_records.skip_record(self.firing, refusal))
-        except SpoolError as error:
-            stderr.complain(f"key {self.firing.key}: a record is lost: {error}")

@@ -15,35 +15,31 @@ import os
 import time
 
 from oncecron.core import clock, stderr
-from oncecron.core.errors import (
-    EX_NOT_EXECUTABLE,
-    EX_NOT_FOUND,
-    CommandError,
-    shortage_of,
-)
+from oncecron.core.errors import CommandError, StoreError, shortage_of
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
 from oncecron.core.timing import RECORD_TIMEOUT, SILENT_WAIT
 from oncecron.core.units import format_duration
-from oncecron.run import process_tree, spool_records
-from oncecron.run.log import open_log
-from oncecron.run.spec import RunSpec, make_spec, shell
-from oncecron.run.spool import SpoolError
+from oncecron.run import process_tree
+from oncecron.run.program import look_up, shell
+from oncecron.run.reporter import open_log, skip_message
+from oncecron.run.spec import RunSpec, make_spec
+from oncecron.run.spool import skip_record
 from oncecron.run.wrapper import spool_unstarted, supervise
 from oncecron.stores import open_lease_store, steady
-from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncecron.config.run_parser import ParsedRun
+    from oncecron.run.seams import Observer
     from oncecron.stores.api import LeaseStore
 
 
-def run(parsed: ParsedRun) -> int:
+def run(parsed: ParsedRun, observe: Callable[[RunSpec], Observer | None] | None = None) -> int:
     """Carry out `oncecron run`; return the exit status. Raises `OncecronError` before anything runs."""
-    return begin(make_spec(parsed), supervise)
+    return begin(make_spec(parsed)._replace(observe=observe), supervise)
 
 
 def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int]) -> int:
@@ -57,7 +53,7 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
         return steady(store, spec.address, spec.reread_address)
 
     try:
-        unmet = None if spec.only_if is None else _unmet(spec)
+        unmet = None if spec.only_if is None else _host_refusal(spec)
         if unmet:
             return _skip(spec, open_store(), unmet)
         program = look_up(spec.command[0], spec.shown_program)
@@ -87,49 +83,7 @@ def turn(key: str, tick: str, host: str) -> float:
     return int(sha256_digest(f"{key}\n{tick}\n{host}")[:8], 16) / (1 << 32)
 
 
-def look_up(program: str, shown: str) -> str:
-    """Return the path that will be executed; `shown`: the program in messages.
-
-    Raises `CommandError` like a shell: 127, or 126.
-    """
-    if not program:
-        raise CommandError("the command is empty", EX_NOT_FOUND)
-    if "/" in program:
-        candidates = [program]
-    else:
-        path = os.environ.get("PATH", os.defpath)
-        candidates = [os.path.join(directory or ".", program) for directory in path.split(":")]
-    found = [candidate for candidate in candidates if os.path.exists(candidate)]
-    for candidate in found:
-        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
-            _refuse_missing_interpreter(candidate)
-            return candidate
-    if found:
-        kind = "a directory" if os.path.isdir(found[0]) else "not executable"
-        raise CommandError(f"{found[0]} is {kind}", EX_NOT_EXECUTABLE)
-    if any(letter in " \t\n|&;<>$`" for letter in program):  # a whole line as one word
-        cure = f"to have a shell run it, use --shell {shell_quoted(shown)}"
-        raise CommandError(f"{shown!r} was not found as a program; {cure}", EX_NOT_FOUND)
-    where = "" if "/" in program else f" in PATH={os.environ.get('PATH', os.defpath)}"
-    raise CommandError(f"{shown} was not found{where}", EX_NOT_FOUND)
-
-
-def _refuse_missing_interpreter(path: str) -> None:
-    """Raise `CommandError` if a script's `#!` line names a program that is not there (execve(2): ENOENT)."""
-    try:
-        with open(path, "rb") as file:
-            first = file.read(256).partition(b"\n")[0]
-    except OSError:  # executable and not readable: a binary
-        return
-    words = first[2:].split() if first.startswith(b"#!") else []
-    if words and not os.path.exists(words[0]):
-        interpreter = os.fsdecode(words[0])
-        raise CommandError(
-            f"{path}: its interpreter {interpreter} was not found", EX_NOT_EXECUTABLE
-        )
-
-
-def _unmet(spec: RunSpec) -> Refusal | None:
+def _host_refusal(spec: RunSpec) -> Refusal | None:
     """Return why --only-if keeps this host from the tick, None if it does not. Raises `CommandError`."""
     from oncecron.run.only_if import refusal_of  # noqa: PLC0415 - only a firing with the option pays
 
@@ -139,21 +93,20 @@ def _unmet(spec: RunSpec) -> Refusal | None:
 def _skip(spec: RunSpec, store: LeaseStore, refusal: Refusal) -> int:
     """Record and explain a skip that was decided before the claim; return the exit status."""
     if spec.verbose or os.isatty(2):
-        from oncecron.run.skip_message import skip_message  # noqa: PLC0415 - cron never asks for it
-
         stderr.complain(skip_message(spec, spec.firing, refusal, waits=False))
     _record(spec, store, refusal)
     return spec.skip_exit
 
 
 def _record(spec: RunSpec, store: LeaseStore, refusal: Refusal) -> None:
-    log = open_log(spec)
-    log.send(spool_records.skip_record(spec.firing, refusal))
+    """Record a skip that the store did not decide, or spool it: that never changes the decision."""
+    log, record = open_log(spec), skip_record(spec.firing, refusal)
+    log.send(record)
     deadline = clock.lease_time(store.lease_clock) + min(spec.connect_timeout, RECORD_TIMEOUT)
     try:
-        spool_records.tell_skip(store, spec.spool, spec.firing, refusal, deadline=deadline)
-    except SpoolError as error:
-        stderr.complain(f"a record is lost: {error}")
+        store.skip(spec.firing, refusal, deadline=deadline)
+    except StoreError:
+        spec.spool.keep(record)
     finally:
         store.close()
         log.close()

@@ -5,29 +5,37 @@ Every call takes the time (lease clock), and none waits. `judge` is called at le
 - The job has failed and left processes: they get TERM, and KILL after the grace.
 - --timeout has passed: the tree gets TERM, and KILL after the grace.
 - A quarter of the ttl is left before trust ends: TERM, because the lease could not be renewed in time.
-- A twelfth of the ttl is left: KILL.
+- A twelfth of the ttl is left: KILL. At a twentieth the wrapper kills the job and the guard, which is stopped or hung.
 - No process is left: it returns how the job ended.
 
 `end` (TERM, then KILL after the grace), `obey` and `kill` are for all other reasons. The first reason is recorded, but
 a lost lease replaces any other.
+
+The end of trust is the one number that wrapper and guard share. It is in a page of shared memory, and each reads it
+when it decides, so neither has to read a pipe before a kill. Only the guard writes it. Local time may only end trust,
+never extend it.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 
 from oncecron.core.errors import EX_TEMPFAIL, EX_TIMED_OUT
 from oncecron.core.light_modules import signal, signal_name
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.model import Ending
+from oncecron.core.model import REQUEST_KINDS, REQUEST_SIGNALS, Ending
 from oncecron.core.timing import (
     FIRST_KILL_PAUSE,
+    GUARD_KILLS_BEFORE,
     KILL_PAUSE_GROWTH,
     LONGEST_KILL_PAUSE,
     NEVER,
+    TERM_BEFORE,
+    WRAPPER_KILLS_BEFORE,
 )
+from oncecron.core.units import LONGEST_DURATION, format_duration
 from oncecron.run import process_tree
-from oncecron.run.kill_deadlines import guard_kills_at, term_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,6 +72,57 @@ def signal_note(number: int) -> str:
 def request_note(request: Request) -> str:
     """Return the note for an end that a person requested."""
     return f"asked by {request.author}: {request.kind}"
+
+
+def wrong_with(request: Request) -> str | None:
+    """Return why a holder does not obey a request, None for one as `oncecron stop` and `oncecron release` send it.
+
+    A request comes from the store, where another program, or a person with SQL, may have written anything.
+    """
+    if request.kind not in REQUEST_KINDS:
+        return f"{request.kind!r} is not one of {', '.join(REQUEST_KINDS)}"
+    numbers = (int(getattr(signal, f"SIG{name}")) for name in REQUEST_SIGNALS)
+    if request.signal not in numbers:
+        return f"signal {request.signal} is not one of {', '.join(REQUEST_SIGNALS)}"
+    if request.grace is not None and not 0 <= request.grace <= LONGEST_DURATION:
+        return f"a grace of {format_duration(request.grace)} is not 0 to 3653d"
+    return None
+
+
+NOTHING_TO_FENCE = 0.0
+"""No job runs: it has not started, or its tree is gone."""
+
+
+def term_at(trusted_until: float, ttl: float) -> float:
+    """Return when the guard sends TERM (lease clock)."""
+    return trusted_until - ttl * TERM_BEFORE
+
+
+def guard_kills_at(trusted_until: float, ttl: float) -> float:
+    """Return when the guard sends KILL (lease clock)."""
+    return trusted_until - ttl * GUARD_KILLS_BEFORE
+
+
+def wrapper_kills_at(trusted_until: float, ttl: float) -> float:
+    """Return when the wrapper kills all (lease clock)."""
+    return trusted_until - ttl * WRAPPER_KILLS_BEFORE
+
+
+class Trust:
+    """The time on the lease clock at which the job must be dead, shared by wrapper and guard."""
+
+    def __init__(self) -> None:
+        """Make a page of memory that forked processes share."""
+        self._page = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("d")
+
+    @property
+    def until(self) -> float:
+        """The end of trust, or `NOTHING_TO_FENCE`."""
+        return float(self._page[0])
+
+    @until.setter
+    def until(self, value: float) -> None:
+        self._page[0] = value  # eight aligned bytes: written in one step
 
 
 class Job:

@@ -61,7 +61,7 @@ class LogMirror:
         self._error: Exception | None = None
 
     def send(self, record: dict[str, Any]) -> None:
-        """Hand over a record; see `spool_records`."""
+        """Hand over a record; see `spool`."""
         with self._changed:
             others = [each for each in self._waiting if not _same_execution(each, record)]
             self._waiting = [*others, record]
@@ -126,7 +126,7 @@ class LogMirror:
         while record := self._next(store):
             try:
                 with self._working:
-                    store = store or self._opened()
+                    store = store or self._open()
                     self._deliver(store, record)
             except RecordRefusedError as error:
                 self._set_aside(record, error)
@@ -145,7 +145,7 @@ class LogMirror:
         if store:
             store.close()
 
-    def _opened(self) -> LeaseStore:
+    def _open(self) -> LeaseStore:
         log, spec = self._log, self._spec
         store = open_lease_store(log.address, spec.namespace, ASSUMED_TTL)
         return steady(store, log.address, spec.reread_log)

@@ -97,7 +97,7 @@ def prove_signal(pid: int) -> None:
     try:
         os.kill(pid, 0)
     except OSError:
-        if not _signalled(pid, os.pidfd_open(pid), 0):
+        if not _signal(pid, os.pidfd_open(pid), 0):
             raise
 
 
@@ -189,7 +189,7 @@ def _children(parent: int) -> list[int]:
     10 ms were caught after 7 looks instead of 50.
     """
     found: list[int] = []
-    for thread in _listed(f"/proc/{parent}/task"):
+    for thread in _names_in(f"/proc/{parent}/task"):
         try:
             with open(f"/proc/{parent}/task/{thread}/children", "rb") as children:
                 found += map(int, children.read().split())
@@ -198,7 +198,7 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def _listed(directory: str) -> list[str]:
+def _names_in(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:
@@ -208,7 +208,7 @@ def _listed(directory: str) -> list[str]:
 def _children_in_table() -> Callable[[int], Sequence[int]]:
     """Return a function like `_children` that reads the process table once (no CONFIG_PROC_CHILDREN)."""
     children: dict[int, list[int]] = {}
-    for name in _listed("/proc"):
+    for name in _names_in("/proc"):
         if name.isdigit() and (process := _read_process(int(name))):
             children.setdefault(process.parent, []).append(process.pid)
     return lambda parent: children.get(parent, ())
@@ -235,14 +235,14 @@ def send(process: Process, number: int) -> bool:
         return (
             present is not None
             and present.started == process.started
-            and _signalled(process.pid, pidfd, number)
+            and _signal(process.pid, pidfd, number)
         )
     finally:
         if pidfd is not None:
             os.close(pidfd)
 
 
-def _signalled(pid: int, pidfd: int | None, number: int) -> bool:
+def _signal(pid: int, pidfd: int | None, number: int) -> bool:
     """Send a signal by whichever call is not refused; return whether the process got it."""
     try:
         if pidfd is not None:
@@ -374,6 +374,35 @@ def start(
     return pid
 
 
+def start_detached(function: Callable[[], object]) -> None:
+    """Run a function in a process that init adopts: nothing that ends the job, the guard or the wrapper ends it.
+
+    To be called before this process is a child subreaper, and before any thread starts. Signals stay blocked as they
+    are now: under systemd, the TERM that follows the end of a unit does not end it. Raises `OSError`.
+    """
+    first = os.fork()
+    if first == 0:
+        try:
+            if os.fork() == 0:
+                function()
+        finally:
+            os._exit(0)
+    os.waitpid(first, 0)
+
+
+def detach(needed: Iterable[int], empty: Iterable[int]) -> None:
+    """Give up the terminal, the working directory, and each descriptor that is not needed.
+
+    `empty`: those of 0, 1 and 2 that become /dev/null. Who reads the job's output waits for each process that holds it.
+    """
+    os.setsid()
+    os.chdir("/")
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for standard in empty:
+        os.dup2(nothing, standard)
+    close_above_standard(*needed)
+
+
 def die_with(parent: int, number: int) -> None:
     """Get a signal when the parent dies, or rather when its thread does that forked this process. Raises `OSError`."""
     die_by(number)
@@ -393,7 +422,7 @@ def close_above_standard(*kept: int) -> None:
     The process table names the last one, which may lie above a limit that was lowered since. Up to the limit itself it
     takes minutes where containers have none and their profile refuses close_range(2), for which close(2) stands in.
     """
-    found = _listed("/proc/self/fd")
+    found = _names_in("/proc/self/fd")
     last = max(map(int, found)) if found else os.sysconf("SC_OPEN_MAX")
     below = 2
     for above in (*sorted(number for number in kept if number > below), last + 1):

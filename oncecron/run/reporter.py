@@ -1,12 +1,10 @@
-"""Report on one firing: on standard error, to the store through the spool, and to the log store.
-
-A record that cannot be spooled is written to standard error.
-"""
+"""Report on one firing: on standard error, to the store through the spool, and to the log store."""
 
 from __future__ import annotations
 
 import errno
 import os
+import time
 
 from oncecron.core import stderr
 from oncecron.core.errors import EX_NOT_EXECUTABLE, StoreUnavailable, shortage_of
@@ -14,15 +12,41 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Refusal
 from oncecron.core.timing import SILENT_WAIT
 from oncecron.core.units import format_duration
-from oncecron.run import spool_records
-from oncecron.run.log import open_log
-from oncecron.run.spool import SpoolError
+from oncecron.run.spool import execution_record, skip_record
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from oncecron.core.errors import OncecronError
-    from oncecron.core.model import Firing, Lease
+    from oncecron.core.model import AskAgain, Firing, Lease
     from oncecron.run.events import NotRetried, Refused
+    from oncecron.run.log_mirror import LogMirror
     from oncecron.run.spec import RunSpec
+
+
+class NoLog:
+    """What a firing without a log store reports to."""
+
+    def send(self, record: dict[str, Any]) -> None:
+        """Drop a record."""
+
+    def hold(self) -> None:
+        """Do nothing."""
+
+    def resume(self) -> None:
+        """Do nothing."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def open_log(spec: RunSpec) -> LogMirror | NoLog:
+    """Return what takes the records for the separate log store of a firing (`--log`)."""
+    if spec.log is None:
+        return NoLog()
+    from oncecron.run.log_mirror import LogMirror  # noqa: PLC0415 - few firings have a log store
+
+    return LogMirror(spec, spec.log)
 
 
 class Reporter:
@@ -43,14 +67,14 @@ class Reporter:
         named = text.startswith((f"{name}:", f"{name},"))
         stderr.complain(text if named else f"{name}: {text}")
 
-    def cannot_start(self, error: OSError) -> int:
+    def say_no_start(self, error: OSError) -> int:
         """Say why the command cannot be executed; return the exit status."""
         shortage = shortage_of(error)
         cure = "; does it lack its #! line?" if error.errno == errno.ENOEXEC else ""
         self.say(f"cannot start {self._spec.shown_program}: {shortage or error.strerror}{cure}")
         return shortage.exit_status if shortage else EX_NOT_EXECUTABLE
 
-    def started(self, lease: Lease) -> None:
+    def say_start(self, lease: Lease) -> None:
         """With -v, say that this host has won."""
         if self._spec.verbose:
             tick = f"tick {lease.tick}, " if lease.tick else ""
@@ -66,7 +90,7 @@ class Reporter:
             self.say(f"waiting {pause} before attempt {lease.attempt + 1} (--retry-delay)")
         return delay
 
-    def ended(self, ending: Ending) -> None:
+    def say_end(self, ending: Ending) -> None:
         """Say that oncecron has ended the command: cron mails it to people who did not expect that.
 
         A lost lease is reported when it is lost, and a signal to oncecron is known to its sender.
@@ -76,14 +100,14 @@ class Reporter:
         elif ending.outcome == "stopped" and ending.request:
             self.say(f"the command was stopped: {ending.request.author} asked for it")
 
-    def refused(self, event: Refused) -> None:
+    def say_refusal(self, event: Refused) -> None:
         """Report that a shard was refused; the store has recorded it."""
         firing, refusal, unanswered, waits = event
         self._skip(firing, refusal, waits=waits)
         if unanswered and (refusal.reason, refusal.holder) == ("done", firing.holder):
-            self.not_started(firing, "the answer to its claim came after the lease had ended")
+            self.spool_not_started(firing, "the answer to its claim came after the lease had ended")
 
-    def not_retried(self, lease: Lease, event: NotRetried, stop_reason: str | None = None) -> str:
+    def say_no_retry(self, lease: Lease, event: NotRetried, stop_reason: str | None = None) -> str:
         """Report that no further attempt starts; return the note for the last one.
 
         `stop_reason`: why the firing is to end, if it was stopped meanwhile.
@@ -99,45 +123,38 @@ class Reporter:
             why = f"the next attempt could not start: {event.why}"
             self.say(why)
         if event.unanswered:
-            self.not_started(firing, why)
+            self.spool_not_started(firing, why)
         return why
 
-    def store_failed(self, error: OncecronError) -> int:
+    def say_store_failure(self, error: OncecronError) -> int:
         """Report why the claim failed; return the exit status of a firing that starts nothing."""
         if isinstance(error, StoreUnavailable):
             return self._no_store(error)
         self.say(str(error))
         return error.exit_status
 
-    def not_started(self, firing: Firing, why: str) -> None:
+    def spool_not_started(self, firing: Firing, why: str) -> None:
         """Spool `not-started` for a lease that may have been granted: only that record re-opens a tick."""
         ending = Ending("not-started", None, None, 0.0, why)
-        self.spool(spool_records.execution_record(firing, None, ending))
+        self.spool(execution_record(firing, None, ending))
 
     def spool(self, record: dict[str, object]) -> bool:
         """Spool a record for the store; return whether the disk has taken it."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
-        try:
-            self._spec.spool.add(record)
-        except SpoolError as error:
-            self.say(f"a record is lost: {error}: {record}")
-            return False
-        return True
+        return self._spec.spool.keep(record)
 
     def _skip(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
         message = ""
         if self._spec.verbose or os.isatty(2):
-            from oncecron.run.skip_message import skip_message  # noqa: PLC0415 - cron never asks for it
-
             message = skip_message(self._spec, firing, refusal, waits=waits)
-        if self._spec.items is None:
+        if self._spec.body is None:
             if message:
                 stderr.complain(message)
         elif not waits:
-            self._spec.items.refused(refusal.reason, message)
-        self.log.send(spool_records.skip_record(firing, refusal))
+            self._spec.body.refuse(refusal.reason, message)
+        self.log.send(skip_record(firing, refusal))
 
     def _no_store(self, error: StoreUnavailable) -> int:
         spec = self._spec
@@ -146,7 +163,64 @@ class Reporter:
             what = "starts without a lease" if starts else "was not started"
             self.say(f"{error}; the command {what}")
         if not starts:
-            record = spool_records.skip_record(spec.firing, Refusal("no-store", detail=str(error)))
+            record = skip_record(spec.firing, Refusal("no-store", detail=str(error)))
             self.spool(record)
             self.log.send(record)
         return spec.skip_exit if spec.on_store_error == "skip" else error.exit_status
+
+
+# Why a firing starts nothing, for people: what happened, and what they can do about it
+
+WAITS = {
+    "contended": "another host is claiming or releasing the key; it is asked again for {budget} (--connect-timeout)",
+    "orphaned": "its holder seems dead, but the lease has not expired yet; it ends in {ends_in}",
+    "stale": "the lease has expired, but a session still holds its lock; it is taken over in {ends_in}",
+    "fenced": "a transaction of the last attempt still holds the fence; to end it: {release}",
+    "recovering": "the store may have forgotten a lease; every lease that it may have granted must expire: {ends_in}; "
+    "a new Redis is used at once if its redis.conf has `appendonly yes`",
+}
+"""What a firing waits for when the store cannot decide yet, by `AskAgain.why`: how long, and the cure."""
+
+
+def waiting_message(spec: RunSpec, answer: AskAgain) -> str:
+    """Return the line for an answer of a store that cannot decide yet."""
+    return WAITS[answer.why].format(
+        budget=format_duration(spec.connect_timeout),
+        ends_in=format_duration(max(1, round(answer.ends_in or answer.after))),
+        release=spec.command_line(f"release --force {spec.firing.key}"),
+    )
+
+
+def skip_message(spec: RunSpec, firing: Firing, refusal: Refusal, *, waits: bool) -> str:
+    """Return the line for a refusal of `firing`, a shard of the firing in `spec`.
+
+    `waits`: the shard is claimed again later.
+    """
+    part = f" shard {firing.shard}" if firing.shards > 1 else ""
+    key = firing.key + part
+    tick = f"{firing.key} tick {firing.tick.text}{part}" if firing.tick.text else key
+    on = f" on {refusal.holder.host} (pid {refusal.holder.pid})" if refusal.holder else ""
+    at = ""
+    if refusal.since is not None:
+        at = time.strftime(" %Y-%m-%dT%H:%M:%SZ", time.gmtime(refusal.since))
+    since, when = at and f" since{at}", at and f" at{at}"
+    detail = f" ({refusal.detail})" if refusal.detail else ""
+    by = f" {refusal.detail}" if refusal.detail else ""
+    resume = spec.command_line(f"resume {firing.key}")
+    why = {
+        "held": f"{key} is running{on}{since}{detail}",
+        "done": f"{tick} has already run{on}{when}{detail}; to run it again: --again",
+        "passed": f"{tick} is older than the newest claimed tick{detail}; to run it anyway: --again",
+        "recent": f"{key} started{on}{when}, which is too recent{detail}; to run it anyway: --again",
+        "exhausted": f"{tick} has no attempts left; the last one ran{on}{when}{detail}; "
+        "to run it again: --again",
+        "unmet": f"{tick}: this host does not meet --only-if{detail}",
+        "late": f"{tick} is later than --starting-deadline allows",
+        "paused": f"{firing.key} is paused{since}{by}; resume it: {resume}, "
+        f"or {spec.command_line('resume --all')} if all keys are paused",
+        "drained": f"{firing.key}: host {firing.holder.host} is drained{since}{by}; "
+        f"undrain it: {spec.command_line('undrain ' + firing.holder.host)}",
+    }.get(refusal.reason, f"{tick}: {refusal.reason}{on}{when}{detail}")
+    if refusal.reason == "held" and not waits:
+        why += "; to wait for it: --wait DURATION"
+    return f"{'waiting' if waits else 'skipped'}: {why}"

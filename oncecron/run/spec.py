@@ -7,29 +7,27 @@ import os
 from oncecron.config.file import job_section
 from oncecron.config.options import (
     AUTO_KEY,
-    BOURNE_SHELL,
-    KEY_LETTERS,
     KEY_RULE,
     LOG,
-    OWN_SHELL,
     RUN_OPTIONS,
     STORE,
     is_key,
 )
 from oncecron.config.rules import AUTO_WITHOUT_COMMAND, conflicts, tick_rules
 from oncecron.config.settings import Settings
-from oncecron.core import clock, stderr, tick
+from oncecron.core import clock, tick
 from oncecron.core.errors import (
     ConfigurationError,
     UnknownZoneError,
     UsageError,
 )
+from oncecron.core.host import host_name, user_name
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.masking import MASK, masked_words
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
 from oncecron.core.retry import RetryPolicy
 from oncecron.core.timing import DEFAULT_MIN_GAP
+from oncecron.run.program import recorded_line, shell, shown_words
 from oncecron.run.spool import spool_of
 from oncecron.stores.address import command_line
 
@@ -37,18 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Literal
 
-    from oncecron.config.pings import Ping
+    from oncecron.config.ping_table import Ping
     from oncecron.config.rules import Conflict
     from oncecron.config.run_parser import ParsedRun
     from oncecron.core.model import Lease, Retention
-    from oncecron.each.spec import ItemsSpec
+    from oncecron.run.seams import Body, Observer
     from oncecron.run.spool import Spool
     from oncecron.stores.address import Address
-
-
-_LONGEST_RECORDED = 16_000
-"""Characters of a command on record: a letter has at most four bytes, and the stores take 64 KiB (`core.bounds`)."""
-_LONGEST_HOST = 255
 
 
 class LogSpec(NamedTuple):
@@ -93,8 +86,10 @@ class RunSpec(NamedTuple):
     """The longest wait before the claim (`--spread`), in seconds."""
     only_if: str | None = None
     """The test of this host, a string for the shell; None: every host is fit."""
-    items: ItemsSpec | None = None
-    """The items that the command is run for (`each`); None: it is run once."""
+    body: Body | None = None
+    """What runs in the place of the command; None: it is executed."""
+    observe: Callable[[RunSpec], Observer | None] | None = None
+    """Makes the observer of a key that has `pings`."""
     pings: tuple[Ping, ...] = ()
     """The services that are pinged for this key."""
     reread: Callable[[], Settings] | None = None
@@ -133,7 +128,7 @@ class RunSpec(NamedTuple):
         if "TRACEPARENT" not in given:
             given["TRACEPARENT"] = _trace_parent(self.firing.owner)
         # The token of an outer run, and the locale that Python has set, are not for the job.
-        merged: dict[str, str | None] = {**given, **told, "LC_CTYPE": _given_lc_ctype()}
+        merged: dict[str, str | None] = {**given, **told, "LC_CTYPE": _original_lc_ctype()}
         return {name: value for name, value in merged.items() if value is not None}
 
 
@@ -147,7 +142,7 @@ def _trace_parent(owner: str) -> str:
     return f"00-{digest[:32]}-{digest[32:48]}-01"
 
 
-def _given_lc_ctype() -> str | None:
+def _original_lc_ctype() -> str | None:
     """Return LC_CTYPE as this process received it: in the C locale, as from cron, Python replaces it (PEP 538)."""
     value = os.environ.get("LC_CTYPE")
     if value not in ("C.UTF-8", "C.utf8", "UTF-8"):
@@ -186,7 +181,7 @@ def spec_of(
         tick=firing_tick,
         owner=random_uuid(),
         holder=Holder(host_name(), os.getpid(), user_name()),
-        command=_recorded(quoted_line(shown)),
+        command=recorded_line(shown),
         fired_at=fired_at,
         ttl=settings["ttl"],
         min_gap=_min_gap(settings, firing_tick),
@@ -249,16 +244,10 @@ def _command(settings: Settings, words: list[str], key: str) -> list[str]:
     return words if string is None else [shell(), "-c", string]
 
 
-def shell() -> str:
-    """Return $SHELL, with which cron runs its lines, else /bin/sh; never oncecron's own shell."""
-    named = os.environ.get("SHELL", "")
-    return BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
-
-
 def key_of(parsed: ParsedRun) -> str:
     """Return the key, also the one that is derived from the command for `auto`. Raises `UsageError`."""
     key = parsed.given.get("key")
-    return checked_key(_derived_key(parsed) if key == AUTO_KEY else key)
+    return check_key(_derived_key(parsed) if key == AUTO_KEY else key)
 
 
 def _derived_key(parsed: ParsedRun) -> str:
@@ -278,7 +267,7 @@ def _derived_key(parsed: ParsedRun) -> str:
     return key
 
 
-def checked_key(key: str | None) -> str:
+def check_key(key: str | None) -> str:
     """Return the key, or raise `UsageError`."""
     if key is None:
         raise UsageError("--key is missing: name what must run once, the same on every host")
@@ -337,53 +326,6 @@ def retry_policy(settings: Settings) -> RetryPolicy:
     return RetryPolicy(
         settings["retries"] or 0, settings["retry-delay"], settings["no-retry-on"] or frozenset()
     )
-
-
-def _recorded(command: str) -> str:
-    """Return a command for the record, cut if it is so long that the stores refuse it."""
-    if len(command) <= _LONGEST_RECORDED:
-        return command
-    return f"{command[:_LONGEST_RECORDED]}... ({len(command)} characters)"
-
-
-def host_name() -> str:
-    """Return $ONCECRON_HOST, or the kernel's name of this host. Raises `ConfigurationError` if it is too long."""
-    name = stderr.valid(os.environ.get("ONCECRON_HOST") or os.uname().nodename)
-    if len(name) > _LONGEST_HOST:
-        raise ConfigurationError(
-            f"$ONCECRON_HOST has {len(name)} characters; use at most {_LONGEST_HOST}"
-        )
-    return name
-
-
-def user_name() -> str:
-    """Return the name of the effective user, or its number where it has none."""
-    import pwd  # noqa: PLC0415 - a test replaces it
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return str(os.geteuid())
-
-
-def shown_words(command: list[str], how: str) -> list[str]:
-    """Return the words of a command as they are recorded; `how`: the value of --record-command."""
-    words = list(map(stderr.valid, command))
-    if how == "program":
-        words = [" ".join(words[0].split()[:1])]  # a whole line as one word
-    return words if how == "full" else masked_words(words)
-
-
-def quoted_line(words: list[str]) -> str:
-    """Return words as one shell-quoted line."""
-    return " ".join(map(_quoted, words))
-
-
-def _quoted(word: str) -> str:
-    plain = word.replace("=", "").replace("%", "").replace("+", "").replace(MASK, "")
-    if word and KEY_LETTERS.issuperset(plain):
-        return word
-    return "'" + word.replace("'", "'\"'\"'") + "'"
 
 
 def random_uuid() -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import stat
 
+from oncecron.config.options import is_key
 from oncecron.core import clock, safe_paths, stderr
 from oncecron.core.errors import (
     EX_CONFIG,
@@ -24,6 +25,15 @@ from oncecron.core.errors import (
     shortage_of,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.model import (
+    CAUSES,
+    LOST_BY_HOLDER,
+    LOST_BY_STORE,
+    OUTCOMES,
+    REFUSAL_REASONS,
+    REQUEST_KINDS,
+    Ending,
+)
 from oncecron.core.timing import SPOOL_WRITE_TIMEOUT
 from oncecron.stores.address import masked, state_directory
 
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from oncecron.core.model import Firing, Lease, Refusal
     from oncecron.stores.address import Address
     from oncecron.stores.api import LeaseStore
 
@@ -68,11 +79,20 @@ class Spool:
         """Keep a record, marked `late`, until it is delivered. Raises `SpoolError` when the disk refuses it."""
         self._write({**record, "late": True}, "")
 
+    def keep(self, record: dict[str, Any]) -> bool:
+        """Do what `add` does; if the disk refuses, write the record to standard error and return False."""
+        try:
+            self.add(record)
+        except SpoolError as error:
+            stderr.complain(f"key {record['key']}: a record is lost: {error}: {record}")
+            return False
+        return True
+
     def refuse(self, record: dict[str, Any], why: str, path: str | None = None) -> None:
         """Set aside a record that the store refuses; `path`: where it is. Raises `SpoolError`."""
         written = self._write({**record, "late": True, "refused": why}, _REFUSED)
         if path:
-            self.delivered(path)
+            self.remove(path)
         self._newly_aside.append(f"{written}: {why}")
 
     def _write(self, record: dict[str, Any], suffix: str) -> str:
@@ -100,7 +120,7 @@ class Spool:
 
     def keys(self) -> list[str]:
         """Return the names of the directories that hold records."""
-        return sorted(name for name in _listed(self.root) if not name.startswith("."))
+        return sorted(name for name in _names_in(self.root) if not name.startswith("."))
 
     def refuse_unsafe(self) -> None:
         """Raise `SpoolError` if another user could have written here: then no record is pending."""
@@ -123,7 +143,7 @@ class Spool:
                     continue  # another process has delivered it
                 except (OSError, ValueError, RecursionError) as error:
                     if set_aside and shortage_of(error) is None:
-                        _changed(os.rename, path, path + _BROKEN)
+                        _change(os.rename, path, path + _BROKEN)
                         self._newly_aside.append(f"{path}{_BROKEN}: {reason_of(error)}")
                 else:
                     record.pop("refused", None)  # somebody has put it back
@@ -199,7 +219,7 @@ class Spool:
                 except RecordRefusedError as error:
                     self.refuse(record, str(error), path)
                 else:
-                    self.delivered(path)
+                    self.remove(path)
         except (StoreError, SpoolError, OSError):
             store.close()
         finally:
@@ -213,9 +233,9 @@ class Spool:
             more = f"; {len(aside) - 1} more" if len(aside) > 1 else ""
             stderr.complain(f"spooled record set aside: {aside[0]}{more}")
 
-    def delivered(self, path: str) -> None:
+    def remove(self, path: str) -> None:
         """Remove a record. Raises `SpoolError`: then it is delivered again, which changes nothing."""
-        _changed(os.unlink, path)
+        _change(os.unlink, path)
 
     def note_unreachable(self, key: str) -> bool:
         """Note that the store is unreachable; return whether this is new for this host and key."""
@@ -242,7 +262,7 @@ class Spool:
 
     def _files(self, name: str) -> list[str]:
         """Return the paths of the files in a directory of the spool; none if it is unsafe."""
-        files = _listed(os.path.join(self.root, name))
+        files = _names_in(os.path.join(self.root, name))
         if not files or not self._is_safe(
             name
         ):  # a firing with an empty spool reads only one directory
@@ -280,7 +300,7 @@ def _records(files: list[str]) -> list[str]:
     return [file for file in files if file.endswith(".json")]
 
 
-def _changed(change: Callable[..., None], *paths: str) -> None:
+def _change(change: Callable[..., None], *paths: str) -> None:
     """Rename or remove a file. Raises `SpoolError` when that is refused."""
     try:
         change(*paths)
@@ -311,8 +331,6 @@ def _remove_unless_written(temporary: str) -> None:
 def _read(path: str) -> dict[str, Any]:
     """Return the record in a file. Raises `ValueError` if there is none."""
     import json  # noqa: PLC0415 - only where a record was spooled
-
-    from oncecron.run.spool_records import is_record  # noqa: PLC0415 - likewise
 
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags), encoding="utf-8") as file:
@@ -350,7 +368,7 @@ def _hash(data: bytes) -> int:
     return value
 
 
-def _listed(directory: str) -> list[str]:
+def _names_in(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:
@@ -362,3 +380,116 @@ def _modified(path: str) -> float:
         return os.lstat(path).st_mtime
     except OSError:
         return 0.0
+
+
+# The records that `LeaseStore.deliver` takes, from the spool or for a log store
+
+
+def execution_record(
+    firing: Firing, lease: Lease | None, ending: Ending, *, started_at: float | None = None
+) -> dict[str, Any]:
+    """Return the record of an execution that ended; without a lease it was `unclaimed`.
+
+    `started_at`: wall time, only needed without a lease.
+    """
+    now = clock.wall()
+    return {
+        **_firing_fields(firing),
+        "kind": "execution",
+        "attempt": lease.attempt if lease else None if ending.outcome == "not-started" else 1,
+        "outcome": ending.outcome,
+        "exit_code": ending.exit_code,
+        "signal": ending.signal,
+        "cause": lease.cause if lease else "manual" if firing.again else "schedule",
+        "user": firing.holder.user,
+        "command": firing.command,
+        "started_at": lease.started_at if lease else started_at or now,
+        "finished_at": now,
+        "duration": ending.duration,
+        "fencing_token": lease.token if lease else None,
+        "owner": firing.owner,
+        "note": ending.note,
+        "lost_reason": ending.lost_reason,
+        "request": ending.request and ending.request.kind,
+        "requested_by": ending.request and ending.request.author,
+        "output": ending.output and ending.output.text,
+        "output_cut": ending.output and ending.output.cut,
+        "shards": firing.shards,
+        "retries": firing.retries,
+    }
+
+
+def start_record(firing: Firing, lease: Lease) -> dict[str, Any]:
+    """Return the record of a start."""
+    started = execution_record(firing, lease, Ending("running", None, None, 0.0))
+    return {**started, "finished_at": None, "duration": None}
+
+
+def skip_record(firing: Firing, refusal: Refusal) -> dict[str, Any]:
+    """Return the record of a skip; a firing has at most one for each reason, so its owner identifies it."""
+    host, pid, _ = refusal.holder or (None, None, None)
+    return {
+        **_firing_fields(firing),
+        "kind": "skip",
+        "owner": firing.owner,
+        "reason": refusal.reason,
+        "holder_host": host,
+        "holder_pid": pid,
+        "detail": refusal.detail,
+        "at": clock.wall(),
+        "count": 1,
+    }
+
+
+_KNOWN = {"kind", "key", "shard", "host", "pid", "fired_at", "owner"}
+_FIELDS_OF = {
+    "execution": (
+        _KNOWN | {"outcome", "cause"},
+        {"tick", "tick_instant", "attempt", "fencing_token", "note"}
+        | {"lost_reason", "request", "requested_by"},
+    ),
+    "skip": (_KNOWN | {"reason", "at"}, {"tick", "tick_instant"}),
+}
+"""The fields that a record of a kind must have, and those that may be null."""
+_WORDS = {
+    "outcome": OUTCOMES,
+    "reason": REFUSAL_REASONS,
+    "cause": CAUSES,
+    "lost_reason": (*LOST_BY_STORE, *LOST_BY_HOLDER),
+    "request": REQUEST_KINDS,
+}
+
+
+def is_record(found: Any) -> bool:
+    """Return whether a value that was read from a file is a record that a store can be asked to take."""
+    kind = found.get("kind") if isinstance(found, dict) else None
+    if not isinstance(kind, str) or kind not in _FIELDS_OF:
+        return False
+    needed, others = _FIELDS_OF[kind]
+    return (
+        needed | others <= found.keys()
+        and not any(found[name] is None for name in needed)
+        and all(_fits(name, value) for name, value in found.items())
+        and is_key(found["key"])
+    )
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Return whether a value is one that the field can have."""
+    from oncecron.core import bounds  # noqa: PLC0415 - only where a record was spooled
+
+    if name in _WORDS and value is not None:
+        return value in _WORDS[name]
+    return bounds.is_possible(name, value)
+
+
+def _firing_fields(firing: Firing) -> dict[str, Any]:
+    return {
+        "key": firing.key,
+        "shard": firing.shard,
+        "tick": firing.tick.text,
+        "tick_instant": firing.tick.instant,
+        "host": firing.holder.host,
+        "pid": firing.holder.pid,
+        "fired_at": firing.fired_at,
+    }

@@ -53,54 +53,154 @@ its guard.
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.errors import EX_TEMPFAIL, StoreUnavailable
+from oncecron.core.errors import EX_TEMPFAIL, OncecronError, StoreUnavailable
+from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Ending
-from oncecron.core.timing import ABANDON_TIMEOUT, RECORD_GIVE_UP
-from oncecron.run import spool_records
-from oncecron.run.guard import WRAPPER_KILLED, State
+from oncecron.core.model import Ending, Unconfirmed
+from oncecron.core.timing import ABANDON_TIMEOUT, NEVER, RECORD_GIVE_UP
+from oncecron.run import events
 from oncecron.run.job import ENDING_SIGNALS, JobEnd, Stop, request_note, signal_note
+from oncecron.run.spool import execution_record
 
 if TYPE_CHECKING:
-    from oncecron.core.errors import OncecronError
-    from oncecron.core.model import Lease, Outcome, Unconfirmed
-    from oncecron.run.events import Event, Failed, NotRetried, Refused
+    from oncecron.core.model import Lease, Outcome
     from oncecron.run.guard import Guard
     from oncecron.run.job import Job
 
+WRAPPER_KILLED = "the oncecron process that cron started was killed"
 _NEXT_SHARD_AFTER = ("succeeded", "failed", "timed-out")
 _ASKED_TO_STOP = "asked to stop"
 _BEFORE_THE_START = "before the command was started"
 
 
+class ImpossibleEventError(OncecronError):
+    """An event came in a state in which it is impossible."""
+
+
+class State:
+    """One state. Each event is a method that returns the next state; an event that is not overridden is impossible."""
+
+    exit_status: int | None = None
+    """The exit status of the guard, in the last state."""
+    _deadline = NEVER
+    """When `_on_due` is called (lease clock)."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+
+    def take_signal(self, number: int, *, already_there: bool) -> State:  # noqa: ARG002 - a job's alone
+        """Handle a signal to the wrapper. `already_there`: the terminal has sent it to the job as well."""
+        if number in (*ENDING_SIGNALS, signal.SIGHUP):
+            return self._on_stop(signal_note(number), 128 + number)
+        return self
+
+    def lose_wrapper(self) -> State:
+        """Handle the end of the wrapper."""
+        return self._on_stop(WRAPPER_KILLED, EX_TEMPFAIL)
+
+    def poll_timeout(self, now: float) -> float:
+        """Return the seconds until `judge` has something to do."""
+        return max(0.0, self._deadline - now)
+
+    def judge(self, now: float) -> State:
+        """Do what is due."""
+        return self._on_due() if now >= self._deadline else self
+
+    def take(self, event: events.Event) -> State:  # noqa: C901, PLR0911 - one line for each kind
+        """Handle an event of the store thread."""
+        if isinstance(event, events.Granted):
+            return self._on_granted(event.lease)
+        if isinstance(event, Unconfirmed):
+            return self._on_unconfirmed(event)
+        if isinstance(event, events.Refused):
+            return self._on_refused(event)
+        if isinstance(event, events.NoShardLeft):
+            return self._on_no_shard_left()
+        if isinstance(event, events.Failed):
+            return self._on_failed(event)
+        if isinstance(event, events.Renewed):
+            return self._on_renewed(event.lease)
+        if isinstance(event, events.Lost):
+            return self._on_lost()
+        if isinstance(event, events.Kept):
+            return self._on_kept()
+        if isinstance(event, events.NotRetried):
+            return self._on_not_retried(event)
+        if isinstance(event, events.Recorded):
+            return self._on_recorded(event.error)
+        return self._on_crashed(event.error)
+
+    def _on_stop(self, _why: str, _exit_status: int) -> State:
+        raise self._impossible("a stop")
+
+    def _on_due(self) -> State:
+        raise self._impossible("a deadline")
+
+    def _on_granted(self, _lease: Lease) -> State:
+        raise self._impossible("Granted")
+
+    def _on_unconfirmed(self, _claim: Unconfirmed) -> State:
+        raise self._impossible("Unconfirmed")
+
+    def _on_refused(self, _event: events.Refused) -> State:
+        raise self._impossible("Refused")
+
+    def _on_no_shard_left(self) -> State:
+        raise self._impossible("NoShardLeft")
+
+    def _on_failed(self, _event: events.Failed) -> State:
+        raise self._impossible("Failed")
+
+    def _on_renewed(self, _lease: Lease) -> State:
+        raise self._impossible("Renewed")
+
+    def _on_lost(self) -> State:
+        raise self._impossible("Lost")
+
+    def _on_kept(self) -> State:
+        raise self._impossible("Kept")
+
+    def _on_not_retried(self, _event: events.NotRetried) -> State:
+        raise self._impossible("NotRetried")
+
+    def _on_recorded(self, _error: Exception | None) -> State:
+        raise self._impossible("Recorded")
+
+    def _on_crashed(self, error: Exception) -> State:
+        raise error
+
+    def _impossible(self, event: str) -> ImpossibleEventError:
+        return ImpossibleEventError(f"{type(self).__name__} cannot take {event}")
+
+
 class Claiming(State):
     """The store is asked for a lease."""
 
-    def _granted(self, lease: Lease) -> State:
+    def _on_granted(self, lease: Lease) -> State:
         return _begin(self._guard, lease, None)
 
-    def _unconfirmed(self, claim: Unconfirmed) -> State:
+    def _on_unconfirmed(self, claim: Unconfirmed) -> State:
         """Give back a lease that does not count: only a record of `not-started` re-opens its tick."""
-        exit_status = self._guard.reporter.store_failed(claim.error)
+        exit_status = self._guard.reporter.say_store_failure(claim.error)
         if _runs_without(self._guard, claim.error):
-            return self._granted(claim.lease)
+            return self._on_granted(claim.lease)
         return _give_back(self._guard, claim.lease, str(claim.error), exit_status)
 
-    def _refused(self, event: Refused) -> State:
-        self._guard.reporter.refused(event)
+    def _on_refused(self, event: events.Refused) -> State:
+        self._guard.reporter.say_refusal(event)
         return self
 
-    def _no_shard_left(self) -> State:
+    def _on_no_shard_left(self) -> State:
         return _no_shard_left(self._guard)
 
-    def _failed(self, event: Failed) -> State:
+    def _on_failed(self, event: events.Failed) -> State:
         without = _runs_without(self._guard, event.error)
         for firing in () if without else event.unanswered:  # before the log needs descriptors
-            self._guard.reporter.not_started(firing, str(event.error))
-        exit_status = self._guard.reporter.store_failed(event.error)
+            self._guard.reporter.spool_not_started(firing, str(event.error))
+        exit_status = self._guard.reporter.say_store_failure(event.error)
         return _start(self._guard, None) if without else _leave(self._guard, exit_status)
 
-    def _stop(self, why: str, exit_status: int) -> State:
+    def _on_stop(self, why: str, exit_status: int) -> State:
         return Leaving(self._guard, None, None, why, exit_status)
 
 
@@ -113,21 +213,21 @@ class Renewing(State):
         self._lease = lease
         self._last = last
 
-    def _granted(self, lease: Lease) -> State:
+    def _on_granted(self, lease: Lease) -> State:
         return _begin(self._guard, lease, self._last)
 
-    def _lost(self) -> State:
+    def _on_lost(self) -> State:
         return _lost(self._guard, self._last)
 
-    def _failed(self, event: Failed) -> State:
-        exit_status = self._guard.reporter.store_failed(event.error)
+    def _on_failed(self, event: events.Failed) -> State:
+        exit_status = self._guard.reporter.say_store_failure(event.error)
         if self._last is None and _runs_without(self._guard, event.error):
             return _start(self._guard, None)  # the lease ends by itself
         if self._last:
             exit_status = self._last.exit_status
         return _give_back(self._guard, self._lease, str(event.error), exit_status)
 
-    def _stop(self, why: str, exit_status: int) -> State:
+    def _on_stop(self, why: str, exit_status: int) -> State:
         return Leaving(self._guard, self._lease, self._last, why, exit_status)
 
 
@@ -146,51 +246,51 @@ class Leaving(State):
         self._deadline = guard.now() + ABANDON_TIMEOUT
         guard.store_thread.withdraw()
 
-    def _granted(self, lease: Lease) -> State:
+    def _on_granted(self, lease: Lease) -> State:
         if self._last is None:
             return _give_back(self._guard, lease, _ASKED_TO_STOP, self._exit_status)
         ending = _no_start("stopped", f"{self._why}, {_BEFORE_THE_START}")
         return _record(self._guard, lease, JobEnd(ending, self._exit_status))
 
-    def _unconfirmed(self, claim: Unconfirmed) -> State:
-        return self._granted(claim.lease)
+    def _on_unconfirmed(self, claim: Unconfirmed) -> State:
+        return self._on_granted(claim.lease)
 
-    def _refused(self, event: Refused) -> State:
-        self._guard.reporter.refused(event)
+    def _on_refused(self, event: events.Refused) -> State:
+        self._guard.reporter.say_refusal(event)
         return self
 
-    def _no_shard_left(self) -> State:
+    def _on_no_shard_left(self) -> State:
         return _no_shard_left(self._guard)
 
-    def _failed(self, event: Failed) -> State:
+    def _on_failed(self, event: events.Failed) -> State:
         if self._lease:
             return _give_back(self._guard, self._lease, _ASKED_TO_STOP, self._exit_status)
         for firing in event.unanswered:
-            self._guard.reporter.not_started(firing, _ASKED_TO_STOP)
+            self._guard.reporter.spool_not_started(firing, _ASKED_TO_STOP)
         return _leave(self._guard, self._exit_status)
 
-    def _renewed(self, lease: Lease) -> State:
+    def _on_renewed(self, lease: Lease) -> State:
         """Ignore a heartbeat of the last attempt."""
-        return self if self._last else super()._renewed(lease)
+        return self if self._last else super()._on_renewed(lease)
 
-    def _lost(self) -> State:
-        return _lost(self._guard, self._last) if self._lease else super()._lost()
+    def _on_lost(self) -> State:
+        return _lost(self._guard, self._last) if self._lease else super()._on_lost()
 
-    def _not_retried(self, event: NotRetried) -> State:
+    def _on_not_retried(self, event: events.NotRetried) -> State:
         if self._lease is None or self._last is None:
-            return super()._not_retried(event)
-        why = self._guard.reporter.not_retried(self._lease, event, self._why)
+            return super()._on_not_retried(event)
+        why = self._guard.reporter.say_no_retry(self._lease, event, self._why)
         return _end_retries(self._guard, self._lease, self._last, why, self._why)
 
-    def _stop(self, _why: str, exit_status: int) -> State:
+    def _on_stop(self, _why: str, exit_status: int) -> State:
         return Leaving(self._guard, self._lease, self._last, self._why, exit_status)
 
-    def _due(self) -> State:
+    def _on_due(self) -> State:
         """Exit, although the store may still grant the claim."""
         guard, lease = self._guard, self._lease
-        firing = guard.spec.firing_of(lease) if lease else guard.store_thread.asked_for
+        firing = guard.spec.firing_of(lease) if lease else guard.store_thread.newest_claim
         if firing:
-            guard.reporter.not_started(firing, _ASKED_TO_STOP)
+            guard.reporter.spool_not_started(firing, _ASKED_TO_STOP)
         return _leave(guard, self._exit_status)
 
 
@@ -201,12 +301,12 @@ class _WithJob(State):
         super().__init__(guard)
         self._job = job
 
-    def signalled(self, number: int, *, already_there: bool) -> State:
+    def take_signal(self, number: int, *, already_there: bool) -> State:
         """Forward a signal to the job."""
         self._job.forward(number, self._guard.now(), already_there=already_there)
         return self
 
-    def wrapper_gone(self) -> State:
+    def lose_wrapper(self) -> State:
         """End the job."""
         self._job.end(Stop("stopped", WRAPPER_KILLED), self._guard.now())
         return self
@@ -223,7 +323,7 @@ class _WithJob(State):
     def _gone(self, end: JobEnd) -> State:
         raise NotImplementedError
 
-    def _crashed(self, _error: Exception) -> State:
+    def _on_crashed(self, _error: Exception) -> State:
         """Let the job run while its lease, which is no longer renewed, can be trusted."""
         return self
 
@@ -248,25 +348,25 @@ class Running(_WithJob):
         self._lease = lease
         self._stop_reason: str | None = None
 
-    def signalled(self, number: int, *, already_there: bool) -> State:
+    def take_signal(self, number: int, *, already_there: bool) -> State:
         """Forward a signal to the job; an ending signal ends the whole firing."""
         if number in ENDING_SIGNALS:
             self._stop_reason = signal_note(number)
-        return super().signalled(number, already_there=already_there)
+        return super().take_signal(number, already_there=already_there)
 
-    def wrapper_gone(self) -> State:
+    def lose_wrapper(self) -> State:
         """End the job and the firing."""
         self._stop_reason = WRAPPER_KILLED
-        return super().wrapper_gone()
+        return super().lose_wrapper()
 
-    def _renewed(self, lease: Lease) -> State:
+    def _on_renewed(self, lease: Lease) -> State:
         self._guard.trust.until = lease.trusted_until
         if lease.request:
             self._stop_reason = request_note(lease.request)
             self._job.obey(lease.request, self._guard.now())
         return self
 
-    def _lost(self) -> State:
+    def _on_lost(self) -> State:
         stop = Stop("lost", "the lease was lost: killed at once", EX_TEMPFAIL, "revoked")
         self._job.kill(stop, self._guard.now())
         self._guard.reporter.say("the lease was lost; the command was killed")
@@ -295,7 +395,7 @@ class Recording(State):
         self._stop_reason = stop_reason
         self._deadline = guard.now() + RECORD_GIVE_UP
 
-    def _recorded(self, error: Exception | None) -> State:
+    def _on_recorded(self, error: Exception | None) -> State:
         """Claim the next shard, unless this one failed to be recorded or was stopped."""
         guard, (ending, exit_status) = self._guard, self._end
         if error is not None:
@@ -305,24 +405,24 @@ class Recording(State):
         last = self._stop_reason or ending.outcome not in _NEXT_SHARD_AFTER
         if error is not None or last or guard.spec.firing.shards == 1:
             return _leave(guard, exit_status)
-        guard.tally.add(exit_status)
+        guard.shard_statuses.append(exit_status)
         guard.report("idle")
         guard.store_thread.claim_next()
         return Claiming(guard)
 
-    def _crashed(self, error: Exception) -> State:
-        return self._recorded(error)
+    def _on_crashed(self, error: Exception) -> State:
+        return self._on_recorded(error)
 
-    def _due(self) -> State:
-        return self._recorded(StoreUnavailable("the store does not answer"))
+    def _on_due(self) -> State:
+        return self._on_recorded(StoreUnavailable("the store does not answer"))
 
-    def _renewed(self, _lease: Lease) -> State:
+    def _on_renewed(self, _lease: Lease) -> State:
         return self
 
-    def _lost(self) -> State:
+    def _on_lost(self) -> State:
         return self
 
-    def _stop(self, why: str, _exit_status: int) -> State:
+    def _on_stop(self, why: str, _exit_status: int) -> State:
         self._stop_reason = self._stop_reason or why
         return self
 
@@ -330,7 +430,7 @@ class Recording(State):
 class Keeping(Recording):
     """An attempt has ended and another follows. Its end is being recorded and the lease kept."""
 
-    def _kept(self) -> State:
+    def _on_kept(self) -> State:
         self._guard.report("idle")
         if self._stop_reason:
             return _end_retries(
@@ -347,10 +447,10 @@ class _BetweenAttempts(State):
         self._lease = lease
         self._last = last
 
-    def _renewed(self, lease: Lease) -> State:
-        return self._stop(request_note(lease.request), EX_TEMPFAIL) if lease.request else self
+    def _on_renewed(self, lease: Lease) -> State:
+        return self._on_stop(request_note(lease.request), EX_TEMPFAIL) if lease.request else self
 
-    def _lost(self) -> State:
+    def _on_lost(self) -> State:
         return _lost(self._guard, self._last)
 
 
@@ -361,10 +461,10 @@ class Waiting(_BetweenAttempts):
         super().__init__(guard, lease, last)
         self._deadline = guard.now() + guard.reporter.delay_after(lease)
 
-    def _stop(self, why: str, _exit_status: int) -> State:
+    def _on_stop(self, why: str, _exit_status: int) -> State:
         return _end_retries(self._guard, self._lease, self._last, why, why)
 
-    def _due(self) -> State:
+    def _on_due(self) -> State:
         self._guard.store_thread.retry()
         return Retrying(self._guard, self._lease, self._last)
 
@@ -372,14 +472,14 @@ class Waiting(_BetweenAttempts):
 class Retrying(_BetweenAttempts):
     """The store is asked for the next attempt."""
 
-    def _granted(self, lease: Lease) -> State:
+    def _on_granted(self, lease: Lease) -> State:
         return _begin(self._guard, lease, self._last)
 
-    def _not_retried(self, event: NotRetried) -> State:
-        why = self._guard.reporter.not_retried(self._lease, event)
+    def _on_not_retried(self, event: events.NotRetried) -> State:
+        why = self._guard.reporter.say_no_retry(self._lease, event)
         return _end_retries(self._guard, self._lease, self._last, why, None)
 
-    def _stop(self, why: str, exit_status: int) -> State:
+    def _on_stop(self, why: str, exit_status: int) -> State:
         return Leaving(self._guard, self._lease, self._last, why, exit_status)
 
 
@@ -390,11 +490,11 @@ class Over(State):
         super().__init__(guard)
         self.exit_status = exit_status
 
-    def take(self, _event: Event) -> State:
+    def take(self, _event: events.Event) -> State:
         """Ignore it: the thread may have posted it before it got the last order."""
         return self
 
-    def _stop(self, _why: str, _exit_status: int) -> State:
+    def _on_stop(self, _why: str, _exit_status: int) -> State:
         return self
 
 
@@ -418,7 +518,7 @@ def _start(guard: Guard, lease: Lease | None) -> State:
     try:
         job = guard.start_job(lease)
     except OSError as error:
-        exit_status = guard.reporter.cannot_start(error)
+        exit_status = guard.reporter.say_no_start(error)
         ending = _no_start("not-started", f"cannot be started: {error.strerror}")
         end = JobEnd(ending, exit_status)
         return _record(guard, lease, end) if lease else _record_unclaimed(guard, end, started)
@@ -432,12 +532,12 @@ def _record(guard: Guard, lease: Lease, end: JobEnd, stop_reason: str | None = N
     """Record how an attempt ended, and keep the lease if another follows."""
     spec, (ending, exit_status) = guard.spec, end
     ending = guard.finish_job(ending)
-    guard.reporter.ended(ending)
+    guard.reporter.say_end(ending)
     follows = not stop_reason and spec.retry_policy.wanted(ending, lease.attempt)
     if follows and exit_status in spec.retry_policy.permanent:
-        note = _joined(ending.note, f"exit status {exit_status} is not retried")
+        note = _join(ending.note, f"exit status {exit_status} is not retried")
         ending, follows = ending._replace(note=note), False
-    record = spool_records.execution_record(spec.firing_of(lease), lease, ending)
+    record = execution_record(spec.firing_of(lease), lease, ending)
     guard.reporter.log.send(record)
     (guard.keep if follows else guard.end)(ending, record)
     state = Keeping if follows else Recording
@@ -452,12 +552,12 @@ def _give_back(guard: Guard, lease: Lease, note: str, exit_status: int) -> State
 def _record_unclaimed(guard: Guard, end: JobEnd, started: float) -> State:
     """Spool the end of a job that ran without a lease: nothing follows."""
     ending = guard.finish_job(end.ending)
-    guard.reporter.ended(ending)
-    note = _joined(f"without a lease, {ending.outcome}", ending.note)
+    guard.reporter.say_end(ending)
+    note = _join(f"without a lease, {ending.outcome}", ending.note)
     ending = ending._replace(outcome="unclaimed", note=note)
-    record = spool_records.execution_record(guard.spec.firing, None, ending, started_at=started)
+    record = execution_record(guard.spec.firing, None, ending, started_at=started)
     guard.reporter.log.send(record)
-    guard.ping("end", {**record, "outcome": end.ending.outcome})
+    guard.observe("end", {**record, "outcome": end.ending.outcome})
     guard.reporter.spool(record)
     return _leave(guard, end.exit_status)
 
@@ -466,8 +566,8 @@ def _end_retries(
     guard: Guard, lease: Lease, last: JobEnd, why: str, stop_reason: str | None
 ) -> State:
     """Release the lease that was kept; the record of the last attempt stays and gets a note."""
-    noted = last.ending._replace(note=_joined(last.ending.note, why))
-    record = spool_records.execution_record(guard.spec.firing_of(lease), lease, noted)
+    noted = last.ending._replace(note=_join(last.ending.note, why))
+    record = execution_record(guard.spec.firing_of(lease), lease, noted)
     guard.end(last.ending._replace(note=why), record)
     return Recording(guard, lease, last, record, stop_reason)
 
@@ -479,12 +579,12 @@ def _lost(guard: Guard, last: JobEnd | None) -> State:
 
 
 def _no_shard_left(guard: Guard) -> State:
-    return _leave(guard, 0 if guard.tally.ran else guard.spec.skip_exit)
+    return _leave(guard, 0 if guard.shard_statuses else guard.spec.skip_exit)
 
 
 def _leave(guard: Guard, exit_status: int) -> State:
     """Leave with the status of the first shard that failed, if one did, else with this one."""
-    return Over(guard, guard.tally.exit_status or exit_status)
+    return Over(guard, next(filter(None, guard.shard_statuses), exit_status))
 
 
 def _runs_without(guard: Guard, error: OncecronError) -> bool:
@@ -495,5 +595,5 @@ def _no_start(outcome: Outcome, note: str) -> Ending:
     return Ending(outcome, None, None, 0.0, note)
 
 
-def _joined(*notes: str | None) -> str:
+def _join(*notes: str | None) -> str:
     return "; ".join(filter(None, notes))

@@ -112,9 +112,9 @@ class StoreThread:
         return [self._events.popleft() for _ in range(len(self._events))]
 
     @property
-    def asked_for(self) -> Firing | None:
+    def newest_claim(self) -> Firing | None:
         """The shard of the newest claim, answered or not."""
-        return self._claimer.asked_for if self._claimer else None
+        return self._claimer.newest_claim if self._claimer else None
 
     def renew(self) -> None:
         """Renew before the job is started; answered by `Granted`, `Lost` or `Failed`."""
@@ -164,10 +164,10 @@ class StoreThread:
             self._clock = self._connection.store.lease_clock
             self._deliver_spooled(self._spec.firing.key)
             self._others_spooled = self._spec.spool.has()
-            claimer = Claimer(self._spec, self._connection, self._pause, self._tell_refused)
+            claimer = Claimer(self._spec, self._connection, self._pause, self._post_refusal)
             self._claimer = claimer
             while lease := self._claim(claimer):
-                if not self._held_to_its_end(lease):
+                if not self._hold_to_its_end(lease):
                     return
         except OncecronError as error:
             self._post(Failed(error, self._claimer.unanswered if self._claimer else []))
@@ -215,7 +215,7 @@ class StoreThread:
 
     def _grant(self, lease: Lease) -> None:
         """Post the lease to start a job with; the guard forks next."""
-        if self._spec.items and not self._connection.store.survives_fork:
+        if self._spec.body and not self._connection.store.survives_fork:
             self._connection.close()  # the forked process opens the same store
         self._post(Granted(lease))
 
@@ -225,14 +225,14 @@ class StoreThread:
             raise Withdrawn
         return readable
 
-    def _tell_refused(
+    def _post_refusal(
         self, firing: Firing, refusal: Refusal, unanswered: bool, waits: bool
     ) -> None:
         self._post(Refused(firing, refusal, unanswered, waits))
 
     # Holding a lease
 
-    def _held_to_its_end(self, lease: Lease) -> bool:
+    def _hold_to_its_end(self, lease: Lease) -> bool:
         """Hold the lease until its end is on record; return whether the guard wants another shard."""
         try:
             self._hold(lease)
@@ -299,7 +299,7 @@ class StoreThread:
 
     def _listen(self) -> None:
         self._listen_at = NEVER
-        if self._given_back():
+        if self._give_back():
             return
         try:
             self._connection.listen(
@@ -309,7 +309,7 @@ class StoreThread:
             self._connection.close()
             self._renew_at = self._now()
 
-    def _given_back(self) -> bool:
+    def _give_back(self) -> bool:
         """Close the connection if it is not to be held; return whether that is so."""
         holds = self._connection.store.holds_connection
         if not holds:
@@ -343,7 +343,7 @@ class StoreThread:
             return
         self._post(Renewed(renewed))
         self._renew_at = self._now() + self._interval if self._beating else NEVER
-        if not self._beating or self._given_back():
+        if not self._beating or self._give_back():
             return
         if self._listen_at == NEVER and not self._connection.listens(firing):
             self._listen_at = self._now()  # a new connection
@@ -353,12 +353,12 @@ class StoreThread:
         answer = self._answer(lambda deadline: store.keep(lease, ending, deadline=deadline))
         if answer is True:
             self._renew_at = self._now() + self._interval
-            self._given_back()
+            self._give_back()
             self._post(Kept())
         elif answer is False:  # the lease is lost: record the end
             self._record(ending)
         else:
-            self._ended(answer)
+            self._post_end(answer)
 
     def _retry(self) -> None:
         deadline, backoff, unanswered = self._now() + self._spec.connect_timeout, Backoff(), False
@@ -394,9 +394,9 @@ class StoreThread:
         answer = self._answer(
             lambda deadline: store.finish(lease, ending, retention, deadline=deadline)
         )
-        self._ended(None if isinstance(answer, bool) else answer)
+        self._post_end(None if isinstance(answer, bool) else answer)
 
-    def _ended(self, error: StoreError | None) -> None:
+    def _post_end(self, error: StoreError | None) -> None:
         self._connection.close()
         self._holding = False
         self._post(Recorded(error))

@@ -31,20 +31,19 @@ from oncecron.core.timing import (
     OUTPUT_TIMEOUT,
     POLL_ROUNDING,
 )
-from oncecron.run import process_tree, spool_records
+from oncecron.run import process_tree
 from oncecron.run.guard import NOTE_ONLY, Guard
-from oncecron.run.job import ENDING_SIGNALS
-from oncecron.run.kill_deadlines import Trust, wrapper_kills_at
-from oncecron.run.spool import SpoolError
+from oncecron.run.job import ENDING_SIGNALS, Trust, wrapper_kills_at
+from oncecron.run.spool import execution_record, skip_record
 from oncecron.run.states import Claiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from oncecron.alerts.pinger import Pinger
     from oncecron.core.model import LostByHolder
     from oncecron.run.capture.capture import Capture
+    from oncecron.run.seams import Observer
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
@@ -55,7 +54,7 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
     Raises `ShortageError` or `ConfigurationError` if nothing could be started.
     """
     try:
-        wrapper = _begun(spec, open_store)
+        wrapper = _begin(spec, open_store)
     except (OSError, MemoryError, ImportError) as error:
         cause = process_tree.cause_of(error)
         if isinstance(cause, ShortageError):
@@ -67,11 +66,11 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
     return wrapper.watch()
 
 
-def _begun(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
+def _begin(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     trust = Trust()
     signals = process_tree.Signals()
     capture = _capture(spec)  # before this process is a subreaper: init must adopt the forwarder
-    pinger = _pinger(spec)  # likewise
+    observer = spec.observe(spec) if spec.observe and spec.pings else None  # likewise
     process_tree.become_subreaper()
     orders_read, orders_write = os.pipe()
     reports_read, reports_write = os.pipe()
@@ -82,32 +81,29 @@ def _begun(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
         os.close(reports_read)
         pipes = (orders_read, reports_write)
         _be_guard(
-            lambda: Guard(spec, trust, *pipes, open_store, capture, pinger), signals, group, spec
+            lambda: Guard(spec, trust, *pipes, open_store, capture, observer), signals, group, spec
         )
     os.close(orders_read)
     os.close(reports_write)
     if capture:
         capture.close_outputs()
-    return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture, pinger)
+    return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture, observer)
 
 
 def spool_unstarted(spec: RunSpec) -> None:
     """Spool that this host could not start the command. Nothing is claimed, so another host may run the tick."""
     refusal = Refusal("broken", detail="the host is short of processes, memory or descriptors")
-    _spool(spec, spool_records.skip_record(spec.firing, refusal), released=True)
+    _spool(spec, skip_record(spec.firing, refusal), released=True)
 
 
 def _spool(spec: RunSpec, record: dict[str, object], *, released: bool) -> None:
-    """Spool a record for the store and for the log store; report one that is lost.
+    """Spool a record for the store and for the log store.
 
     The delivery of an end releases the lease. While a process of the job lives (`released` is false), the lease must
     keep other hosts out until it expires, so the record goes to the log store only.
     """
     for spool in (*([spec.spool] if released else []), *([spec.log.spool] if spec.log else [])):
-        try:
-            spool.add(record)
-        except SpoolError as error:
-            stderr.complain(f"key {spec.firing.key}: a record is lost: {error}")
+        spool.keep(record)
 
 
 def _capture(spec: RunSpec) -> Capture | None:
@@ -116,18 +112,6 @@ def _capture(spec: RunSpec) -> Capture | None:
     from oncecron.run.capture.capture import Capture  # noqa: PLC0415 - only a firing with --capture pays
 
     return Capture(spec.capture, f"key {spec.firing.key}: ")
-
-
-def _pinger(spec: RunSpec) -> Pinger | None:
-    """Start what pings services; None if none is pinged for the key, or if the host is short of processes."""
-    if not spec.pings:
-        return None
-    from oncecron.alerts.pinger import Pinger  # noqa: PLC0415 - only a key with a [[ping]] pays
-
-    try:
-        return Pinger(spec)
-    except OSError:  # the job does not depend on it
-        return None
 
 
 def _be_guard(
@@ -178,7 +162,7 @@ class Wrapper:
         orders: int,
         reports: int,
         capture: Capture | None = None,
-        pinger: Pinger | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._spec = spec
         self._trust = trust
@@ -187,7 +171,7 @@ class Wrapper:
         self._orders = orders
         self._reports = reports
         self._capture = capture
-        self._pinger = pinger
+        self._observer = observer
         self._tree = process_tree.Tree()
         self._lease: Lease | None = None
         self._started = 0.0
@@ -215,10 +199,10 @@ class Wrapper:
                     if self._capture:
                         timeout = OUTPUT_TIMEOUT if self._asked_to_end else None
                         self._capture.pass_on(self._signals, timeout)
-                    if self._pinger:
-                        self._pinger.close(self._signals)
+                    if self._observer:
+                        self._observer.close(self._signals)
                     return int(fields[0])
-                self._lease = self._remembered(fields) if word == "job" else None
+                self._lease = self._lease_of(fields) if word == "job" else None
             if data == b"":
                 return self._fence("the oncecron guard was killed", "guard-killed")
             if (until := self._trust.until) and self._now() >= self._kill_at(until):
@@ -267,7 +251,7 @@ class Wrapper:
             self._forward_signals()  # a signal to end now ends the wait for a slow reader
             self._tree.reap()
 
-    def _remembered(self, fields: list[str]) -> Lease:
+    def _lease_of(self, fields: list[str]) -> Lease:
         """Return the lease of the started job from the guard's report, for a record of its loss."""
         firing = self._spec.firing
         shard, execution_id, attempt, token, started_at, cause = fields
@@ -313,12 +297,12 @@ class Wrapper:
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
         ending = ending._replace(lost_reason=lost_reason)
         if self._capture:
-            ending = self._capture.ended(ending)
+            ending = self._capture.with_output(ending)
         firing = self._spec.firing_of(self._lease)
-        record = spool_records.execution_record(firing, self._lease, ending)
+        record = execution_record(firing, self._lease, ending)
         _spool(self._spec, record, released=gone)
-        if self._pinger:
-            self._pinger.send("end", record)
+        if self._observer:
+            self._observer.send("end", record)
         if self._capture:
             self._capture.pass_on(self._signals, OUTPUT_TIMEOUT)
         return exit_status

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import ParamSpec, Protocol, TypeVar
 
     from oncecron.stores.address import Address
-    from oncecron.stores.api import Inspector, ItemStore, LeaseStore
+    from oncecron.stores.api import Inspector, LeaseStore
 
     class StorePackage(Protocol):
         """How a kind of store is checked and opened."""
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer")
     Store = TypeVar("Store", bound=Addressed)
 
-# ruff: noqa: PLC0415 - a firing imports one driver, and only when it needs it
-
 
 def package(kind: str) -> StorePackage:
     """Return the package of a kind of store."""
@@ -81,23 +79,6 @@ def check_with_driver(address: Address) -> None:
 def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore:
     """Return the store of a firing; it connects at the first call. `ttl` is in seconds."""
     return package(address.kind).open_lease_store(address, namespace, ttl)
-
-
-def open_item_store(address: Address, namespace: str, ttl: float) -> ItemStore:
-    """Return the items of a firing; it connects at the first call. `ttl` is in seconds."""
-    if address.kind == "sqlite":
-        from oncecron.each.sqlite_store import SQLiteItemStore
-
-        return SQLiteItemStore(address.target, namespace=namespace)
-    if address.kind == "redis":
-        from oncecron.each.redis_store import RedisItemStore
-        from oncecron.stores.redis.address import parse
-
-        target = parse(address.target, address.options)
-        return RedisItemStore(target, namespace=namespace, ttl=ttl)
-    from oncecron.each.postgres_store import PostgresItemStore
-
-    return PostgresItemStore(address.target, namespace=namespace, ttl=ttl)
 
 
 def open_inspector(address: Address, namespace: str) -> Inspector:

@@ -1,4 +1,4 @@
-"""The contract of a store: one protocol for a firing, one for its items, one for commands that people run.
+"""The contract of a store: one protocol for a firing, one for commands that people run.
 
 Every method is one atomic step by the store's clock. A refusal is a value, a broken store raises a `StoreError`, and a
 lease that is lost for good is an answer. After the claim every call takes the lease. An error is `StoreUnavailable`
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     )
     from oncecron.core.readable import Unreadable
     from oncecron.core.tick import Tick
-    from oncecron.each.values import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded, MendedState
+    from oncecron.each.values import MendedState
     from oncecron.stores.address import Address
 
 
@@ -167,42 +167,6 @@ class LeaseStore(Protocol):
 
     def close(self) -> None:
         """Close the connection, which frees the session lock. Never raises, never waits."""
-
-
-class ItemStore(Protocol):
-    """The items of a firing. One thread uses it at a time; it connects at the first call.
-
-    `deadline` and errors are those of `LeaseStore`. Every call is idempotent: one whose answer was lost is repeated.
-    """
-
-    lease_clock: int
-    """The clock of deadlines (a `time.CLOCK_*` constant)."""
-
-    def load(
-        self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
-    ) -> Loaded | None:
-        """Add the next items of a list under a lease of any key; None if the lease is lost: nothing was added.
-
-        What a load adds is invisible until its last chunk, so a load that is cut off leaves nothing. Items that are
-        known stay as they are. Raises `StoreRefusesError` for a number out of turn.
-        """
-
-    def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
-        """Settle the last batch of an execution and take its next one, from the list of its key and tick.
-
-        None if the execution does not hold its lease: nothing was settled, and nothing taken. No two draws take the
-        same item. Items whose retry is due come first. A list that was not loaded is empty. None too if the store has
-        forgotten a batch of this execution, or knows a later one: the execution must not go on.
-        """
-
-    def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
-        """Return the counts of a list; None if it has not been loaded."""
-
-    def readdress(self, address: Address) -> None:
-        """Take another address of the same store for later connections."""
-
-    def close(self) -> None:
-        """Close the connection. Never raises, never waits."""
 
 
 class Inspector(Protocol):

@@ -8,7 +8,7 @@ from log_of import Store
 from servers.oncecron import Oncecron
 
 from oncecron.core.derived_key import derived_key
-from oncecron.run.spec import user_name
+from oncecron.core.host import user_name
 
 
 def test_a_run_has_the_derived_key(any_store: Store, host: Oncecron) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TAKES_WHAT_CANNOT_BE = """
 from oncecron.run import states
 from oncecron.run.events import Kept
-states.Running.signalled = states.Running.wrapper_gone = lambda running, *_, **__: running.take(Kept())
+states.Running.take_signal = states.Running.lose_wrapper = lambda running, *_, **__: running.take(Kept())
 from oncecron.__main__ import main
 main()
 """

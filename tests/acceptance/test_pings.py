@@ -19,8 +19,6 @@ from servers.oncecron import SHORT_TTL, Oncecron
 from servers.process import Process, process_table, wait_gone
 from servers.require import require_root
 
-from oncecron.core.log_rows import owner_digest
-
 NewRecorder = Callable[..., Recorder]
 
 
@@ -237,19 +235,6 @@ def test_a_webhook_gets_the_fields_of_the_record(
     assert start["run_id"] == end["run_id"]
     assert list(start) == list(end)
     assert not {"command", "fencing_token"} & set(end)
-
-
-def test_the_id_of_the_owner_is_not_sent(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
-) -> None:
-    """It is the secret of the lease; its digest is what readers of the log see."""
-    configure("webhook", f"{recorder.url}/hook")
-    host.run("k", "--tick", "t", "--", "true")
-    sent = [one.body.decode() for one in recorder.wait_for(2)]
-    [owner] = {row.owner for row in any_store.executions("k")}
-    digest = owner if len(owner) == 16 else owner_digest(owner)
-    assert all(digest in body for body in sent)
-    assert len(owner) == 16 or not any(owner in body for body in sent)
 
 
 # Who pings, and when
@@ -672,10 +657,10 @@ def test_only_a_winner_that_pings_imports_what_it_takes(
     configure("webhook", f"{recorder.url}/hook", "keys = ['other']")
     other = imported(host, "--tick", "t")
     assert "oncecron.run.guard" in other
-    assert not {"oncecron.alerts", "oncecron.run.detached", "http.client", "ssl"} & other
+    assert not {"oncecron.alerts", "http.client", "ssl"} & other
     configure("webhook", f"{recorder.url}/hook")
     skipped = imported(host, "--tick", "t")
-    ours = {"oncecron.alerts", "oncecron.alerts.pinger", "oncecron.run.detached"}
+    ours = {"oncecron.alerts", "oncecron.alerts.pinger"}
     assert {name for name in skipped - other if name.startswith("oncecron")} == ours
     assert not {"http.client", "ssl", "threading"} & skipped
     assert recorder.received == []

@@ -180,7 +180,7 @@ def test_what_others_may_have_spooled_is_not_delivered(
     """A record that says that the tick is done: the firing runs all the same and says nothing, `flush` the cure."""
     from oncecron.core.model import Ending, Firing, Holder
     from oncecron.core.tick import named_tick
-    from oncecron.run.spool_records import execution_record
+    from oncecron.run.spool import execution_record
 
     host.run("k", "--tick", "before", "--", "true")
     forged = Firing(

@@ -471,7 +471,7 @@ import sys, time, uuid
 from oncecron.core.model import Ending, Firing, Holder
 from oncecron.core.tick import named_tick
 from oncecron.run.spool import Spool
-from oncecron.run.spool_records import execution_record
+from oncecron.run.spool import execution_record
 from oncecron.stores.address import masked, parse_address
 _, directory, url, tick = sys.argv
 target = parse_address(url)

@@ -16,8 +16,7 @@ from servers.oncecron import Oncecron, installed
 
 from oncecron.core.model import Ending, Firing, Holder
 from oncecron.core.tick import named_tick
-from oncecron.run.spool import Spool
-from oncecron.run.spool_records import execution_record
+from oncecron.run.spool import Spool, execution_record
 from oncecron.stores.address import masked, parse_address
 
 if TYPE_CHECKING:

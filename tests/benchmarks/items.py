@@ -41,8 +41,9 @@ from oncecron.core import clock
 from oncecron.core.log_rows import Roles
 from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Retention
 from oncecron.core.tick import named_tick
+from oncecron.each.store import open_item_store
 from oncecron.each.values import Chunk, Draw, Item, ItemList
-from oncecron.stores import open_inspector, open_item_store, open_lease_store
+from oncecron.stores import open_inspector, open_lease_store
 from oncecron.stores.address import parse_address
 
 if TYPE_CHECKING:

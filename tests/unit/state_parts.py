@@ -5,8 +5,7 @@ from typing import Any, cast
 
 from oncecron.core.model import Ending, Lease, Refusal
 from oncecron.run.guard import Guard
-from oncecron.run.job import JobEnd
-from oncecron.run.kill_deadlines import Trust
+from oncecron.run.job import JobEnd, Trust
 from oncecron.run.reporter import Reporter
 from oncecron.run.spec import RunSpec
 
@@ -22,7 +21,7 @@ FAILED = JobEnd(Ending("failed", 3, None, 1.0), 3)
 class Orders:
     """The mailbox of the store thread."""
 
-    asked_for = None
+    newest_claim = None
 
     def __init__(self) -> None:
         self.given: list[tuple[str, str | None]] = []
@@ -63,11 +62,11 @@ class Told:
             self.spooled.append(record)
         return not self.disk_is_full
 
-    def not_started(self, firing: Any, why: str) -> None:
+    def spool_not_started(self, firing: Any, why: str) -> None:
         """Note for which shard the positive word was given."""
         self.unstarted.append((firing.shard, why))
 
-    def store_failed(self, _error: Exception) -> int:
+    def say_store_failure(self, _error: Exception) -> int:
         """Return the exit status of a firing whose store is away."""
         return 69
 
@@ -75,25 +74,25 @@ class Told:
         """Return the seconds until the next attempt."""
         return 5.0
 
-    def not_retried(self, _lease: Lease, event: Any, stop_reason: str | None = None) -> str:
+    def say_no_retry(self, _lease: Lease, event: Any, stop_reason: str | None = None) -> str:
         """Return a note."""
         return event.why.reason if isinstance(event.why, Refusal) else stop_reason or "away"
 
     def send(self, _record: object) -> None:
         """Ignore the log."""
 
-    def refused(self, _event: object) -> None:
+    def say_refusal(self, _event: object) -> None:
         """Ignore a refusal."""
 
-    def started(self, _lease: Lease) -> None:
+    def say_start(self, _lease: Lease) -> None:
         """Ignore a start."""
 
-    def ended(self, ending: Ending) -> None:
+    def say_end(self, ending: Ending) -> None:
         """Note what oncecron has ended."""
         if ending.outcome in ("timed-out", "stopped"):
             self.lines.append(ending.outcome)
 
-    def cannot_start(self, _error: OSError) -> int:
+    def say_no_start(self, _error: OSError) -> int:
         """Return the exit status of a command that is not executable."""
         return 126
 

@@ -14,9 +14,8 @@ from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.settings import Settings
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
 from oncecron.core.time_zone import find_zone
-from oncecron.run.firing import look_up
+from oncecron.run.program import look_up
 from oncecron.run.reporter import Reporter
-from oncecron.run.spool import SpoolError
 from oncecron.stores.address import as_role, command_line
 from oncecron.stores.postgres.address import explain
 
@@ -126,7 +125,7 @@ def test_the_help_of_the_shell_names_its_own_path(
 ) -> None:
     """Wherever it was installed."""
     monkeypatch.setattr(sys, "argv", ["/srv/venv/bin/oncecron-shell", "--help"])
-    crontab_shell.run_line(["--help"])
+    crontab_shell.run_line(["--help"], lambda _: 1)
     assert "SHELL=/srv/venv/bin/oncecron-shell\n" in capfd.readouterr().out
 
 
@@ -275,19 +274,11 @@ def test_what_libpq_repeats_comes_once() -> None:
 
 
 class Disk:
-    """A spool that knows that the store is away, and takes records or does not."""
-
-    def __init__(self, *, full: bool = False) -> None:
-        self.full = full
+    """A spool that knows that the store is away."""
 
     def note_unreachable(self, _key: str) -> bool:
         """Return that this is no news."""
         return False
-
-    def add(self, _record: object) -> None:
-        """Take a record, or raise."""
-        if self.full:
-            raise SpoolError("no space")
 
 
 def reporter(disk: Disk, verbose: int) -> Reporter:
@@ -311,12 +302,5 @@ def test_a_second_failure_is_told_to_who_asks(
     capfd: pytest.CaptureFixture[str], verbose: int, told: str
 ) -> None:
     """Cron would mail it each minute."""
-    reporter(Disk(), verbose).store_failed(StoreUnavailable("away"))
+    reporter(Disk(), verbose).say_store_failure(StoreUnavailable("away"))
     assert capfd.readouterr().err == told
-
-
-def test_only_what_the_disk_has_taken_is_spooled(capfd: pytest.CaptureFixture[str]) -> None:
-    """The record itself is printed where it is lost."""
-    assert reporter(Disk(), 0).spool({"a": 1})
-    assert not reporter(Disk(full=True), 0).spool({"a": 1})
-    assert capfd.readouterr().err == "oncecron: key k: a record is lost: no space: {'a': 1}\n"

@@ -12,7 +12,7 @@ from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.model import AskAgain, BlockingLease, Holder, Lease, Refusal, Unconfirmed
 from oncecron.run.claimer import Claimer, StoreConnection
-from oncecron.run.skip_message import WAITS
+from oncecron.run.reporter import WAITS
 from oncecron.run.spec import RunSpec, make_spec
 
 TTL = 60.0

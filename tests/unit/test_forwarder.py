@@ -18,7 +18,7 @@ def attempt(script, outcome="failed"):
     outputs = capture.begin()
     pid = child.start("/bin/sh", ["sh", "-c", script], {"PATH": "/usr/bin:/bin"}, None, (), outputs)
     os.waitpid(pid, 0)
-    ending = capture.ended(Ending(outcome, 1, None, 0.0, "a note"))
+    ending = capture.with_output(Ending(outcome, 1, None, 0.0, "a note"))
     told.append([*(ending.output or (None, None)), ending.note])
 
 def kill_forwarder():

@@ -13,9 +13,10 @@ from oncecron.core import clock
 from oncecron.core.errors import OncecronError, StoreUnavailable
 from oncecron.core.model import Ending, Lease
 from oncecron.run import process_tree, states
-from oncecron.run.guard import Guard, State
-from oncecron.run.kill_deadlines import Trust
+from oncecron.run.guard import Guard
+from oncecron.run.job import Trust
 from oncecron.run.spec import make_spec
+from oncecron.run.states import State
 
 
 class Silent:
@@ -107,7 +108,7 @@ def run(guard: Guard) -> int:
 
 def leave_without_an_answer(guard: Guard) -> None:
     """End the firing while the store is asked, and let the time for its answer pass."""
-    states.Claiming(guard).wrapper_gone().judge(float("inf"))
+    states.Claiming(guard).lose_wrapper().judge(float("inf"))
 
 
 @pytest.fixture(autouse=True)

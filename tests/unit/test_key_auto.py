@@ -6,11 +6,12 @@ from crontabs import EXAMPLES, REALISTIC, commands
 from hypothesis import given, settings
 
 from oncecron.config.run_parser import parse_run
+from oncecron.core.host import user_name
 from oncecron.crontab.percent_sign import shell_command
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import scan
 from oncecron.crontab.wrap import WrapSettings, wrap
-from oncecron.run.spec import key_of, user_name
+from oncecron.run.spec import key_of
 
 GUARDING = WrapSettings("/usr/bin/oncecron", "UTC", user=user_name())
 

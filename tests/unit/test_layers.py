@@ -24,23 +24,11 @@ WINGS = ("log", "alerts", "each", "crontab")
 FLOORS = (("__main__",), ("cli",), WINGS, *((name,) for name in KERNEL))
 
 STILL = {
-    "oncecron.config.check imports oncecron.each.options",
-    "oncecron.config.file imports oncecron.each.options",
-    "oncecron.config.job_commands imports oncecron.each.options",
     "oncecron.core.log_rows imports oncecron.each.values",
-    "oncecron.run.guard imports oncecron.alerts.pinger",
-    "oncecron.run.guard imports oncecron.each.runner",
-    "oncecron.run.guard imports oncecron.each.spec",
-    "oncecron.run.spec imports oncecron.each.spec",
-    "oncecron.run.wrapper imports oncecron.alerts.pinger",
-    "oncecron.stores imports oncecron.each.postgres_store",
-    "oncecron.stores imports oncecron.each.redis_store",
-    "oncecron.stores imports oncecron.each.sqlite_store",
     "oncecron.stores.api imports oncecron.each.values",
     "oncecron.stores.postgres.inspector imports oncecron.each.values",
     "oncecron.stores.redis.inspector imports oncecron.each",
     "oncecron.stores.redis.inspector imports oncecron.each.values",
-    "oncecron.stores.redis.scripts imports oncecron.each.values",
     "oncecron.stores.sqlite.inspector imports oncecron.each.sqlite_store",
     "oncecron.stores.sqlite.inspector imports oncecron.each.values",
 }
@@ -164,20 +152,20 @@ def imported_to_run(tree: ast.Module) -> Iterator[str]:
 
 
 def test_what_a_firing_imports_has_typing_for_the_checker_alone() -> None:
-    """`core.light_typing` stands for it; only the contract of the stores, which no firing imports, has the real one."""
+    """`core.light_typing` stands for it; only contracts, which no firing imports, have the real one."""
     strays = [
         name
         for name, tree in modules()
         if floor(name) in LIGHT_FLOORS and "typing" in imported_to_run(tree)
     ]
-    assert strays == ["oncecron.stores.api"]
+    assert strays == ["oncecron.run.seams", "oncecron.stores.api"]
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
 def test_a_module_says_its_one_job_and_stays_readable(path: Path) -> None:
-    """Under 500 lines, with a docstring."""
+    """Under 600 lines, with a docstring."""
     text = path.read_text()
-    assert len(text.splitlines()) <= 500
+    assert len(text.splitlines()) <= 600
     assert ast.get_docstring(ast.parse(text))
 
 

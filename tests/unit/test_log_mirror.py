@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from oncecron.config.run_parser import ParsedRun
-from oncecron.run.log import open_log
 from oncecron.run.log_mirror import LogMirror
+from oncecron.run.reporter import open_log
 from oncecron.run.spec import RunSpec, make_spec
 
 

@@ -24,7 +24,7 @@ from oncecron.core.errors import UNREADABLE, ConfigurationError, StoreRefusesErr
 from oncecron.core.facts import state_of
 from oncecron.core.model import CAUSES, OUTCOMES, Firing, Holder, stored_request
 from oncecron.crontab import directives, fields, percent_sign, scanner
-from oncecron.run import requests, spool_records
+from oncecron.run import job, spool
 from oncecron.stores import check_address, check_with_driver
 from oncecron.stores.address import parse_address
 from oncecron.stores.postgres import look
@@ -235,7 +235,7 @@ FIRING = Firing(
 
 def records() -> SearchStrategy[Any]:
     """Return values like those that a file of the spool could hold."""
-    record = spool_records.start_record(FIRING, None)  # type: ignore[arg-type]
+    record = spool.start_record(FIRING, None)  # type: ignore[arg-type]
     fields = st.fixed_dictionaries({}, optional=dict.fromkeys(record, VALUES))
     return st.one_of(VALUES, fields, fields.map(lambda changed: record | changed))
 
@@ -303,7 +303,7 @@ def options(arguments: list[str]) -> None:
 
 def request(values: tuple[Any, ...]) -> None:
     """Read what stands in a store as a request, and judge it."""
-    requests.wrong_with(stored_request(*values))
+    job.wrong_with(stored_request(*values))
 
 
 def rows(columns: list[list[bytes | None]]) -> None:
@@ -368,7 +368,7 @@ PARSERS = {
     "file": Parser(file, as_bytes(TOML), (ConfigurationError, UsageError)),
     "options": Parser(options, ARGUMENTS, (ValueError,)),
     "replies": Parser(replies, REPLIES, (ProtocolError, EndOfStreamError)),
-    "record": Parser(spool_records.is_record, records()),
+    "record": Parser(spool.is_record, records()),
     "request": Parser(request, st.tuples(VALUES, VALUES, VALUES, VALUES)),
     "rows": Parser(rows, ROWS, UNREADABLE),
 }

@@ -20,11 +20,9 @@ from hypothesis import strategies as st
 from servers import Answer, Recorder
 
 from oncecron.alerts.http_request import Request, RequestError, send
-from oncecron.alerts.ping_channel import Channel
-from oncecron.alerts.ping_delivery import Story
-from oncecron.alerts.ping_services import request_for, run_id, summary
 from oncecron.alerts.pinger import events_in
-from oncecron.config.pings import Ping
+from oncecron.alerts.pings import Channel, Story, request_for, run_id, summary
+from oncecron.config.ping_table import Ping
 from oncecron.core.log_rows import owner_digest
 
 OWNER = "3e4f6ad1-08b7-4c52-9a0e-111111111111"

@@ -17,8 +17,7 @@ import pytest
 
 from oncecron.core.model import Firing, Holder, Refusal
 from oncecron.core.tick import named_tick
-from oncecron.run.spool import Spool, SpoolError
-from oncecron.run.spool_records import skip_record
+from oncecron.run.spool import Spool, SpoolError, skip_record
 
 STORE = "postgresql://user:***@db.example/jobs"
 
@@ -98,6 +97,18 @@ def test_a_record_comes_back_as_it_was(spool: Spool) -> None:
     assert json.loads(Path(path).read_text()) == taken
     assert spool.has("k")
     assert spool.has()
+
+
+def test_a_record_that_the_disk_refuses_is_printed(
+    spool: Spool, state: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing else has it."""
+    assert spool.keep(record("here"))
+    state.chmod(0o777)
+    assert not spool.keep({"kind": "skip", "owner": "o", "key": "k"})
+    said = capfd.readouterr().err
+    assert said.startswith("oncecron: key k: a record is lost: ")
+    assert said.endswith(": {'kind': 'skip', 'owner': 'o', 'key': 'k'}\n")
 
 
 def test_keys_stores_and_namespaces_are_kept_apart(state: Path) -> None:
@@ -407,7 +418,7 @@ def test_a_change_that_the_directory_does_not_take_is_told(spool: Spool) -> None
     with pytest.raises(SpoolError, match=r"cannot remove or rename .*: Is a directory"):
         list(spool.pending(set_aside=True))
     with pytest.raises(SpoolError, match="Is a directory"):
-        spool.delivered(path + ".broken")
+        spool.remove(path + ".broken")
 
 
 def test_one_at_a_time_delivers(spool: Spool) -> None:
@@ -449,7 +460,7 @@ def test_a_file_system_without_locks_and_without_sync_is_enough(
         descriptor = spool.lock()
         assert descriptor is not None
         os.close(descriptor)
-        spool.delivered(path)
+        spool.remove(path)
     monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
     with pytest.raises(SpoolError, match="Input/output error"):
         spool.add(record())

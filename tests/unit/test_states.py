@@ -13,9 +13,9 @@ from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.model import Ending, Refusal, Request, Unconfirmed
 from oncecron.run import events, states
-from oncecron.run.guard import ImpossibleEventError, State
 from oncecron.run.job import JobEnd
 from oncecron.run.spec import RunSpec, make_spec
+from oncecron.run.states import ImpossibleEventError, State
 
 STOP = Request("stop", "eve@desk", signal.SIGTERM, None)
 AWAY = StoreUnavailable("away")
@@ -95,10 +95,10 @@ def forms_of(event: str, bench: Bench) -> Iterator[Callable[[State], State]]:
         yield lambda state, each=each: state.take(each)  # type: ignore[misc]
     if event == "stop":
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-            yield lambda state, number=number: state.signalled(number, already_there=False)  # type: ignore[misc]
-        yield lambda state: state.wrapper_gone()
+            yield lambda state, number=number: state.take_signal(number, already_there=False)  # type: ignore[misc]
+        yield lambda state: state.lose_wrapper()
     elif event == "USR1":
-        yield lambda state: state.signalled(signal.SIGUSR1, already_there=False)
+        yield lambda state: state.take_signal(signal.SIGUSR1, already_there=False)
     elif event == "clock":
         yield lambda state: state.judge(NOW)
         yield lambda state: state.judge(NOW + 1000)
@@ -164,7 +164,7 @@ def test_the_table_has_every_state_and_every_event() -> None:
         for each in vars(states).values()
         if isinstance(each, type) and issubclass(each, State) and each.__module__ == "oncecron.run.states"
     ]  # fmt: skip
-    named = {name for name in is_state if not name.startswith("_")}
+    named = {name for name in is_state if not name.startswith("_")} - {"State"}
     assert {name for name, _ in TABLE} == named - {"Over"}
     posted = {kind.__name__ for kind in events.Event.__args__}
     assert {event for _, event in TABLE} == posted | {"stop", "USR1", "clock"}
@@ -221,7 +221,7 @@ def test_who_asked_for_the_end_before_the_start_is_obeyed(bench: Bench) -> None:
 
 def test_what_is_granted_to_who_leaves_is_given_back(bench: Bench) -> None:
     """The positive word re-opens the tick; the status is that of the signal."""
-    leaving = states.Claiming(bench).signalled(signal.SIGTERM, already_there=False)
+    leaving = states.Claiming(bench).take_signal(signal.SIGTERM, already_there=False)
     recording = leaving.take(events.Granted(LEASE))
     assert bench.orders.given == [("withdraw", None), ("end", "asked to stop")]
     over = recording.take(events.Recorded(None))
@@ -231,8 +231,8 @@ def test_what_is_granted_to_who_leaves_is_given_back(bench: Bench) -> None:
 
 def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
     """Then it says of what was asked for that it did not start."""
-    bench.orders.asked_for = bench.spec.firing._replace(shard=5)  # type: ignore[assignment]
-    leaving = states.Claiming(bench).wrapper_gone()
+    bench.orders.newest_claim = bench.spec.firing._replace(shard=5)  # type: ignore[assignment]
+    leaving = states.Claiming(bench).lose_wrapper()
     assert leaving.poll_timeout(NOW + 1) == 4
     assert leaving.judge(NOW + 4.9) is leaving
     over = leaving.judge(NOW + 5)
@@ -243,14 +243,14 @@ def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
 
 def test_who_leaves_before_anything_was_asked_tells_of_nothing(bench: Bench) -> None:
     """The store was away before any claim."""
-    states.Claiming(bench).wrapper_gone().judge(NOW + 5)
+    states.Claiming(bench).lose_wrapper().judge(NOW + 5)
     assert bench.told.unstarted == []
 
 
 def test_an_attempt_that_is_granted_to_who_leaves_is_stopped(bench: Bench) -> None:
     """Its tick is not re-opened: an attempt of it has run. The status is that attempt's."""
-    leaving = states.Retrying(bench, LEASE, FAILED).signalled(signal.SIGTERM, already_there=False)  # fmt: skip
-    again = leaving.signalled(signal.SIGHUP, already_there=False)
+    leaving = states.Retrying(bench, LEASE, FAILED).take_signal(signal.SIGTERM, already_there=False)  # fmt: skip
+    again = leaving.take_signal(signal.SIGHUP, already_there=False)
     recording = again.take(events.Granted(NEXT_LEASE))
     assert bench.orders.given[-1] == ("end", f"{TERM_NOTE}, before the command was started")
     over = recording.take(events.Recorded(None))
@@ -260,9 +260,9 @@ def test_an_attempt_that_is_granted_to_who_leaves_is_stopped(bench: Bench) -> No
 
 def test_the_status_of_who_leaves_is_that_of_the_last_signal(bench: Bench) -> None:
     """And the store has five seconds from then on."""
-    leaving = states.Claiming(bench).signalled(signal.SIGTERM, already_there=False)
+    leaving = states.Claiming(bench).take_signal(signal.SIGTERM, already_there=False)
     bench.time += 3
-    again = leaving.signalled(signal.SIGINT, already_there=False)
+    again = leaving.take_signal(signal.SIGINT, already_there=False)
     assert again.poll_timeout(bench.time) == 5
     over = again.take(events.Failed(AWAY, [bench.spec.firing]))
     assert isinstance(over, states.Over)
@@ -307,7 +307,7 @@ def test_a_lost_lease_kills_the_job(bench: Bench) -> None:
 def test_a_signal_goes_to_the_job(bench: Bench, number: int, follows: str) -> None:
     """One that ends means the firing as well."""
     state, job = running(bench)
-    assert state.signalled(number, already_there=True) is state
+    assert state.take_signal(number, already_there=True) is state
     assert job.calls == [("forward", number, True)]
     job.ended = FAILED
     assert type(state.judge(NOW)).__name__ == follows
@@ -316,7 +316,7 @@ def test_a_signal_goes_to_the_job(bench: Bench, number: int, follows: str) -> No
 def test_the_end_of_the_wrapper_ends_job_and_firing(bench: Bench) -> None:
     """No attempt follows."""
     state, job = running(bench)
-    state.wrapper_gone()
+    state.lose_wrapper()
     assert job.calls == [("end", "the oncecron process that cron started was killed")]
     job.ended = FAILED
     assert type(state.judge(NOW)) is states.Recording
@@ -396,7 +396,7 @@ def test_a_firing_that_was_refused_has_the_status_of_a_skip(
     """Unless it has run a shard."""
     bench = Bench(new_spec(shards="2", skip_exit="9"))
     if ran:
-        bench.tally.add(0)
+        bench.shard_statuses.append(0)
     over = states.Claiming(bench).take(events.NoShardLeft())
     assert isinstance(over, states.Over)
     assert over.exit_status == status

@@ -10,9 +10,9 @@ from oncecron.core.errors import StoreUnavailable
 from oncecron.core.model import Refusal
 from oncecron.run import states
 from oncecron.run.events import Kept, NotRetried, Recorded
-from oncecron.run.guard import State
 from oncecron.run.reporter import Reporter
 from oncecron.run.spec import make_spec
+from oncecron.run.states import State
 
 
 @pytest.fixture
@@ -50,14 +50,14 @@ def test_an_attempt_is_followed_by_another_after_the_delay(bench: Bench, keeping
 
 def test_what_is_told_while_the_end_is_being_recorded_counts(bench: Bench, keeping: State) -> None:
     """A signal between the end of the attempt and the answer of the store: there is no delay to end yet."""
-    recording = keeping.signalled(15, already_there=False).take(Kept())
+    recording = keeping.take_signal(15, already_there=False).take(Kept())
     assert bench.orders.given == [("keep", None), ("end", "after SIGTERM to oncecron")]
     assert status(recording.take(Recorded(None))) == 3
 
 
 def test_a_signal_ends_the_delay(bench: Bench, keeping: State) -> None:
     """The lease is released at once, and the record of the attempt says why."""
-    recording = keeping.take(Kept()).signalled(15, already_there=False)
+    recording = keeping.take(Kept()).take_signal(15, already_there=False)
     assert bench.orders.given == [("keep", None), ("end", "after SIGTERM to oncecron")]
     assert status(recording.take(Recorded(StoreUnavailable("away")))) == 3
     [(_, record)] = bench.spec.spool.pending("k")

@@ -99,7 +99,7 @@ def _files(words: list[str], *, system: bool) -> list[str]:
 
 def _user(file: CrontabFile) -> str | None:
     """Return the owner of the crontab, None if it is unknown. Standard input is taken as the user's own."""
-    from oncecron.run.spec import user_name
+    from oncecron.core.host import user_name
 
     return user_name() if file.path == STANDARD_INPUT else file.owner
 

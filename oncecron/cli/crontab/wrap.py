@@ -79,7 +79,7 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
 
 def _user_of(source: CrontabFile) -> str:
     """Return whose crontab it is, as far as it can be known: a user's spool file has the name of the user."""
-    from oncecron.run.spec import user_name
+    from oncecron.core.host import user_name
 
     return source.owner or user_name()
 

@@ -22,7 +22,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import LONGEST_SLEEP, NEVER, OUTPUT_TIMEOUT
 from oncecron.run.capture.forwarder import FINISH, READY, SETTLE, Pipe, forward
 from oncecron.run.capture.ring import Ring
-from oncecron.run.detached import start_detached
+from oncecron.run.process_tree import start_detached
 
 if TYPE_CHECKING:
     from oncecron.core.model import Ending
@@ -65,7 +65,7 @@ class Capture:
         self._ring.begin()
         return self._outputs
 
-    def ended(self, ending: Ending) -> Ending:
+    def with_output(self, ending: Ending) -> Ending:
         """Add the output to the end of an attempt whose process tree is gone."""
         missing = self._missing()
         output = self._ring.end()

@@ -27,8 +27,7 @@ import termios
 
 from oncecron.core import stderr
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.run.detached import detach
-from oncecron.run.process_tree import cause_of
+from oncecron.run.process_tree import cause_of, detach
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

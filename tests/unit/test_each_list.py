@@ -6,8 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.each.lists import UnlistedError, chunks, items_in
-from oncecron.each.values import LARGEST_CHUNK, LARGEST_ITEM, Item, ItemError
+from oncecron.each.list import (
+    ItemError,
+    UnlistedError,
+    chunks,
+    item_of_json,
+    item_of_line,
+    items_in,
+)
+from oncecron.each.values import LARGEST_CHUNK, LARGEST_ITEM, Item
 
 
 def read(*blocks: bytes, null: bool = False, json: bool = False) -> list[str]:
@@ -96,3 +103,67 @@ def test_a_list_that_is_not_complete_has_no_last_chunk() -> None:
     assert not next(sent).is_last
     with pytest.raises(UnlistedError):
         next(sent)
+
+
+# What an item may be
+
+
+@pytest.mark.parametrize("line", ["a", " a b ", "{}", "\t", "é", "x" * LARGEST_ITEM, "a\nb"])
+def test_a_line_is_an_item_as_it_is(line: str) -> None:
+    """Identity and payload are the same."""
+    assert item_of_line(line.encode(), 1) == Item(line, line)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b"x" * 4097, "item 7 has 4097 bytes, and an item may have 4096; list a name or an id,"),
+        ("é".encode() * 2049, "item 7 has 4098 bytes"),
+        (b"a\0b", "item 7 contains a NUL; use -0 for a list that NULs separate"),
+        (b"ab\xff", "item 7 is not valid UTF-8 (byte 3)"),
+        ("\ud800".encode("utf-8", "surrogatepass"), "item 7 is not valid UTF-8 (byte 1)"),
+    ],
+)
+def test_a_line_that_is_no_item_is_refused(line: bytes, sentence: str) -> None:
+    """By its number, and with what to do."""
+    for read in (item_of_line, item_of_json):
+        with pytest.raises(ItemError) as refused:
+            read(line, 7)
+        assert str(refused.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("line", "identity"),
+    [
+        ('{"id": 7}', "7"),
+        ('{"id": -7, "a": [1]}', "-7"),
+        ('{"id": "7", "to": "é"}', "7"),
+        ('{"id": " "}', " "),
+        ('{"id": "\\u00e9"}', "é"),
+        (f'{{"id": {10**30}}}', str(10**30)),
+    ],
+)
+def test_the_id_of_an_object_is_its_identity(line: str, identity: str) -> None:
+    """The payload is the line as it is; a number and its digits are the same."""
+    assert item_of_json(line.encode(), 1) == Item(identity, line)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("", "item 1 is not JSON: "),
+        ("{", "item 1 is not JSON: "),
+        ("[" * 4000, "item 1 is not JSON: "),
+        ("7", "item 1 has no id; each line must be an object with an `id`"),
+        ('["id"]', "item 1 has no id"),
+        ("{}", "item 1 has no id"),
+        *((f'{{"id": {value}}}', "item 1 has no id") for value in ("null", "true", "1.5", '""', "[]")),
+        ('{"id": "a\\u0000b"}', "item 1 contains a NUL"),
+        ('{"id": "\\ud800"}', "item 1 is not valid UTF-8"),
+    ],
+)  # fmt: skip
+def test_an_object_without_an_id_is_refused(line: str, sentence: str) -> None:
+    """And what is no object."""
+    with pytest.raises(ItemError) as refused:
+        item_of_json(line.encode(), 1)
+    assert str(refused.value).startswith(sentence)

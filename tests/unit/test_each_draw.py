@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.core.retry import RetryPolicy
-from oncecron.each.batch import Command, Report, results_of, said_of
-from oncecron.each.processes import CommandEnd
+from oncecron.each.draw import Command, Report, reports_of, results_of
+from oncecron.each.runner import CommandEnd
 from oncecron.each.values import DrawnItem, ItemList, item_id
 
 LIST = ItemList("k", "one")
@@ -135,13 +135,13 @@ def test_what_the_command_says_counts_more(status: int) -> None:
 )
 def test_the_lines_of_descriptor_3(lines: list[str], expected: dict[int, str | None]) -> None:
     """An item may have blanks, and begin like another one; what names none is ignored."""
-    assert said_of(drawn("a", "a b"), LIST, lines) == expected
+    assert reports_of(drawn("a", "a b"), LIST, lines) == expected
 
 
 @given(st.lists(st.text(max_size=20), max_size=10))
 def test_any_line_is_borne(lines: Sequence[str]) -> None:
     """And names only items of the batch."""
-    assert set(said_of(drawn("a", "b"), LIST, lines)) <= {1, 2}
+    assert set(reports_of(drawn("a", "b"), LIST, lines)) <= {1, 2}
 
 
 def test_a_report_is_read_as_far_as_it_is_there() -> None:

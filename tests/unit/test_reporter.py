@@ -7,7 +7,7 @@ import pytest
 
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.model import Holder, Refusal
-from oncecron.run.skip_message import skip_message
+from oncecron.run.reporter import skip_message
 from oncecron.run.spec import RunSpec, make_spec
 
 if TYPE_CHECKING:

@@ -1,6 +1,4 @@
-"""What an item may be, its id, its state, and what follows a failure."""
-
-from __future__ import annotations
+"""The id of an item, its state, and what follows a failure."""
 
 import sys
 
@@ -8,17 +6,12 @@ import pytest
 
 from oncecron.core.retry import RetryPolicy
 from oncecron.each.values import (
-    LARGEST_ITEM,
     DrawnItem,
-    Item,
     ItemCounts,
-    ItemError,
     ItemList,
     ItemResult,
     after_failure,
     item_id,
-    item_of_json,
-    item_of_line,
     state_of,
 )
 
@@ -48,67 +41,6 @@ def test_the_parts_of_an_id_cannot_be_shifted() -> None:
         for key, tick, identity in [("a", "b", "c"), ("a", "bc", ""), ("ab", "c", ""), ("a", "b", "\nc")]
     }  # fmt: skip
     assert len(ids) == 4
-
-
-@pytest.mark.parametrize("line", ["a", " a b ", "{}", "\t", "é", "x" * LARGEST_ITEM, "a\nb"])
-def test_a_line_is_an_item_as_it_is(line: str) -> None:
-    """Identity and payload are the same."""
-    assert item_of_line(line.encode(), 1) == Item(line, line)
-
-
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        (b"x" * 4097, "item 7 has 4097 bytes, and an item may have 4096; list a name or an id,"),
-        ("é".encode() * 2049, "item 7 has 4098 bytes"),
-        (b"a\0b", "item 7 contains a NUL; use -0 for a list that NULs separate"),
-        (b"ab\xff", "item 7 is not valid UTF-8 (byte 3)"),
-        ("\ud800".encode("utf-8", "surrogatepass"), "item 7 is not valid UTF-8 (byte 1)"),
-    ],
-)
-def test_a_line_that_is_no_item_is_refused(line: bytes, sentence: str) -> None:
-    """By its number, and with what to do."""
-    for read in (item_of_line, item_of_json):
-        with pytest.raises(ItemError) as refused:
-            read(line, 7)
-        assert str(refused.value).startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("line", "identity"),
-    [
-        ('{"id": 7}', "7"),
-        ('{"id": -7, "a": [1]}', "-7"),
-        ('{"id": "7", "to": "é"}', "7"),
-        ('{"id": " "}', " "),
-        ('{"id": "\\u00e9"}', "é"),
-        (f'{{"id": {10**30}}}', str(10**30)),
-    ],
-)
-def test_the_id_of_an_object_is_its_identity(line: str, identity: str) -> None:
-    """The payload is the line as it is; a number and its digits are the same."""
-    assert item_of_json(line.encode(), 1) == Item(identity, line)
-
-
-@pytest.mark.parametrize(
-    ("line", "sentence"),
-    [
-        ("", "item 1 is not JSON: "),
-        ("{", "item 1 is not JSON: "),
-        ("[" * 4000, "item 1 is not JSON: "),
-        ("7", "item 1 has no id; each line must be an object with an `id`"),
-        ('["id"]', "item 1 has no id"),
-        ("{}", "item 1 has no id"),
-        *((f'{{"id": {value}}}', "item 1 has no id") for value in ("null", "true", "1.5", '""', "[]")),
-        ('{"id": "a\\u0000b"}', "item 1 contains a NUL"),
-        ('{"id": "\\ud800"}', "item 1 is not valid UTF-8"),
-    ],
-)  # fmt: skip
-def test_an_object_without_an_id_is_refused(line: str, sentence: str) -> None:
-    """And what is no object."""
-    with pytest.raises(ItemError) as refused:
-        item_of_json(line.encode(), 1)
-    assert str(refused.value).startswith(sentence)
 
 
 def test_what_the_dead_had_taken_is_in_doubt() -> None:

@@ -1,4 +1,9 @@
-"""What each monitoring service is sent: one function for each, from the record of an execution to a request.
+"""The process that pings: which events of a firing are pings, and what each monitoring service is sent.
+
+For each shard: its first start is the start ping. Its end is the end ping, unless another attempt follows. That is so
+between two attempts of --retries, and after a loss with --failover, when another host may run the next attempt and ping
+its end. If guard and wrapper are both killed, nothing is known of the job, and no end is reported: the service notices
+by itself that none came.
 
 The id of a run is a digest of the owner's id, which is the secret of the lease. Its first twelve digits are those of
 `owner` in `history`.
@@ -7,18 +12,29 @@ The id of a run is a digest of the owner's id, which is the secret of the lease.
 from __future__ import annotations
 
 import json
+import os
+import syslog
+import time
 from hashlib import sha256
+from queue import SimpleQueue
+from threading import Thread
 from urllib.parse import quote, urlencode
 
-from oncecron.alerts.http_request import Request
+from oncecron.alerts.http_request import Request, RequestError, send
+from oncecron.alerts.pinger import events_in
+from oncecron.core import stderr
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import owner_digest
-from oncecron.core.stderr import visible
 from oncecron.core.text import Clock
+from oncecron.core.timing import PING_PAUSE, PING_TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any, Literal
+
+    from oncecron.config.ping_table import Ping
+    from oncecron.run.seams import EventKind
+    from oncecron.run.spec import RunSpec
 
     PingKind = Literal["start", "end"]
     Record = Mapping[str, Any]
@@ -35,6 +51,130 @@ _PUBLISHED = (
     *("signal", "lost_reason", "requested_by", "host", "pid", "user", "duration", "note"),
 )
 """The fields of a record that a webhook gets as they are."""
+_TRIES = 2
+
+
+def deliver(spec: RunSpec, events: int, woken: int) -> None:
+    """Ping until wrapper and guard have exited and every ping has been sent or given up."""
+    channels = [Channel(ping, spec.firing.key, verbose=spec.verbose) for ping in spec.pings]
+    story = Story(failover=spec.firing.failover)
+    for kind, record in _pings(story, events, woken):
+        for channel in channels:
+            channel.send(kind, record)
+    for channel in channels:
+        channel.finish()
+
+
+def _pings(story: Story, events: int, woken: int) -> Iterator[tuple[PingKind, dict[str, Any]]]:
+    at, more = 0, b"\0"
+    while more:
+        found, size = _events_from(events, at)
+        at += size
+        for kind, record in found:
+            yield from story.take(kind, record)
+        more = os.read(woken, 4096)
+    for kind, record in _events_from(events, at)[0]:
+        yield from story.take(kind, record)
+    yield from story.close()
+
+
+def _events_from(events: int, at: int) -> tuple[list[tuple[EventKind, dict[str, Any]]], int]:
+    return events_in(os.pread(events, os.fstat(events).st_size - at, at))
+
+
+class Story:
+    """What has been reported of one firing."""
+
+    def __init__(self, *, failover: bool) -> None:
+        self._failover = failover
+        self._executions: dict[int, int | None] = {}
+        """The newest execution of each shard that has started."""
+        self._kept: dict[int, dict[str, Any]] = {}
+        """The last attempt of each shard after which another is to follow."""
+        self._ended: set[int] = set()
+
+    def take(
+        self, kind: EventKind, record: dict[str, Any]
+    ) -> Iterator[tuple[PingKind, dict[str, Any]]]:
+        """Yield the ping that an event is, if it is one."""
+        shard = record["shard"]
+        if kind == "start":
+            first = shard not in self._executions
+            self._executions[shard] = record["execution_id"]
+            if first:
+                yield "start", record
+        elif shard in self._executions and shard not in self._ended:
+            full = {**record, "execution_id": self._executions[shard]}
+            self._kept[shard] = full
+            if kind == "end" and not self._goes_on_elsewhere(record):
+                self._ended.add(shard)
+                yield "end", full
+
+    def close(self) -> Iterator[tuple[PingKind, dict[str, Any]]]:
+        """Yield the end of each shard whose next attempt never came, and which no other host continues."""
+        for shard, record in self._kept.items():
+            if shard not in self._ended and not self._failover:
+                yield "end", record
+
+    def _goes_on_elsewhere(self, record: dict[str, Any]) -> bool:
+        lost = record["outcome"] == "lost"
+        return lost and self._failover and record["attempt"] <= record["retries"]
+
+
+class Channel:
+    """The pings to one service, in order, each with two tries, in a thread of its own."""
+
+    def __init__(self, ping: Ping, key: str, *, verbose: int) -> None:
+        self._ping = ping
+        self._key = key
+        self._verbose = verbose
+        self._body_limit = BODY_LIMIT
+        self._waiting: SimpleQueue[tuple[PingKind, dict[str, Any]] | None] = SimpleQueue()
+        self._thread = Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def send(self, kind: PingKind, record: dict[str, Any]) -> None:
+        """Send a ping after those before it."""
+        self._waiting.put((kind, record))
+
+    def finish(self) -> None:
+        """Wait until every ping has been sent or given up."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            kind, record = waiting
+            try:
+                self._try(kind, record)
+            except Exception as error:  # noqa: BLE001 - a bug here must not keep the next ping back
+                self._report(kind, type(error).__name__)  # its text may hold the URL
+
+    def _try(self, kind: PingKind, record: dict[str, Any]) -> None:
+        """Send one ping. A start is not tried again when the end is waiting behind it."""
+        url = self._ping.url_of(self._key, record["shard"])
+        for tries_left in reversed(range(_TRIES)):
+            request = request_for(self._ping.service, url, kind, record, self._body_limit)
+            try:
+                headers = send(request, PING_TIMEOUT)
+            except RequestError as error:
+                if tries_left and error.again and (kind == "end" or self._waiting.empty()):
+                    time.sleep(PING_PAUSE)
+                    continue
+                self._report(kind, str(error))
+                return
+            limit = headers.get("Ping-Body-Limit", "")
+            if limit.isdecimal():
+                self._body_limit = int(limit)
+            return
+
+    def _report(self, kind: PingKind, why: str) -> None:
+        """Report a ping that failed where it is no mail: cron must not send one for each."""
+        text = f"key {self._key}: the {kind} ping to {self._ping.shown} failed: {why}"
+        syslog.openlog("oncecron", syslog.LOG_PID, syslog.LOG_CRON)
+        syslog.syslog(syslog.LOG_WARNING, stderr.visible(text))
+        if self._verbose:
+            stderr.complain(text)
 
 
 def request_for(
@@ -64,7 +204,7 @@ def summary(kind: PingKind, record: Record) -> str:
     where = ", ".join([record["key"], *tick, *shard, *attempt, *execution])
     what = "started" if kind == "start" else record["outcome"]
     how = _how(record) if kind == "end" else ""
-    return visible(f"{what} on {record['host']}{how} ({where})")
+    return stderr.visible(f"{what} on {record['host']}{how} ({where})")
 
 
 def _how(record: Record) -> str:

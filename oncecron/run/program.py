@@ -1,0 +1,90 @@
+"""The program of a command: the file that is executed, and the words as messages and records show them."""
+
+from __future__ import annotations
+
+import os
+
+from oncecron.config.options import BOURNE_SHELL, KEY_LETTERS, OWN_SHELL
+from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError
+from oncecron.core.masking import MASK, masked_words
+from oncecron.core.stderr import valid
+from oncecron.stores.address import shell_quoted
+
+_LONGEST_RECORDED = 16_000
+"""Characters of a command on record: a letter has at most four bytes, and the stores take 64 KiB (`core.bounds`)."""
+
+
+def shell() -> str:
+    """Return $SHELL, with which cron runs its lines, else /bin/sh; never oncecron's own shell."""
+    named = os.environ.get("SHELL", "")
+    return BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
+
+
+def look_up(program: str, shown: str) -> str:
+    """Return the path that will be executed; `shown`: the program in messages.
+
+    Raises `CommandError` like a shell: 127, or 126.
+    """
+    if not program:
+        raise CommandError("the command is empty", EX_NOT_FOUND)
+    if "/" in program:
+        candidates = [program]
+    else:
+        path = os.environ.get("PATH", os.defpath)
+        candidates = [os.path.join(directory or ".", program) for directory in path.split(":")]
+    found = [candidate for candidate in candidates if os.path.exists(candidate)]
+    for candidate in found:
+        if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            _refuse_missing_interpreter(candidate)
+            return candidate
+    if found:
+        kind = "a directory" if os.path.isdir(found[0]) else "not executable"
+        raise CommandError(f"{found[0]} is {kind}", EX_NOT_EXECUTABLE)
+    if any(letter in " \t\n|&;<>$`" for letter in program):  # a whole line as one word
+        cure = f"to have a shell run it, use --shell {shell_quoted(shown)}"
+        raise CommandError(f"{shown!r} was not found as a program; {cure}", EX_NOT_FOUND)
+    where = "" if "/" in program else f" in PATH={os.environ.get('PATH', os.defpath)}"
+    raise CommandError(f"{shown} was not found{where}", EX_NOT_FOUND)
+
+
+def _refuse_missing_interpreter(path: str) -> None:
+    """Raise `CommandError` if a script's `#!` line names a program that is not there (execve(2): ENOENT)."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(256).partition(b"\n")[0]
+    except OSError:  # executable and not readable: a binary
+        return
+    words = first[2:].split() if first.startswith(b"#!") else []
+    if words and not os.path.exists(words[0]):
+        interpreter = os.fsdecode(words[0])
+        raise CommandError(
+            f"{path}: its interpreter {interpreter} was not found", EX_NOT_EXECUTABLE
+        )
+
+
+def shown_words(command: list[str], how: str) -> list[str]:
+    """Return the words of a command as they are recorded; `how`: the value of --record-command."""
+    words = list(map(valid, command))
+    if how == "program":
+        words = [" ".join(words[0].split()[:1])]  # a whole line as one word
+    return words if how == "full" else masked_words(words)
+
+
+def quoted_line(words: list[str]) -> str:
+    """Return words as one shell-quoted line."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    plain = word.replace("=", "").replace("%", "").replace("+", "").replace(MASK, "")
+    if word and KEY_LETTERS.issuperset(plain):
+        return word
+    return "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def recorded_line(words: list[str]) -> str:
+    """Return words as they are recorded: `quoted_line`, cut if it is so long that the stores refuse it."""
+    command = quoted_line(words)
+    if len(command) <= _LONGEST_RECORDED:
+        return command
+    return f"{command[:_LONGEST_RECORDED]}... ({len(command)} characters)"

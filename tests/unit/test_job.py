@@ -1,0 +1,89 @@
+"""The end of trust that wrapper and guard share, what happens before it, and which requests a holder obeys."""
+
+import mmap
+import os
+
+import pytest
+
+from oncecron.core.model import (
+    REQUEST_KINDS,
+    REQUEST_SIGNALS,
+    Request,
+    stored_request,
+    trust_after,
+)
+from oncecron.core.timing import GUARD_KILLS_BEFORE, MINIMUM_TTL, TERM_BEFORE, WRAPPER_KILLS_BEFORE
+from oncecron.core.units import LONGEST_DURATION
+from oncecron.run.job import NOTHING_TO_FENCE, Trust, wrong_with
+
+GOOD = Request("stop", "ann@a", 15, 5.0)
+
+
+def test_a_forked_process_writes_what_its_parent_reads() -> None:
+    """The page is shared in both directions, not copied, and keeps a float to its last bit."""
+    trust = Trust()
+    trust.until = 1.0
+    pid = os.fork()
+    if pid == 0:
+        seen = trust.until
+        trust.until = 123456.789012345
+        os._exit(seen != 1.0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert trust.until == 123456.789012345
+
+
+def test_two_firings_share_nothing() -> None:
+    """Each has a page of its own; a new one says that no job runs."""
+    one, other = Trust(), Trust()
+    one.until = 5.0
+    assert other.until == NOTHING_TO_FENCE
+
+
+def test_the_number_fits_the_page_and_is_aligned() -> None:
+    """Eight aligned bytes are one store: nobody reads half of one number and half of the next."""
+    page = Trust()._page
+    assert (page.itemsize, page.nbytes) == (8, mmap.PAGESIZE)
+
+
+def test_term_comes_before_the_guards_kill_before_the_wrappers_before_the_end() -> None:
+    """Also with the shortest ttl each has time to act, and the margin for unequal clocks is left."""
+    assert 1 / 2 > TERM_BEFORE > GUARD_KILLS_BEFORE > WRAPPER_KILLS_BEFORE > 0
+    end = trust_after(0.0, MINIMUM_TTL)
+    assert end < MINIMUM_TTL * 0.99
+    assert MINIMUM_TTL * (GUARD_KILLS_BEFORE - WRAPPER_KILLS_BEFORE) >= 0.15
+    assert MINIMUM_TTL * WRAPPER_KILLS_BEFORE >= 0.25
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 9, 10, 12, 15])
+@pytest.mark.parametrize("grace", [None, 0.0, LONGEST_DURATION])
+def test_what_people_can_send_is_obeyed(number: int, grace: float | None) -> None:
+    """Each signal of `stop --signal`, any duration."""
+    for kind in REQUEST_KINDS:
+        assert wrong_with(Request(kind, "ann@a", number, grace)) is None
+    assert len(REQUEST_SIGNALS) == 7
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"signal": number} for number in (-9, 0, 19, 64, 65, 9999, 1 << 70)),
+        *({"grace": grace} for grace in (-0.1, float("nan"), float("inf"), LONGEST_DURATION + 1)),
+        *({"kind": kind} for kind in ("", "kill", None, b"stop")),
+    ],
+)
+def test_anything_else_is_not(wrong: dict[str, object]) -> None:
+    """With words for the line that tells it."""
+    assert wrong_with(GOOD._replace(**wrong))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", [None, "", "TERM", b"\xff", "9" * 5000, float("inf"), [], "1.5"])
+def test_a_signal_that_is_no_number_is_read(value: object) -> None:
+    """A store may hold anything; reading it never fails, and neither does reading a grace."""
+    assert stored_request("stop", None, value, None) == Request("stop", "", 0, None)
+
+
+@pytest.mark.parametrize("grace", ["", "soon", b"\xff", [], 10**400])
+def test_a_grace_that_is_no_number_is_not_obeyed(grace: object) -> None:
+    """It is no reason to wait for ever, and none to crash."""
+    assert wrong_with(stored_request("stop", "ann@a", "15", grace))
+    assert wrong_with(stored_request("stop", "ann@a", "15", "2.5")) is None
