@@ -470,19 +470,18 @@ def _masked_login(word: str, before: str, program: str) -> str | None:
 
 def _has_login(word: str) -> bool:
     """Return whether a word of curl has `USER:SECRET` behind an option, as in `-fsSLuUSER:SECRET`."""
-    name, equals, _ = word.partition("=")
-    letters = word.partition(":")[0]
-    return (bool(equals) and name in _LOGINS) or (
-        word[:1] == "-" != word[1:2] and ("u" in letters or "U" in letters)
-    )
+    if word[:2] == "--":
+        name, equals, _ = word.partition("=")
+        return bool(equals) and name in _LOGINS
+    return word[:1] == "-" and "u" in word.partition(":")[0].lower()
 
 
 def _without_values(word: str) -> str:
     """Return a word without the passwords of a URL, and up to the first value of a name that says it is a secret."""
     spans = _spans_in_word(word)
-    for at, sign in enumerate(word):
-        value = word[at + 1 :].strip()
-        if sign in "=:" and value and is_secret_name(_name_before(word, at)):
+    names = (at for at, sign in enumerate(word) if sign in "=:")
+    for at in names:
+        if is_secret_name(_name_before(word, at)) and (value := word[at + 1 :].strip()):
             spans.append((word.index(value, at + 1), len(word)))
             break
     return _with_mask(word, _merged(spans))
