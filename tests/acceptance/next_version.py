@@ -66,7 +66,7 @@ def _changes() -> tuple[Change, ...]:
         Change(
             f"{postgres}lease_store.py",
             'self._call("finish_v1", values, deadline)',
-            'self._call("finish_v2", (*values, __version__), deadline)',
+            f'self._call("finish_v2", (*values, "{NEXT}"), deadline)',
         ),
         _after(f"{postgres}sql/tables.sql", last, "  ended_by      text,\n"),
         _after(f"{postgres}sql/lease.sql", finish, FINISH),
