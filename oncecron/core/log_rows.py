@@ -308,7 +308,7 @@ class Notice(NamedTuple):
     version: int
     """How often the document was written; 0: never."""
     document: str
-    """JSON; see `oncecron.alerts.notified`."""
+    """JSON; see `oncecron.alerts.changes`."""
 
 
 class Released(NamedTuple):
