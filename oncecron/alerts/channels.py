@@ -16,8 +16,8 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 from oncecron.alerts import message as form
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
-from oncecron.config.pings import is_like
-from oncecron.core.secrets import MASK
+from oncecron.config.ping_table import is_like
+from oncecron.core.masking import MASK
 from oncecron.core.stderr import visible
 from oncecron.core.timing import CHANNEL_TIMEOUT
 
