@@ -221,7 +221,9 @@ HEAVY = {
 
 NEEDED = {
     # `_ctypes` lays structures out by `ctypes` since 3.14.
-    "postgres": {"ctypes", "types"} if sys.version_info >= (3, 14) else set(),
+    "postgres": {"ctypes", "threading", "types", "warnings"}
+    if sys.version_info >= (3, 14)
+    else set(),
     "redis": set(),
     "sqlite": {"sqlite3", "types", "warnings"},
 }
