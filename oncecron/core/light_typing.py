@@ -28,7 +28,12 @@ else:
 
         def __new__(cls, name, bases, body):
             """Turn the annotations of the body into the fields of the tuple."""
-            fields = tuple(body.get("__annotations__", ()))
+            annotations = body.get("__annotations__")
+            if (
+                annotations is None
+            ):  # a module that evaluates them, when they are asked for (PEP 649)
+                annotations = type.__new__(cls, name, bases, dict(body)).__annotations__
+            fields = tuple(annotations)
             body["_fields"] = body["__match_args__"] = fields
             body["_field_defaults"] = {field: body[field] for field in fields if field in body}
             body["__slots__"] = ()

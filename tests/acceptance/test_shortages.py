@@ -46,6 +46,15 @@ def made(public_path: Path) -> Path:
     return path
 
 
+def new_user(home: Path) -> tuple[Oncecron, int, Path]:
+    """Return a host on which a user fires who has nothing else, with the user's number and home."""
+    home.mkdir()
+    user = next(USERS)
+    os.chown(home, user, user)
+    become = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
+    return Oncecron(f"sqlite://{home}/store.db", home, prefix=become), user, home
+
+
 @needs_root
 @pytest.mark.parametrize(
     "options",
@@ -58,12 +67,8 @@ def test_a_user_without_processes_left(
     """Whichever process or thread cannot be started: the guard, its thread, the command."""
     ran = []
     for most in range(1, 12):
-        home = public_path / f"home-{most}"
-        home.mkdir()
-        user = next(USERS)
-        os.chown(home, user, user)
-        become = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
-        host = Oncecron(f"sqlite://{home}/store.db", home, prefix=become)
+        host, user, home = new_user(public_path / f"home-{most}")
+        become = host.prefix
         words = ("--tick", "one", "--", "/bin/sh", "-c", f"echo ran >>{made}/ran")
         pings = home / "ping.toml"
         pings.write_text('[[ping]]\nservice = "webhook"\nurl = "http://127.0.0.1:9/"\n')
@@ -90,12 +95,8 @@ def test_items_of_a_user_without_processes_left(public_path: Path, made: Path) -
     """What could not be started stays queued, is run later, and nothing is run twice."""
     statuses = []
     for most in range(1, 13):
-        home = public_path / f"home-{most}"
-        home.mkdir()
-        user = next(USERS)
-        os.chown(home, user, user)
-        become = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
-        host = Oncecron(f"sqlite://{home}/store.db", home)
+        host, *_ = new_user(public_path / f"home-{most}")
+        become = host.prefix
         words = (
             "--slots",
             "2",

@@ -30,14 +30,13 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from large_logs import claim, firing, host
 from processors import cpu_seconds
 from servers import PgBouncer, PostgresServer, RedisServer
 from servers.oncecron import installed
 
 from oncecron.core import clock
-from oncecron.core.model import Lease, Refusal
-from oncecron.core.tick import named_tick
+from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Refusal, Retention
+from oncecron.core.tick import Tick, named_tick
 from oncecron.stores import open_lease_store
 from oncecron.stores.address import parse_address
 
@@ -46,6 +45,35 @@ CLIENTS = 8
 KEYS = 50
 HOSTS = 40
 HEARTBEATS = 500
+COMMAND = "/usr/local/bin/bill.sh --all --month last"
+KEPT = Retention(executions=400 * 86400.0, skips=7 * 86400.0)
+
+
+def host(number: int) -> str:
+    """Return the name of a host."""
+    return f"app-{number:02}.example.org"
+
+
+def firing(key: str, tick: Tick, name: str) -> Firing:
+    """Return a firing of a host."""
+    return Firing(
+        key, 0, tick, str(uuid.uuid4()), Holder(name, 12345, "root"), COMMAND,
+        (tick.instant or clock.wall()) + 1, 60.0, None, None,
+        again=False, schedule=None, zone=None,
+    )  # fmt: skip
+
+
+def claim(url: str, wanted: Firing) -> object:
+    """Claim, and end the execution if there is one, as a whole process does; return the answer to the claim."""
+    store = open_lease_store(parse_address(url), "oncecron", wanted.ttl)
+    deadline = clock.lease_time(store.lease_clock) + 30
+    while isinstance(answer := store.claim(wanted, deadline=deadline), AskAgain):
+        time.sleep(answer.after)  # as a firing: the session before has not ended yet
+    if isinstance(answer, Lease):
+        ended = Ending("succeeded", 0, None, 1.5, None, None, None)
+        assert store.finish(answer, ended, KEPT, deadline=deadline)
+    store.close()
+    return answer
 
 
 class Way(NamedTuple):

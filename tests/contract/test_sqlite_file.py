@@ -23,6 +23,9 @@ from oncecron.stores.sqlite.inspector import SQLiteInspector
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
     from contract_stores import SQLiteKind
 
     from oncecron.stores.api import Inspector, LeaseStore
@@ -47,7 +50,23 @@ def path(tmp_path: Path) -> Path:
 
 def first_host(path: Path) -> Host:
     """Return a host whose first call makes the file."""
-    return Host(SQLiteLeaseStore(str(path), namespace="oncecron"), "first.example")
+    return Host(opened(SQLiteLeaseStore(str(path), namespace="oncecron")), "first.example")
+
+
+_opened: list[Any] = []
+
+
+def opened(store: Any) -> Any:
+    """Return a store that is closed after the test."""
+    _opened.append(store)
+    return store
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
 
 
 # The file
@@ -66,7 +85,7 @@ def test_the_first_firing_makes_the_file_for_its_user_alone(path: Path) -> None:
 def test_twenty_first_firings_at_once_install_it_once(path: Path) -> None:
     """Each of them gets its lease."""
     run_at_once("installer", [[str(path), f"key{number}"] for number in range(INSTALLERS)])
-    people = SQLiteInspector(str(path), namespace="oncecron")
+    people = opened(SQLiteInspector(str(path), namespace="oncecron"))
     assert len(list(people.history(HistoryQuery()))) == INSTALLERS
     people.close()
 
@@ -108,7 +127,7 @@ def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
 
 def test_a_path_may_begin_with_two_slashes(path: Path) -> None:
     """`sqlite:////var/lib/jobs.db`, as other programs want it: SQLite would read a host's name."""
-    doubled = SQLiteLeaseStore("/" + str(path), namespace="oncecron")
+    doubled = opened(SQLiteLeaseStore("/" + str(path), namespace="oncecron"))
     Host(doubled, "first.example").run(minute(1))
     assert isinstance(first_host(path).fire(minute(1)), Refusal)
 
@@ -123,7 +142,7 @@ def test_a_file_that_was_replaced_has_no_lease_of_the_old_one(store: SQLiteKind,
 
 def test_people_do_not_make_the_file(path: Path) -> None:
     """A reader of a store that is not there is told so, and what makes it."""
-    people = SQLiteInspector(str(path), namespace="oncecron")
+    people = opened(SQLiteInspector(str(path), namespace="oncecron"))
     with pytest.raises(StoreRefusesError, match="oncecron init"):
         list(people.history(HistoryQuery()))
     assert not path.parent.exists()
@@ -131,7 +150,7 @@ def test_people_do_not_make_the_file(path: Path) -> None:
 
 def test_initialise_says_what_it_did(path: Path) -> None:
     """The first time it makes the store; then there is nothing to do."""
-    people = SQLiteInspector(str(path), namespace="oncecron")
+    people = opened(SQLiteInspector(str(path), namespace="oncecron"))
     assert people.initialise(Roles()).startswith("made the store")
     assert people.initialise(Roles()).endswith("already")
     assert people.leases() == []
@@ -146,7 +165,7 @@ def test_the_printed_schema_is_the_installed_one(store: SQLiteKind, tmp_path: Pa
     with closing(sqlite3.connect(by_hand)) as database:
         database.executescript(people.schema_sql(Roles()))
         assert database.execute(tables).fetchall() == store.run(tables)
-    assert SQLiteInspector(by_hand, namespace="oncecron").leases() == []
+    assert opened(SQLiteInspector(by_hand, namespace="oncecron")).leases() == []
 
 
 def test_there_are_no_roles(store: SQLiteKind) -> None:
@@ -218,7 +237,7 @@ def test_a_file_that_others_may_write_or_replace_is_refused(
     with pytest.raises(StoreRefusesError, match=told) as error:
         first_host(path).fire(minute(2))
     assert error.value.exit_status == 78
-    people = SQLiteInspector(str(path), namespace="oncecron")
+    people = opened(SQLiteInspector(str(path), namespace="oncecron"))
     with pytest.raises(StoreRefusesError, match=told):
         list(people.history(HistoryQuery()))
 

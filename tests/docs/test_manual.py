@@ -11,8 +11,6 @@ from command_tree import every_command
 from documents import COMMANDS, ROOT, manual_pages
 from servers.require import not_proven, program
 
-from oncecron import __version__
-
 
 def test_the_manual_is_as_it_would_be_made() -> None:
     """Options, synopses and manual pages follow the tables; `python tools/manual.py` makes them again."""
@@ -68,9 +66,3 @@ def test_the_manual_pages_are_free_of_warnings(check: list[str]) -> None:
     if "No such file or directory" in ended.stderr and "groff" in ended.stderr:
         not_proven(f"man without groff: {ended.stderr.strip()}")
     assert (ended.returncode, ended.stderr) == (0, "")
-
-
-def test_a_manual_page_names_the_version() -> None:
-    """In its footer."""
-    for page in manual_pages():
-        assert f'"oncecron {__version__}"' in page.read_text(encoding="utf-8"), page.name

@@ -25,17 +25,6 @@ def test_every_host_fires_every_tick() -> None:
     assert {count for (_, _, again), count in fired.items() if again} == {1}
 
 
-def test_two_minutes_hold_hundreds_of_ticks() -> None:
-    """Shortened schedules give several hundred (key, tick) in a few minutes."""
-    ticks = {(shot.key.name, shot.tick) for shot in shots(7, KEYS, HOSTS, 1000.0, 180) if shot.tick}
-    assert len(ticks) > 200
-
-
-def test_hosts_and_machine_have_no_more_to_do_than_they_bear() -> None:
-    """Two processors start about six firings a second; what is added has to be taken elsewhere."""
-    assert len(shots(7, KEYS, HOSTS, 1000.0, 180)) / 180 < 6.5
-
-
 def test_what_holders_leave_to_others_is_fired() -> None:
     """Failover with names, instants and without a tick, retries, and both; parts, with failover and without."""
     kinds = {("failover" in key.run, "retries" in key.run, key.parts > 1, key.rule) for key in KEYS}

@@ -5,7 +5,7 @@ import subprocess
 import debian
 
 from servers.other_crons import DIRECTORY as CRONS
-from servers.other_crons import fetch_packages
+from servers.other_crons import OLDER, fetch_packages
 
 DIRECTORY = CRONS.with_name("prometheus")
 
@@ -19,5 +19,6 @@ def promtool(*words: str, text: bytes = b"") -> None:
 
 
 def _unpacked() -> str:
-    debian.once(DIRECTORY, lambda: fetch_packages(DIRECTORY, ["prometheus"]))
+    # The newer release has no promtool in this package.
+    debian.once(DIRECTORY, lambda: fetch_packages(DIRECTORY, [f"prometheus/{OLDER}"]))
     return str(DIRECTORY / "root/usr/bin/promtool")
