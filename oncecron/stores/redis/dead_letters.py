@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import Execution
-    from oncecron.core.readable import Unreadable
+    from oncecron.stores.reader import Reader as Unreadable
     from oncecron.stores.redis.pipeline import Pipeline
     from oncecron.stores.redis.rows import StoredExecution
     from oncecron.stores.redis.scripts import Names
@@ -83,7 +83,7 @@ def _drop_unstarted(pipeline: Pipeline, attempts: list[list[str]], unreadable: U
 def _did_not_start(text: bytes | None, execution_id: str, unreadable: Unreadable) -> bool:
     if text is None:
         return False
-    row = unreadable.read(f"execution {execution_id}", stored_execution, text, execution_id)
+    row = unreadable.readable(f"execution {execution_id}", stored_execution, text, execution_id)
     return row is not None and row.traced.execution.outcome == "not-started"
 
 

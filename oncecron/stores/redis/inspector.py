@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import json
 
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import UNCHANGED, Execution, Released, Unblocked
+from oncecron.core.log_rows import UNCHANGED, Execution, Notice, Released, Unblocked
 from oncecron.core.model import LEAST, Retention
-from oncecron.core.readable import Unreadable
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.each import redis_lists as item_lists
+from oncecron.each.values import ItemList
 from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
+from oncecron.stores.reader import Reader
 from oncecron.stores.redis import (
     dead_letters,
     holding,
@@ -57,14 +59,10 @@ if TYPE_CHECKING:
         Diagnosis,
         HistoryQuery,
         HostTicks,
-        ItemQuery,
-        ItemRow,
         JobKey,
         KeyHost,
         LeaseView,
         LeastRetention,
-        ListView,
-        Notice,
         Pause,
         Roles,
         Skip,
@@ -74,7 +72,7 @@ if TYPE_CHECKING:
     )
     from oncecron.core.model import Output, Request
     from oncecron.core.tick import Tick
-    from oncecron.each.values import MendedState
+    from oncecron.stores.api import Row
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.pipeline import Command
     from oncecron.stores.redis.resp import Reply
@@ -86,17 +84,17 @@ _BATCH = 1000  # executions, or skips, that one step of prune looks at
 _SCANS = 100  # batches of names: a tenth of a million names, at 1.3 ms of the server's time each
 
 
-class RedisInspector:
+class RedisInspector(Reader):
     """The people's half of the store on Redis or Valkey; see `oncecron.stores.api.Inspector`."""
 
     has_roles = False
 
     def __init__(self, target: Target, *, namespace: str) -> None:
+        super().__init__()
         self._target = target
         self._namespace = namespace
         self._names = scripts.Names(namespace)
         self._pipeline = Pipeline(target, self._names, self._refusal)
-        self.unreadable = Unreadable()
 
     def _refusal(self, recorded: Reply) -> StoreError | None:
         """Return the error of data that do not serve this program, by the version on record."""
@@ -114,7 +112,7 @@ class RedisInspector:
             row for row in self._rows(query) if is_wanted(row.traced.execution, query)
         )
         if query.exhausted:
-            found = dead_letters.exhausted(self._pipeline, found, self.unreadable)
+            found = dead_letters.exhausted(self._pipeline, found, self)
         yield from (row.traced for row in itertools.islice(found, query.limit))
 
     def timeline(self, since: float | None) -> Iterator[Traced]:
@@ -137,14 +135,14 @@ class RedisInspector:
             stream, self._pipeline.ask([_page(stream, "0", True, _PAGE)])[0], True, _PAGE
         )
         while page := list(itertools.islice(ids, _PAGE)):
-            yield from filter(None, self._executions(page))
+            yield from filter(None, self._found(page))
 
     def _rows(self, query: HistoryQuery) -> Iterator[StoredExecution]:
         ids = self._ids(query)
         size = min(_PAGE, query.limit or _PAGE)
         oldest = oldest_start(query)
         while page := list(itertools.islice(ids, size)):
-            for row in filter(None, self._executions(page)):
+            for row in filter(None, self._found(page)):
                 if oldest is not None and all_older(row, oldest):
                     return
                 yield row
@@ -171,8 +169,8 @@ class RedisInspector:
             last = entries[-1][0].decode()
             [entries] = self._pipeline.ask([_page(stream, last, forward, size)])
 
-    def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
-        """Yield the newest executions of many keys: two questions, which do not depend on how many keys there are."""
+    def newest(self, limit: int, keys: Collection[str] | None = None) -> list[Execution]:
+        """Return the newest executions of many keys: two questions, which do not depend on how many keys there are."""
         shards = [shard for shard in self._shards(None) if keys is None or _key_of(shard) in keys]
         streams = [self._names.of_shard("log", shard) for shard in shards]
         pages = self._pipeline.ask([_page(stream, "", False, limit) for stream in streams])
@@ -180,15 +178,14 @@ class RedisInspector:
         for shard, page in zip(shards, pages, strict=True):
             ids.setdefault(_key_of(shard), []).extend(_ids_of(page))
         wanted = [each for found in ids.values() for each in heapq.nlargest(limit, found)]
-        for at in range(0, len(wanted), _PAGE):
-            for row in filter(None, self._executions(wanted[at : at + _PAGE])):
-                yield row.traced.execution.without_texts()
+        found_rows = (self._found(wanted[at : at + _PAGE]) for at in range(0, len(wanted), _PAGE))
+        return [row.traced.execution.without_texts() for page in found_rows for row in page if row]
 
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
         """Yield why ticks of many keys were skipped."""
         shards = [shard for shard in self._shards(None) if _key_of(shard) in since]
-        yield from skips.reasons(self._pipeline, shards, since, self.unreadable)
-        yield from plain_skips.reasons(self._pipeline, shards, since, self.unreadable)
+        yield from skips.reasons(self._pipeline, shards, since, self)
+        yield from plain_skips.reasons(self._pipeline, shards, since, self)
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
@@ -199,13 +196,13 @@ class RedisInspector:
         """Yield the skips of `skips` with their unpublished details."""
         readers: list[Iterator[TracedSkip]] = []
         for shard in self._shards(query.key):
-            asked = (self._pipeline, shard, query, self.unreadable)
-            readers += [skips.of_shard(*asked), plain_skips.of_shard(*asked, self._executions)]
+            asked = (self._pipeline, shard, query, self)
+            readers += [skips.of_shard(*asked), plain_skips.of_shard(*asked, self._found)]
         yield from itertools.islice(heapq.merge(*readers, key=order_of), query.limit)
 
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
-        [row] = self._executions([execution_id])
+        [row] = self._found([execution_id])
         return None if row is None else row.traced.execution
 
     def output(self, execution_id: int) -> Output | None:
@@ -213,9 +210,9 @@ class RedisInspector:
         [text] = self._pipeline.ask([("HGET", self._names.of_namespace("outputs"), execution_id)])
         if text is None:
             return None
-        return self.unreadable.read(f"the output of execution {execution_id}", output_of, text)
+        return self.readable(f"the output of execution {execution_id}", output_of, text)
 
-    def leases(self) -> Sequence[LeaseView]:
+    def leases(self) -> list[LeaseView]:
         """Return every lease of this namespace."""
         shards = self._shards(None)
         names = [self._names.of_shard("lease", shard) for shard in shards]
@@ -224,10 +221,10 @@ class RedisInspector:
         )
         found = {shard: lease for shard, lease in zip(shards, hashes, strict=True) if lease}
         ids = [dict(pairs(lease)).get(b"execution_id", b"") for lease in found.values()]
-        rows = self._executions(ids)
+        rows = self._found(ids)
         asked_at = int(now) + int(micros) / 1e6
         leases = [
-            self.unreadable.read(
+            self.readable(
                 f"the lease of {shard}",
                 lease_of,
                 shard,
@@ -239,24 +236,24 @@ class RedisInspector:
         ]
         return [lease for lease in leases if lease]
 
-    def job_keys(self) -> Sequence[JobKey]:
+    def job_keys(self) -> list[JobKey]:
         """Return every shard of every key as it was last claimed."""
         shards = self._shards(None)
         names = [self._names.of_shard("key", shard) for shard in shards]
         answers = self._pipeline.ask([("HMGET", name, *KEY_FIELDS) for name in names])
         found = (
-            self.unreadable.read(f"key {shard}", key_of, shard, values)
+            self.readable(f"key {shard}", key_of, shard, values)
             for shard, values in zip(shards, answers, strict=True)
         )
         return sorted(filter(None, found), key=lambda key: (key.key, key.shard))
 
-    def key_hosts(self) -> Sequence[KeyHost]:
+    def key_hosts(self) -> list[KeyHost]:
         """Return the hosts that fire each shard of each key."""
-        return key_hosts.listed(self._pipeline, self._shards(None), self.unreadable)
+        return key_hosts.listed(self._pipeline, self._shards(None), self)
 
-    def host_ticks(self) -> Sequence[HostTicks]:
+    def host_ticks(self) -> list[HostTicks]:
         """Return less of the hosts that fire each shard of each key."""
-        return key_hosts.ticks(self._pipeline, self._shards(None), self.unreadable)
+        return key_hosts.ticks(self._pipeline, self._shards(None), self)
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces among the first 100,000 names of this server; in a cluster, of this node."""
@@ -273,58 +270,30 @@ class RedisInspector:
             if not cursor:
                 return
 
-    def pauses(self) -> Sequence[Pause]:
+    def pauses(self) -> list[Pause]:
         """Return the pauses and the drained hosts."""
-        return pauses.listed(self._pipeline, self.unreadable)
-
-    def pause(
-        self, key: str, *, author: str, reason: str | None, seconds: float | None
-    ) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a key; see `Inspector.pause`."""
-        now, before = self._change(key=key, author=author, reason=reason, seconds=seconds)
-        return now, before  # type: ignore[return-value]  # there is one now
-
-    def resume(self, key: str) -> Pause | None:
-        """End the pause of a key; see `Inspector.resume`."""
-        return self._change(key=key)[1]
-
-    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a host; see `Inspector.drain`."""
-        now, before = self._change(drained=host, author=author)
-        return now, before  # type: ignore[return-value]  # there is one now
-
-    def undrain(self, host: str) -> Pause | None:
-        """Let the host claim again; see `Inspector.undrain`."""
-        return self._change(drained=host)[1]
+        return pauses.listed(self._pipeline, self)
 
     def forget(self, key: str) -> bool:
-        """Expect no further runs of a key; see `Inspector.forget`."""
         shards = self._shards(key)
         for shard in shards:
             self._pipeline.step("forget", [shard], {"part": shard})
         return bool(shards)
 
-    def notices(self, channels: Collection[str]) -> Sequence[Notice]:
+    def notices(self, channels: Collection[str]) -> list[Notice]:
         """Return what these channels were notified of."""
-        return notices.listed(self._pipeline, channels, self.unreadable)
-
-    def put_notice(self, notice: Notice) -> bool:
-        """Write what a channel was notified of; see `Inspector.put_notice`."""
-        return notices.put(self._pipeline, notice)
+        return notices.listed(self._pipeline, channels, self)
 
     def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
-        """Return how many other channels there are; see `Inspector.other_notices`."""
         return notices.others(self._pipeline, channels, remove=remove)
 
     def forget_host(self, host: str) -> bool:
-        """Expect no further firings of a host; see `Inspector.forget_host`."""
         return key_hosts.forget(self._pipeline, self._shards(None), host)
 
     def _change(self, **what: str | float | None) -> tuple[Pause | None, Pause | None]:
-        return pauses.change(self._pipeline, what, self.unreadable)
+        return pauses.change(self._pipeline, what, self)
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
-        """Send a request to the holder; see `Inspector.request`."""
         name = scripts.shard_of(key, shard)
         values = {"part": name, "execution_id": execution_id, **request._asdict()}
         return bool(self._pipeline.step("request", [name], values))
@@ -338,7 +307,6 @@ class RedisInspector:
         author: str,
         force: bool,  # noqa: ARG002 - no lock hangs on a session
     ) -> Released:
-        """Free a shard of a key; see `Inspector.release`."""
         name = scripts.shard_of(key, shard)
         values = {"part": name, "execution_id": execution_id, "author": author}
         state, ends_in = self._pipeline.confirmed_step("release", [name], values)
@@ -353,10 +321,9 @@ class RedisInspector:
             known = zip(found, LEAST, strict=True)
             return Retention(*(default if text is None else float(text) for text, default in known))
 
-        return self.unreadable.read("the least retention", retention) or LEAST
+        return self.readable("the least retention", retention) or LEAST
 
     def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
-        """Let marks of a wrong clock count no further than now; see `Inspector.unblock`."""
         found = []
         for name in self._shards(key):
             number = int(name.rpartition("#")[2])
@@ -390,17 +357,47 @@ class RedisInspector:
                 pass
         return executions, skips
 
-    def item_lists(self, key: str | None = None) -> list[ListView]:
-        """Return the lists of items with their counts; see `Inspector.item_lists`."""
-        return item_lists.listed(self._pipeline, key, self.unreadable)
+    def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
+        """Yield the rows of a view."""
+        if view == "item_lists":
+            yield from item_lists.listed(self._pipeline, bounds["key"], self)
+        elif view == "items":
+            items_of = ItemList(bounds["key"], bounds["tick"])
+            yield from item_lists.items(self._pipeline, items_of, bounds["item_ids"], self)
 
-    def items(self, query: ItemQuery) -> Iterator[ItemRow]:
-        """Yield the items of one list; see `Inspector.items`."""
-        yield from item_lists.items(self._pipeline, query, self.unreadable)
+    def mend_items(
+        self,
+        *,
+        key: str,
+        tick: str,
+        states: Sequence[str],
+        identities: Sequence[str] | None,  # noqa: ARG002 - the ids say the same
+        item_ids: Sequence[str] | None,
+        state: str,
+        reason: str,
+    ) -> int:
+        values: dict[str, Any] = {"states": json.dumps(states), "state": state, "reason": reason}
+        return item_lists.mend(self._pipeline, ItemList(key, tick), item_ids, values)
 
-    def mend_items(self, query: ItemQuery, state: MendedState, *, author: str) -> int:
-        """Queue items again, or mark them as done; see `Inspector.mend_items`."""
-        return item_lists.mend(self._pipeline, query, state, author)
+    def stop_starts(
+        self,
+        *,
+        key: str | None,
+        host: str | None,
+        author: str,
+        reason: str | None,
+        seconds: float | None,
+    ) -> tuple[Row, Row | None]:
+        now, before = self._change(
+            key=key, drained=host, author=author, reason=reason, seconds=seconds
+        )
+        return now, before  # type: ignore[return-value]  # there is one now
+
+    def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
+        return self._change(key=key, drained=host)[1]
+
+    def write_notice(self, channel: str, version: int, document: str) -> bool | None:
+        return notices.put(self._pipeline, Notice(channel, version, document))
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Record the version of the data, or upgrade them, and set what is given; return a sentence about it."""
@@ -444,7 +441,6 @@ class RedisInspector:
         )
 
     def examine(self) -> Iterator[Diagnosis]:
-        """Yield what the server says about itself; see `Inspector.examine`."""
         before = clock.wall()
         [info, (seconds, micros)] = self._pipeline.ask([("INFO",), ("TIME",)])
         after = clock.wall()
@@ -460,12 +456,10 @@ class RedisInspector:
         """Return the shards of a key, or of all keys, as KEY#SHARD."""
         name = self._names.of_namespace("parts")
         [shards] = self._pipeline.ask([("ZRANGE", name, 0, -1)])
-        known = (
-            self.unreadable.read(f"the shard {shard!r}", shard_name, shard) for shard in shards
-        )
+        known = (self.readable(f"the shard {shard!r}", shard_name, shard) for shard in shards)
         return sorted(shard.name for shard in known if shard and (key is None or shard.key == key))
 
-    def _executions(self, ids: Sequence[int | bytes]) -> list[StoredExecution | None]:
+    def _found(self, ids: Sequence[int | bytes]) -> list[StoredExecution | None]:
         """Return the executions, None for those that are not there or cannot be read."""
         if not ids:
             return []
@@ -478,7 +472,7 @@ class RedisInspector:
 
     def _read_execution(self, text: bytes, execution_id: int | bytes) -> StoredExecution | None:
         number = execution_id if isinstance(execution_id, int) else execution_id.decode("latin-1")
-        return self.unreadable.read(f"execution {number}", stored_execution, text, number)
+        return self.readable(f"execution {number}", stored_execution, text, number)
 
 
 def _key_of(shard: str) -> str:

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import (
-    HostTicks,
-    KeyHost,
-    count_of_last_day,
-    host_ticks_of,
-    key_host_of,
-)
 from oncecron.core.units import HOUR
+from oncecron.stores import reader
 from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import json_of
 
@@ -20,19 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from oncecron.core.readable import Unreadable
+    from oncecron.core.log_rows import HostTicks, KeyHost
+    from oncecron.stores.reader import Reader as Unreadable
     from oncecron.stores.redis.pipeline import Pipeline
-
-
-_count = lru_cache(4096)(count_of_last_day)
-"""Most hosts have the same counts: they fire the same schedules."""
 
 
 def listed(pipeline: Pipeline, shards: Sequence[str], unreadable: Unreadable) -> list[KeyHost]:
     """Return the hosts of the shards, by key, shard and host."""
     (now, _), *hashes = pipeline.ask([("TIME",), *_commands(pipeline, shards)])
     found = (
-        unreadable.read(f"host {host} of {shard}", _key_host, shard, host, text, int(now))
+        unreadable.readable(f"host {host} of {shard}", _key_host, shard, host, text, int(now))
         for shard, host, text in _entries(shards, hashes)
     )
     return sorted(filter(None, found))
@@ -41,7 +30,7 @@ def listed(pipeline: Pipeline, shards: Sequence[str], unreadable: Unreadable) ->
 def ticks(pipeline: Pipeline, shards: Sequence[str], unreadable: Unreadable) -> list[HostTicks]:
     """Return less of the hosts of the shards."""
     found = (
-        unreadable.read(f"host {host} of {shard}", _host_ticks, shard, host, text)
+        unreadable.readable(f"host {host} of {shard}", _host_ticks, shard, host, text)
         for shard, host, text in _entries(shards, pipeline.ask(_commands(pipeline, shards)))
     )
     return sorted(filter(None, found))
@@ -68,11 +57,11 @@ def _key_host(part: str, host: str, text: bytes, now: int) -> KeyHost:
     key, _, shard = part.rpartition("#")
     row = json_of(text)
     passed = now // HOUR - int(row["hour"])
-    return key_host_of(
+    return reader.key_host_of(
         *(key, int(shard), host, float(row["seen_at"]), row["version"]),
         *(float(row["clock_ahead"]), row.get("ticks"), row.get("ticks_at")),
         *(row.get("schedule"), row.get("zone"), row.get("command")),
-        *(_count(row["wins"], passed), _count(row["skips"], passed), row.get("twice")),
+        *(row["wins"], row["skips"], row.get("twice"), passed),
     )
 
 
@@ -80,4 +69,6 @@ def _host_ticks(part: str, host: str, text: bytes) -> HostTicks:
     key, _, _ = part.rpartition("#")
     row = json_of(text)
     times = float(row["seen_at"]), float(row["clock_ahead"])
-    return host_ticks_of(key, host, *times, row.get("ticks"), row.get("ticks_at"), row.get("twice"))
+    return reader.host_ticks_of(
+        key, host, *times, row.get("ticks"), row.get("ticks_at"), row.get("twice")
+    )

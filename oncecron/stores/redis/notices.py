@@ -10,7 +10,7 @@ from oncecron.core.model import MOST_CHANNELS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from oncecron.core.readable import Unreadable
+    from oncecron.stores.reader import Reader as Unreadable
     from oncecron.stores.redis.pipeline import Pipeline
 
 
@@ -24,16 +24,18 @@ def listed(pipeline: Pipeline, channels: Iterable[str], unreadable: Unreadable) 
     for channel in sorted(channels):
         [size] = pipeline.ask([("HSTRLEN", name, channel)])
         [text] = pipeline.ask([("HGET", name, channel)]) if 0 < size <= _LONGEST else [None]
-        if size and (notice := unreadable.read(f"the notice of {channel}", _notice, channel, text)):
+        if size and (
+            notice := unreadable.readable(f"the notice of {channel}", _notice, channel, text)
+        ):
             found.append(notice)
     return found
 
 
-def put(pipeline: Pipeline, notice: Notice) -> bool:
-    """Write a notice; see `Inspector.put_notice`."""
-    bounds.check(notice._asdict())
+def put(pipeline: Pipeline, notice: Notice) -> bool | None:
+    """Write a notice; see `Views.write_notice`."""
     values = {**notice._asdict(), "version": str(notice.version), "most": MOST_CHANNELS}
-    return bounds.has_room(pipeline.confirmed_step("notice", [], values))
+    answer = pipeline.confirmed_step("notice", [], values)
+    return None if answer is None else bool(answer)
 
 
 def others(pipeline: Pipeline, channels: Collection[str], *, remove: bool) -> int:

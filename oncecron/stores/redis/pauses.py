@@ -10,7 +10,7 @@ from oncecron.stores.redis.rows import decoded, json_of
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.readable import Unreadable
+    from oncecron.stores.reader import Reader as Unreadable
     from oncecron.stores.redis.pipeline import Pipeline
 
 
@@ -47,7 +47,7 @@ def _pause(unreadable: Unreadable, key: Any, host: Any, text: bytes) -> Pause | 
         row = decoded(json_of(text))
         return Pause(key, host, row["author"], row.get("reason"), row["at"], row.get("until"))
 
-    return unreadable.read(f"the pause of {key or host}", pause)
+    return unreadable.readable(f"the pause of {key or host}", pause)
 
 
 def _text(name: Any) -> Any:

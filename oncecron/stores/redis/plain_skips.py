@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import HistoryQuery
-    from oncecron.core.readable import Unreadable
     from oncecron.core.tick import Tick
     from oncecron.stores.plain_skips import KeptSkip, Window
+    from oncecron.stores.reader import Reader as Unreadable
     from oncecron.stores.redis.pipeline import Pipeline
     from oncecron.stores.redis.rows import StoredExecution
 
@@ -81,7 +81,7 @@ def _read(
     for member, text in zip(members, texts, strict=True):
         if text is not None:
             name = f"the skips {member.decode('utf-8', 'replace')} of {shard}"
-            window = unreadable.read(name, _window, shard, member, text)
+            window = unreadable.readable(name, _window, shard, member, text)
             yield from window.skips if window else ()
 
 

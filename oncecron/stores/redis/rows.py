@@ -13,12 +13,12 @@ from oncecron.core.log_rows import (
     SkipReason,
     Traced,
     TracedSkip,
-    job_key_of,
     owner_digest,
 )
 from oncecron.core.model import Output, recordable_values
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_SET_BACK, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
+from oncecron.stores.reader import job_key_of
 from oncecron.stores.redis.resp import pairs
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import HistoryQuery, SkipReason, TracedSkip
-    from oncecron.core.readable import Unreadable
     from oncecron.core.tick import Tick
+    from oncecron.stores.reader import Reader as Unreadable
     from oncecron.stores.redis.pipeline import Command, Pipeline
 
 _PAGE = 500
@@ -28,7 +28,7 @@ def reasons(
         pages = pipeline.ask([_skipped(pipeline, s, since[_key_of(s)], offset) for s in shards])
         for shard, page in zip(shards, pages, strict=True):
             for member in page:
-                reason = unreadable.read(_skip_name(shard, member), reason_of, shard, member)
+                reason = unreadable.readable(_skip_name(shard, member), reason_of, shard, member)
                 if reason and reason.tick >= str(since[_key_of(shard)].text):
                     yield reason
         shards = [s for s, page in zip(shards, pages, strict=True) if len(page) == _PAGE]
@@ -57,7 +57,7 @@ def of_shard(
         members = flat[::2]
         texts = pipeline.ask([("HMGET", rows_name, *members)])[0] if members else []
         skips = (
-            unreadable.read(_skip_name(shard, member), skip_of, shard, member, at, text)
+            unreadable.readable(_skip_name(shard, member), skip_of, shard, member, at, text)
             for (member, at), text in zip(pairs(flat), texts, strict=True)
             if text is not None
         )
