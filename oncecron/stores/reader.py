@@ -460,14 +460,15 @@ _places: dict[tuple[type, ...], list[tuple[int, str, Callable[[Any], bool]]]] = 
 """What is still to be checked in a row of these types; reports read tens of thousands of rows of few types."""
 
 
-def check(row: Any) -> None:
-    """Raise `ValueError` if a field of a row, or of a row in it, does not fit its annotation."""
+def check(row: Any) -> bool:
+    """Return True. Raise `ValueError` if a field of a row, or of a row in it, does not fit its annotation."""
     kinds = (type(row), *map(type, row))
     if kinds not in _places:
         _places[kinds] = list(_checked_places(row))
     for place, name, allowed in _places[kinds]:
         if not allowed(row[place]):
             raise _misfit(name, row[place])
+    return True
 
 
 def _checked_places(row: Any) -> Iterator[tuple[int, str, Callable[[Any], bool]]]:
@@ -476,7 +477,7 @@ def _checked_places(row: Any) -> Iterator[tuple[int, str, Callable[[Any], bool]]
     for place, ((name, annotation), value) in enumerate(zip(fields, row, strict=True)):
         kind, _, absent = annotation.partition(" | ")
         if hasattr(value, "_fields"):
-            yield place, name, _is_well
+            yield place, name, check
         elif value is None and absent:
             continue
         elif type(value) not in _TYPES.get(kind.partition("[")[0], ()):
@@ -487,10 +488,6 @@ def _checked_places(row: Any) -> Iterator[tuple[int, str, Callable[[Any], bool]]
                 name,
                 _is_key_or_all if isinstance(row, Pause) and name == "key" else allowed,
             )
-
-
-def _is_well(row: Any) -> bool:
-    return check(row) is None
 
 
 def _is_key_or_all(key: str) -> bool:
