@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution
     from oncecron.core.readable import Unreadable
-    from oncecron.stores.redis.pipeline import Pipeline
+    from oncecron.stores.redis.people_client import PeopleClient
     from oncecron.stores.redis.rows import StoredExecution
     from oncecron.stores.redis.scripts import Names
 
@@ -22,7 +22,7 @@ _GIVEN_UP = ("failed", "timed-out", "lost")
 
 
 def exhausted(
-    pipeline: Pipeline, rows: Iterable[StoredExecution], unreadable: Unreadable
+    pipeline: PeopleClient, rows: Iterable[StoredExecution], unreadable: Unreadable
 ) -> Iterator[StoredExecution]:
     """Yield the rows that are the last attempts of their ticks, or of their owners, and have no lease."""
     names = pipeline.names
@@ -42,7 +42,7 @@ def exhausted(
 
 
 def _newest(
-    pipeline: Pipeline, page: Sequence[StoredExecution], unreadable: Unreadable
+    pipeline: PeopleClient, page: Sequence[StoredExecution], unreadable: Unreadable
 ) -> list[str]:
     """Return for each row the execution_id of the last attempt of its tick that started."""
     names = pipeline.names
@@ -63,7 +63,9 @@ def _newest(
     return [ids[-1] if ids else "" for ids in attempts]
 
 
-def _drop_unstarted(pipeline: Pipeline, attempts: list[list[str]], unreadable: Unreadable) -> None:
+def _drop_unstarted(
+    pipeline: PeopleClient, attempts: list[list[str]], unreadable: Unreadable
+) -> None:
     """Remove from the end of each list what did not start, as long as there was something before.
 
     There may be several in a row: one that was lost at first may turn out not to have started.

@@ -32,8 +32,7 @@ from oncecron.stores.redis import (
 )
 from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE, misfit
-from oncecron.stores.redis.pipeline import Pipeline
-from oncecron.stores.redis.resp import pairs
+from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.rows import (
     KEY_FIELDS,
     all_older,
@@ -76,7 +75,7 @@ if TYPE_CHECKING:
     from oncecron.core.tick import Tick
     from oncecron.each.values import MendedState
     from oncecron.stores.redis.address import Target
-    from oncecron.stores.redis.pipeline import Command
+    from oncecron.stores.redis.people_client import Command
     from oncecron.stores.redis.resp import Reply
     from oncecron.stores.redis.rows import StoredExecution
 
@@ -95,7 +94,7 @@ class RedisInspector:
         self._target = target
         self._namespace = namespace
         self._names = scripts.Names(namespace)
-        self._pipeline = Pipeline(target, self._names, self._refusal)
+        self._pipeline = PeopleClient(target, self._names, self._refusal)
         self.unreadable = Unreadable()
 
     def _refusal(self, recorded: Reply) -> StoreError | None:
@@ -223,7 +222,7 @@ class RedisInspector:
             [("TIME",), *(("HGETALL", name) for name in names)]
         )
         found = {shard: lease for shard, lease in zip(shards, hashes, strict=True) if lease}
-        ids = [dict(pairs(lease)).get(b"execution_id", b"") for lease in found.values()]
+        ids = [lease.get(b"execution_id", b"") for lease in found.values()]
         rows = self._executions(ids)
         asked_at = int(now) + int(micros) / 1e6
         leases = [
@@ -408,8 +407,7 @@ class RedisInspector:
             raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
         found = self._upgrade()
         [info] = self._pipeline.ask([("INFO", "server")])
-        server = dict(line.partition(":")[::2] for line in info.decode().splitlines())
-        version = server.get("valkey_version") or server.get("redis_version")
+        version = info.get("valkey_version") or info.get("redis_version")
         name = self._names.of_namespace("namespace")
         given = least.given().items()
         self._pipeline.ask([("HSET", name, f"least_{field}", seconds) for field, seconds in given])
@@ -422,7 +420,7 @@ class RedisInspector:
         """Bring the data to the version of this program, whole or not at all; return the version that they had."""
         where = f"Redis {self._target.shown}"
         self._pipeline.close()
-        self._pipeline = Pipeline(self._target, self._names)
+        self._pipeline = PeopleClient(self._target, self._names)
         name = self._names.of_namespace("namespace")
         [(layout, oldest)] = self._pipeline.ask([("HMGET", name, "layout", "oldest")])
         if layout:
@@ -448,9 +446,7 @@ class RedisInspector:
         before = clock.wall()
         [info, (seconds, micros)] = self._pipeline.ask([("INFO",), ("TIME",)])
         after = clock.wall()
-        lines = info.decode(errors="replace").splitlines()
-        facts = dict(line.partition(":")[::2] for line in lines if ":" in line)
-        yield from examine(self._target, facts, int(seconds) + int(micros) / 1e6, before, after)
+        yield from examine(self._target, info, int(seconds) + int(micros) / 1e6, before, after)
 
     def close(self) -> None:
         """Close the connection."""

@@ -13,7 +13,6 @@ from oncecron.core.log_rows import (
     key_host_of,
 )
 from oncecron.core.units import HOUR
-from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import json_of
 
 if TYPE_CHECKING:
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.readable import Unreadable
-    from oncecron.stores.redis.pipeline import Pipeline
+    from oncecron.stores.redis.people_client import PeopleClient
 
 
 _count = lru_cache(4096)(count_of_last_day)
 """Most hosts have the same counts: they fire the same schedules."""
 
 
-def listed(pipeline: Pipeline, shards: Sequence[str], unreadable: Unreadable) -> list[KeyHost]:
+def listed(pipeline: PeopleClient, shards: Sequence[str], unreadable: Unreadable) -> list[KeyHost]:
     """Return the hosts of the shards, by key, shard and host."""
     (now, _), *hashes = pipeline.ask([("TIME",), *_commands(pipeline, shards)])
     found = (
@@ -38,7 +37,7 @@ def listed(pipeline: Pipeline, shards: Sequence[str], unreadable: Unreadable) ->
     return sorted(filter(None, found))
 
 
-def ticks(pipeline: Pipeline, shards: Sequence[str], unreadable: Unreadable) -> list[HostTicks]:
+def ticks(pipeline: PeopleClient, shards: Sequence[str], unreadable: Unreadable) -> list[HostTicks]:
     """Return less of the hosts of the shards."""
     found = (
         unreadable.read(f"host {host} of {shard}", _host_ticks, shard, host, text)
@@ -47,18 +46,18 @@ def ticks(pipeline: Pipeline, shards: Sequence[str], unreadable: Unreadable) -> 
     return sorted(filter(None, found))
 
 
-def _commands(pipeline: Pipeline, shards: Iterable[str]) -> list[tuple[str, str]]:
+def _commands(pipeline: PeopleClient, shards: Iterable[str]) -> list[tuple[str, str]]:
     return [("HGETALL", pipeline.names.of_shard("hosts", shard)) for shard in shards]
 
 
 def _entries(shards: Iterable[str], hashes: Iterable[Any]) -> Iterator[tuple[str, str, bytes]]:
     """Yield shard, host and text of each host."""
     for shard, hosts in zip(shards, hashes, strict=True):
-        for host, text in pairs(hosts):
+        for host, text in hosts.items():
             yield shard, host.decode("utf-8", "replace"), text
 
 
-def forget(pipeline: Pipeline, shards: Sequence[str], host: str) -> bool:
+def forget(pipeline: PeopleClient, shards: Sequence[str], host: str) -> bool:
     """Remove a host from the shards; return whether it had fired one."""
     names = [pipeline.names.of_shard("hosts", shard) for shard in shards]
     return any(pipeline.ask([("HDEL", name, host) for name in names]))

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from oncecron.core.readable import Unreadable
-    from oncecron.stores.redis.pipeline import Pipeline
+    from oncecron.stores.redis.people_client import PeopleClient
 
 
 _BATCH = 1000
 _LONGEST = bounds.LONGEST_DOCUMENT + 20  # with the version before it
 
 
-def listed(pipeline: Pipeline, channels: Iterable[str], unreadable: Unreadable) -> list[Notice]:
+def listed(pipeline: PeopleClient, channels: Iterable[str], unreadable: Unreadable) -> list[Notice]:
     """Return the notices of these channels, by name; one that is longer than any that is written is not fetched."""
     name, found = pipeline.names.of_namespace("notices"), []
     for channel in sorted(channels):
@@ -29,14 +29,14 @@ def listed(pipeline: Pipeline, channels: Iterable[str], unreadable: Unreadable) 
     return found
 
 
-def put(pipeline: Pipeline, notice: Notice) -> bool:
+def put(pipeline: PeopleClient, notice: Notice) -> bool:
     """Write a notice; see `Inspector.put_notice`."""
     bounds.check(notice._asdict())
     values = {**notice._asdict(), "version": str(notice.version), "most": MOST_CHANNELS}
     return bounds.has_room(pipeline.confirmed_step("notice", [], values))
 
 
-def others(pipeline: Pipeline, channels: Collection[str], *, remove: bool) -> int:
+def others(pipeline: PeopleClient, channels: Collection[str], *, remove: bool) -> int:
     """Return how many other channels there are; see `Inspector.other_notices`."""
     name = pipeline.names.of_namespace("notices")
     [known] = pipeline.ask([("HKEYS", name)])
@@ -47,7 +47,7 @@ def others(pipeline: Pipeline, channels: Collection[str], *, remove: bool) -> in
     return len(junk)
 
 
-def _is_fetched(pipeline: Pipeline, name: str, channel: str) -> bool:
+def _is_fetched(pipeline: PeopleClient, name: str, channel: str) -> bool:
     return int(pipeline.ask([("HSTRLEN", name, channel)])[0]) <= _LONGEST
 
 

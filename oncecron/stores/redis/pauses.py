@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import ALL_KEYS, Pause
-from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import decoded, json_of
 
 if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.readable import Unreadable
-    from oncecron.stores.redis.pipeline import Pipeline
+    from oncecron.stores.redis.people_client import PeopleClient
 
 
-def listed(pipeline: Pipeline, unreadable: Unreadable) -> list[Pause]:
+def listed(pipeline: PeopleClient, unreadable: Unreadable) -> list[Pause]:
     """Return the pauses, that of all keys first, then the drained hosts."""
     names = [pipeline.names.of_namespace(name) for name in ("pauses", "drains")]
     (now, _), keys, hosts = pipeline.ask([("TIME",), *(("HGETALL", name) for name in names)])
-    paused = (_pause(unreadable, field, None, text) for field, text in pairs(keys))
-    drained = (_pause(unreadable, None, field, text) for field, text in pairs(hosts))
+    paused = (_pause(unreadable, field, None, text) for field, text in keys.items())
+    drained = (_pause(unreadable, None, field, text) for field, text in hosts.items())
     living = [
         pause for pause in paused if pause and (pause.until is None or pause.until > int(now))
     ]
@@ -28,7 +27,7 @@ def listed(pipeline: Pipeline, unreadable: Unreadable) -> list[Pause]:
 
 
 def change(
-    pipeline: Pipeline, what: dict[str, str | float | None], unreadable: Unreadable
+    pipeline: PeopleClient, what: dict[str, str | float | None], unreadable: Unreadable
 ) -> tuple[Pause | None, Pause | None]:
     """Set or remove a pause; return the pause that is there now and the one that was there before.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oncecron.core.readable import Unreadable
     from oncecron.core.tick import Tick
     from oncecron.stores.plain_skips import KeptSkip, Window
-    from oncecron.stores.redis.pipeline import Pipeline
+    from oncecron.stores.redis.people_client import PeopleClient
     from oncecron.stores.redis.rows import StoredExecution
 
     Executions = Callable[[Sequence[int | bytes]], list[StoredExecution | None]]
@@ -26,7 +26,7 @@ _PAGE = 500
 
 
 def reasons(
-    pipeline: Pipeline, shards: Sequence[str], since: Mapping[str, Tick], unreadable: Unreadable
+    pipeline: PeopleClient, shards: Sequence[str], since: Mapping[str, Tick], unreadable: Unreadable
 ) -> Iterator[SkipReason]:
     """Yield why ticks were skipped: two questions, however many shards there are."""
     names = pipeline.names
@@ -46,7 +46,7 @@ def reasons(
 
 
 def of_shard(
-    pipeline: Pipeline,
+    pipeline: PeopleClient,
     shard: str,
     query: HistoryQuery,
     unreadable: Unreadable,

@@ -19,7 +19,6 @@ from oncecron.core.log_rows import (
 from oncecron.core.model import Output, recordable_values
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_SET_BACK, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
-from oncecron.stores.redis.resp import pairs
 
 if TYPE_CHECKING:
     from typing import Any
@@ -171,11 +170,11 @@ def order_of(traced: TracedSkip) -> tuple[object, ...]:
 
 
 def lease_of(
-    part: str, flat: list[bytes], execution: Execution | None, asked_at: float
+    part: str, fields: dict[bytes, bytes], execution: Execution | None, asked_at: float
 ) -> LeaseView:
     """Return a lease from its hash and its execution."""
     key, _, shard = part.rpartition("#")
-    lease = decoded(text_fields(dict(pairs(flat))))
+    lease = decoded(text_fields(fields))
     row = {} if execution is None else execution._asdict()
     silent = asked_at - lease["heartbeat_at"] > 2 * float(lease["ttl"]) / HEARTBEATS_PER_TTL
     stale = silent or lease["expires_at"] <= asked_at

@@ -6,7 +6,6 @@ import itertools
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import MAX_CLOCK_SKEW
-from oncecron.stores.redis.resp import pairs
 from oncecron.stores.redis.rows import is_wanted, order_of, reason_of, skip_of
 
 if TYPE_CHECKING:
@@ -15,13 +14,13 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import HistoryQuery, SkipReason, TracedSkip
     from oncecron.core.readable import Unreadable
     from oncecron.core.tick import Tick
-    from oncecron.stores.redis.pipeline import Command, Pipeline
+    from oncecron.stores.redis.people_client import Command, PeopleClient
 
 _PAGE = 500
 
 
 def reasons(
-    pipeline: Pipeline, shards: Sequence[str], since: Mapping[str, Tick], unreadable: Unreadable
+    pipeline: PeopleClient, shards: Sequence[str], since: Mapping[str, Tick], unreadable: Unreadable
 ) -> Iterator[SkipReason]:
     """Yield why ticks were skipped: page by page, of all shards at once."""
     for offset in itertools.count(0, _PAGE):
@@ -36,7 +35,7 @@ def reasons(
             return
 
 
-def _skipped(pipeline: Pipeline, shard: str, first: Tick, offset: int) -> Command:
+def _skipped(pipeline: PeopleClient, shard: str, first: Tick, offset: int) -> Command:
     """Return the command for a page of the skips of a shard since a tick."""
     oldest = repr((first.instant or 0.0) - MAX_CLOCK_SKEW)
     name = pipeline.names.of_shard("skips", shard)
@@ -44,7 +43,7 @@ def _skipped(pipeline: Pipeline, shard: str, first: Tick, offset: int) -> Comman
 
 
 def of_shard(
-    pipeline: Pipeline, shard: str, query: HistoryQuery, unreadable: Unreadable
+    pipeline: PeopleClient, shard: str, query: HistoryQuery, unreadable: Unreadable
 ) -> Iterator[TracedSkip]:
     """Yield the skips of a shard that are kept in full, the newest first."""
     name = pipeline.names.of_shard("skips", shard)
@@ -58,7 +57,9 @@ def of_shard(
         texts = pipeline.ask([("HMGET", rows_name, *members)])[0] if members else []
         skips = (
             unreadable.read(_skip_name(shard, member), skip_of, shard, member, at, text)
-            for (member, at), text in zip(pairs(flat), texts, strict=True)
+            for (member, at), text in zip(
+                zip(flat[::2], flat[1::2], strict=True), texts, strict=True
+            )
             if text is not None
         )
         found = (each for each in skips if each and is_wanted(each.skip, query))
