@@ -43,8 +43,9 @@ from oncecron.log.jobs import NO_END, STREAK_AT_MOST, is_living
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.log_rows import HostTicks, LeaseView, ListView
+    from oncecron.core.log_rows import HostTicks, LeaseView
     from oncecron.core.text import Clock
+    from oncecron.each.reports import ListView
     from oncecron.log.jobs import JobSummary
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")

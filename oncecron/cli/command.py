@@ -368,8 +368,7 @@ def opened(address: Address, namespace: str) -> Inspector:
     from oncecron.stores.address import masked  # noqa: PLC0415 - not for --help
 
     waits_for = f"no answer from {masked(address.target)} yet; it has {INSPECTOR_TIMEOUT:g} s"
-    store: Inspector = Patient(open_inspector(address, namespace), waits_for)
-    return store
+    return Patient(open_inspector(address, namespace), waits_for)  # type: ignore[return-value]  # it has all its methods
 
 
 def spools(settings: Settings) -> list[Spool]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import ItemQuery, ListView
+    from oncecron.each.reports import ItemQuery, ListView
     from oncecron.each.values import MendedState
     from oncecron.stores.api import Inspector
 
@@ -85,6 +85,7 @@ def _items(given: dict[str, str], words: list[str]) -> int:
     from oncecron.config.settings import Settings
     from oncecron.core.errors import UsageError
     from oncecron.core.stderr import complain
+    from oncecron.each.reports import item_lists, items
 
     settings = Settings(OPTIONS, given)
     states = _states(settings)
@@ -97,14 +98,14 @@ def _items(given: dict[str, str], words: list[str]) -> int:
                 raise UsageError(
                     f"--{unused} needs a KEY; `oncecron items` alone shows the lists of all keys"
                 )
-            output.Writer(tables.LISTS, style, stream).write(store.item_lists())
+            output.Writer(tables.LISTS, style, stream).write(item_lists(store))
             return incomplete(store)
         view = _list(store, named_key(words[0]), settings["tick"])
         query = _query(view, states, settings)
         if mends := next(filter(settings.__getitem__, _MENDS), None):
             output.say(_mended(store, query, _MENDS[mends], settings), stream)
             return incomplete(store)
-        output.Writer(tables.ITEMS, style, stream).write(store.items(query))
+        output.Writer(tables.ITEMS, style, stream).write(items(store, query))
         if stream.isatty():
             complain(_summary(view))
     return incomplete(store)
@@ -146,10 +147,11 @@ def _list(store: Inspector, key: str, tick: str | None) -> ListView:
     """Return the list of a tick, or the newest one of the key. Raises `NotFoundError`."""
     from oncecron.cli.pause import near
     from oncecron.core.errors import NotFoundError
+    from oncecron.each.reports import item_lists
 
-    lists = store.item_lists(key)
+    lists = item_lists(store, key)
     if not lists:
-        others = {view.items_of.key for view in store.item_lists()}
+        others = {view.items_of.key for view in item_lists(store)}
         raise NotFoundError(f"key {key} has no items{near(key, others)}")
     found = next((view for view in lists if tick in (None, view.items_of.tick)), None)
     if found is None:
@@ -161,7 +163,7 @@ def _list(store: Inspector, key: str, tick: str | None) -> ListView:
 
 
 def _query(view: ListView, states: tuple[str, ...], settings: Settings) -> ItemQuery:
-    from oncecron.core.log_rows import ItemQuery
+    from oncecron.each.reports import ItemQuery
 
     named = dict.fromkeys(_identities(settings))
     identities = None if settings["item"] is None else list(named)
@@ -187,9 +189,10 @@ def _identities(settings: Settings) -> Iterator[str]:
 def _mended(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
     """Mend items; return the sentence about it."""
     from oncecron.cli.pause import author
+    from oncecron.each.reports import mend_items
     from oncecron.stores.address import shell_quoted
 
-    count = store.mend_items(query, state, author=author())
+    count = mend_items(store, query, state, author=author())
     key, tick = query.items_of
     items = "1 item" if count == 1 else f"{count} items"
     others = 0 if query.identities is None else len(query.identities) - count

@@ -33,7 +33,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     from oncecron.config.settings import Settings
     from oncecron.core import clock
     from oncecron.core.stderr import complain
-    from oncecron.each.reports import with_items
+    from oncecron.each.reports import item_lists, with_items
 
     settings = Settings(OPTIONS, given)
     stream = output.standard_output()
@@ -43,7 +43,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
             output.Writer(tables.PAUSES, style, stream).write(store.pauses())
             return incomplete(store)
         leases = store.leases()
-        lists = store.item_lists() if leases else ()
+        lists = item_lists(store) if leases else ()
         pauses = store.pauses() if stream.isatty() else ()
     now = clock.wall()  # SQLite has no clock of its own
     output.Writer(tables.LEASES, style, stream).write(

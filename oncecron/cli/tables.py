@@ -11,15 +11,14 @@ from oncecron.core.log_rows import (
     ConfiguredValue,
     Diagnosis,
     Execution,
-    ItemRow,
     LeaseView,
-    ListView,
     Pause,
     Skip,
 )
 from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.text import ABSENT, part_of, visible
 from oncecron.core.units import format_duration
+from oncecron.each.reports import ItemRow, ListView
 from oncecron.log.hosts import HostSummary
 from oncecron.log.jobs import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.log.overlap import Finding

@@ -6,18 +6,16 @@ import bisect
 import json
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import ItemRow, ListView
-from oncecron.each.redis_store import short_id, value_of
-from oncecron.each.values import ITEM_STATES, ItemList, mended, state_of
+from oncecron.each.redis_store import short, value_of
+from oncecron.each.reports import ItemRow, ListView
+from oncecron.each.values import ITEM_STATES, ItemList, state_of
 from oncecron.stores.redis import scripts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import ItemQuery
-    from oncecron.core.readable import Unreadable
-    from oncecron.each.values import MendedState
+    from oncecron.stores.reader import Reader as Unreadable
     from oncecron.stores.redis.holding import Values
     from oncecron.stores.redis.people_client import PeopleClient
 
@@ -32,9 +30,9 @@ def listed(pipeline: PeopleClient, key: str | None, unreadable: Unreadable) -> l
     views = []
     for member in members:
         name = f"the items {member.decode('utf-8', 'replace')}"
-        items_of = unreadable.read(name, list_named, member)
+        items_of = unreadable.readable(name, list_named, member)
         if items_of and key in (None, items_of.key):
-            view = unreadable.read(name, _view, pipeline, items_of)
+            view = unreadable.readable(name, _view, pipeline, items_of)
             views += [view] if view else []
     return sorted(views, key=lambda view: (-view.loaded_at, view.items_of))
 
@@ -53,17 +51,13 @@ def _view(pipeline: PeopleClient, items_of: ItemList) -> ListView | None:
     return reader.view() if reader.is_loaded else None
 
 
-def mend(pipeline: PeopleClient, query: ItemQuery, state: MendedState, author: str) -> int:
-    """Queue items again, or mark them as done; see `Inspector.mend_items`."""
-    values: Values = {
-        "states": json.dumps(query.states),
-        "state": state,
-        "reason": mended(state, author),
-    }
-    if query.identities is not None:
-        ids = [short_id(query.items_of, identity) for identity in query.identities]
-        values["ids"] = json.dumps(ids)
-    return int(_step(pipeline, "mend", query.items_of, values))
+def mend(
+    pipeline: PeopleClient, items_of: ItemList, ids: Sequence[str] | None, values: Values
+) -> int:
+    """Queue items again, or mark them as done; see `Views.mend_items`."""
+    if ids is not None:
+        values = {**values, "ids": json.dumps([*map(short, ids)])}
+    return int(_step(pipeline, "mend", items_of, values))
 
 
 def expire(pipeline: PeopleClient, member: bytes, values: Values) -> int:
@@ -92,13 +86,15 @@ def _step(
     return pipeline.step_of_keys(step, keys, {**values, "part": shard})
 
 
-def items(pipeline: PeopleClient, query: ItemQuery, unreadable: Unreadable) -> Iterator[ItemRow]:
+def items(
+    pipeline: PeopleClient, items_of: ItemList, ids: Sequence[str] | None, unreadable: Unreadable
+) -> Iterator[ItemRow]:
     """Yield the items of one list, in the order of the list."""
-    reader = _Reader(pipeline, query.items_of)
-    for place, value, mark in reader.rows(query.identities):
-        name = f"item {place} of key {query.items_of.key}"
-        row = unreadable.read(name, reader.row, place, value, mark)
-        if row and (not query.states or row.state in query.states):
+    reader = _Reader(pipeline, items_of)
+    for place, value, mark in reader.rows(ids):
+        name = f"item {place} of key {items_of.key}"
+        row = unreadable.readable(name, reader.row, place, value, mark)
+        if row:
             yield row
 
 
@@ -173,14 +169,14 @@ class _Reader:
             loaded_at=float(self._known[b"loaded_at"]),
         )
 
-    def rows(self, identities: Sequence[str] | None) -> Iterator[tuple[int, bytes, bytes | None]]:
+    def rows(self, ids: Sequence[str] | None) -> Iterator[tuple[int, bytes, bytes | None]]:
         """Yield position, value and mark of all items, or of some, in the order of the list."""
-        places = range(1, self._total + 1) if identities is None else self._places(identities)
+        places = range(1, self._total + 1) if ids is None else self._places(ids)
         for first in range(0, len(places), _PAGE):
             yield from self._page(places[first : first + _PAGE])
 
-    def _places(self, identities: Sequence[str]) -> list[int]:
-        ids = [short_id(self._list, identity) for identity in identities]
+    def _places(self, item_ids: Sequence[str]) -> list[int]:
+        ids = [*map(short, item_ids)]
         pages = [ids[first : first + _PAGE] for first in range(0, len(ids), _PAGE)]
         answers = self._pipeline.ask([("HMGET", self._name("ids"), *page) for page in pages])
         found = {int(place) for answer in answers for place in answer if place}

@@ -14,7 +14,6 @@ from oncecron.each.values import (
     ItemCounts,
     ItemList,
     Loaded,
-    item_id,
     item_ids,
     out_of_turn,
 )
@@ -45,9 +44,7 @@ class RedisItemStore(RedisSession):
         """Add the next items of a list; see `ItemStore.load`."""
         shard = scripts.shard_of(lease.key, lease.shard)
         names = item_ids(items_of, (item.identity for item in chunk.items))
-        items = [
-            [_short(name), _value(item)] for name, item in zip(names, chunk.items, strict=True)
-        ]
+        items = [[short(name), _value(item)] for name, item in zip(names, chunk.items, strict=True)]
         values: dict[str, str | int | float | None] = {
             **_held(lease),
             "list": scripts.list_of(items_of),
@@ -121,12 +118,8 @@ class RedisItemStore(RedisSession):
         return counts_of(self._run("progress", shard, keys, {}, deadline))
 
 
-def short_id(of_list: ItemList, identity: str) -> str:
-    """Return the id of an item as the server has it."""
-    return _short(item_id(of_list, identity))
-
-
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """Return an `item_id` as the server has it."""
     return base64.b64encode(bytes.fromhex(name)).decode().rstrip("=")
 
 

@@ -249,11 +249,6 @@ def state_of(recorded: ItemState, *, is_held: bool) -> ItemState:
     return "lost" if recorded == "taken" and not is_held else recorded
 
 
-def mended(state: MendedState, author: str) -> str:
-    """Return the reason on record of an item that a person has put into a state."""
-    return f"{'queued again' if state == 'queued' else 'marked done'} by {author}"
-
-
 def after_failure(
     item: DrawnItem, policy: RetryPolicy, *, exit_code: int | None, reason: str | None = None
 ) -> ItemResult:

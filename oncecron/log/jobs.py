@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
-    from oncecron.core.log_rows import Execution, JobKey, LeaseView, ListView, Pause
+    from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
     from oncecron.core.missed import Due
+    from oncecron.each.reports import ListView
     from oncecron.stores.api import Inspector
 
     Row = TypeVar("Row", Execution, LeaseView)
