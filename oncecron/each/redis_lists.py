@@ -10,7 +10,6 @@ from oncecron.each.redis_store import short, value_of
 from oncecron.each.reports import ItemRow, ListView
 from oncecron.each.values import ITEM_STATES, ItemList, state_of
 from oncecron.stores.redis import scripts
-from oncecron.stores.redis.resp import pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
 
     from oncecron.stores.reader import Reader as Unreadable
     from oncecron.stores.redis.holding import Values
-    from oncecron.stores.redis.pipeline import Pipeline
+    from oncecron.stores.redis.people_client import PeopleClient
 
     Step = dict[str, Any]
 
 _PAGE = 500
 
 
-def listed(pipeline: Pipeline, key: str | None, unreadable: Unreadable) -> list[ListView]:
+def listed(pipeline: PeopleClient, key: str | None, unreadable: Unreadable) -> list[ListView]:
     """Return the lists of a key, or of all keys, with their counts; the newest first."""
     [members] = pipeline.ask([("ZREVRANGE", pipeline.names.of_namespace("lists"), 0, -1)])
     views = []
@@ -46,20 +45,22 @@ def list_named(member: bytes) -> ItemList:
     return ItemList(key, tick)
 
 
-def _view(pipeline: Pipeline, items_of: ItemList) -> ListView | None:
+def _view(pipeline: PeopleClient, items_of: ItemList) -> ListView | None:
     """Return a list with its counts, None if retention is removing it. It runs no script, which a reader may not."""
     reader = _Reader(pipeline, items_of)
     return reader.view() if reader.is_loaded else None
 
 
-def mend(pipeline: Pipeline, items_of: ItemList, ids: Sequence[str] | None, values: Values) -> int:
+def mend(
+    pipeline: PeopleClient, items_of: ItemList, ids: Sequence[str] | None, values: Values
+) -> int:
     """Queue items again, or mark them as done; see `Views.mend_items`."""
     if ids is not None:
         values = {**values, "ids": json.dumps([*map(short, ids)])}
     return int(_step(pipeline, "mend", items_of, values))
 
 
-def expire(pipeline: Pipeline, member: bytes, values: Values) -> int:
+def expire(pipeline: PeopleClient, member: bytes, values: Values) -> int:
     """Remove some items of a list if it has expired; return 0 if it stays, else how many are left, and 1 more."""
     items_of = list_named(member)
     told = {**values, "list": scripts.list_of(items_of), "tick": items_of.tick}
@@ -68,7 +69,12 @@ def expire(pipeline: Pipeline, member: bytes, values: Values) -> int:
 
 
 def _step(
-    pipeline: Pipeline, step: str, items_of: ItemList, values: Values, *, of_slots: str = "lease"
+    pipeline: PeopleClient,
+    step: str,
+    items_of: ItemList,
+    values: Values,
+    *,
+    of_slots: str = "lease",
 ) -> Any:
     """Run a step on a list, with the first shard of its key."""
     shard = scripts.shard_of(items_of.key, 0)
@@ -81,7 +87,7 @@ def _step(
 
 
 def items(
-    pipeline: Pipeline, items_of: ItemList, ids: Sequence[str] | None, unreadable: Unreadable
+    pipeline: PeopleClient, items_of: ItemList, ids: Sequence[str] | None, unreadable: Unreadable
 ) -> Iterator[ItemRow]:
     """Yield the items of one list, in the order of the list."""
     reader = _Reader(pipeline, items_of)
@@ -95,14 +101,14 @@ def items(
 class _Reader:
     """One list, with what its slots have taken at this moment."""
 
-    def __init__(self, pipeline: Pipeline, items_of: ItemList) -> None:
+    def __init__(self, pipeline: PeopleClient, items_of: ItemList) -> None:
         self._pipeline = pipeline
         self._list = items_of
         names = ("list", "slots", "batches")
         (now, micros), *found = pipeline.ask(
             [("TIME",), *(("HGETALL", self._name(name)) for name in names)]
         )
-        known, slots, batches = (dict(pairs(flat)) for flat in found)
+        known, slots, batches = found
         self.is_loaded = b"loaded_at" in known
         self._known = known
         self._total = int(known.get(b"total", 0)) if self.is_loaded else 0

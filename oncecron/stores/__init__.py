@@ -88,8 +88,13 @@ def open_inspector(address: Address, namespace: str) -> Inspector:
         return SQLiteInspector(address.target, namespace=namespace)
     if address.kind == "redis":
         from oncecron.stores.redis.address import parse
-        from oncecron.stores.redis.inspector import RedisInspector
 
+        try:
+            from oncecron.stores.redis.inspector import RedisInspector
+        except ImportError as error:
+            raise shortage_of(error) or StoreRefusesError(
+                f"redis-py cannot be loaded: {error}; install redis"
+            ) from error
         return RedisInspector(parse(address.target, address.options), namespace=namespace)
     try:
         from oncecron.stores.postgres.inspector import PostgresInspector

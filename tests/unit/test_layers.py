@@ -144,7 +144,7 @@ def test_stores_know_nothing_of_each_other() -> None:
 
 def test_nothing_of_ours_imports_asyncio_or_a_driver_of_another_store() -> None:
     """Each driver belongs to its store's package; asyncio to nobody."""
-    owners = {"psycopg": "postgres", "sqlite3": "sqlite", "redis": "nobody"}
+    owners = {"psycopg": "postgres", "sqlite3": "sqlite", "redis": "redis"}
     strays = [
         f"{name} imports {target}"
         for name, tree in modules()
