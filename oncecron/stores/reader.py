@@ -187,18 +187,18 @@ class Reader(Views):
 
     def job_keys(self) -> list[JobKey]:
         """Return every shard of every key as it was last claimed, by name."""
-        return sorted(self.read("keys", job_key_of, "key {0}"), key=lambda each: each[:2])
+        return sorted(self.read("keys", _job_key, "key {0}"), key=lambda each: each[:2])
 
     def key_hosts(self) -> list[KeyHost]:
         """Return the hosts that fire each shard of each key, by key, shard and host.
 
         A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is removed by retention.
         """
-        return sorted(self.read("key_hosts", key_host_of, "host {2} of key {0}"))
+        return sorted(self.read("key_hosts", _key_host, "host {2} of key {0}"))
 
     def host_ticks(self) -> list[HostTicks]:
         """Return the rows of `key_hosts` with fewer fields, by key and host. There may be tens of thousands."""
-        return sorted(self.read("host_ticks", host_ticks_of, "host {1} of key {0}"))
+        return sorted(self.read("host_ticks", _host_ticks, "host {1} of key {0}"))
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces on this server, or in files beside this one, in no order, perhaps repeated.
@@ -337,8 +337,7 @@ def _traced_skip(*row: Any) -> TracedSkip:
     return TracedSkip(Skip(*row[:-1]), row[-1])
 
 
-def job_key_of(*row: Any) -> JobKey:
-    """Return a shard of a key from its columns."""
+def _job_key(*row: Any) -> JobKey:
     key, shard, schedule, zone, shards, starting_deadline, since, *times = row
     expected = None
     if schedule is not None and since is not None:
@@ -346,15 +345,14 @@ def job_key_of(*row: Any) -> JobKey:
     return JobKey(key, shard, expected, *times)
 
 
-def key_host_of(*row: Any) -> KeyHost:
-    """Return a host of a key from its columns."""
+def _key_host(*row: Any) -> KeyHost:
     *known, ticks, ticks_at, schedule, zone, command, wins, skips, twice, hours = row
     counts = _of_last_day(wins, hours), _of_last_day(skips, hours)
     shown = (schedule, zone, command, *counts, _machines(ticks, twice))
     return KeyHost._make((*known, _fired(ticks, ticks_at), *shown))
 
 
-def host_ticks_of(
+def _host_ticks(
     key: str,
     host: str,
     seen_at: float,
@@ -363,7 +361,6 @@ def host_ticks_of(
     ticks_at: str | None,
     twice: str | None,
 ) -> HostTicks:
-    """Return the same of a host of a key as `key_host_of`."""
     fired = _fired(ticks, ticks_at)
     return HostTicks(key, host, seen_at, clock_ahead, fired, _machines(ticks, twice))
 
