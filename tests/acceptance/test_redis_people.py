@@ -279,7 +279,9 @@ def namespace_on(cluster: RedisCluster, server: RedisServer) -> str:
     return cluster.key_on(server, "ns")
 
 
-def test_a_namespace_on_each_node(cluster: RedisCluster, connect: Callable[..., PeopleClient]) -> None:
+def test_a_namespace_on_each_node(
+    cluster: RedisCluster, connect: Callable[..., PeopleClient]
+) -> None:
     """Everything is asked of the node that has it: also TIME, which every node would answer by its own clock."""
     for server in cluster.servers:
         namespace = namespace_on(cluster, server)

@@ -19,7 +19,6 @@ from oncecron.each.values import (
     item_id,
     item_of_json,
     item_of_line,
-    state_of,
 )
 
 LIST = ItemList("digest", "2026-11-20T02:00Z")
@@ -109,14 +108,6 @@ def test_an_object_without_an_id_is_refused(line: str, sentence: str) -> None:
     with pytest.raises(ItemError) as refused:
         item_of_json(line.encode(), 1)
     assert str(refused.value).startswith(sentence)
-
-
-def test_what_the_dead_had_taken_is_in_doubt() -> None:
-    """All other states stay as they are recorded."""
-    assert state_of("taken", is_held=True) == "taken"
-    assert state_of("taken", is_held=False) == "lost"
-    for state in ("queued", "done", "failed", "lost", "dead"):
-        assert state_of(state, is_held=False) == state_of(state, is_held=True) == state  # type: ignore[arg-type]
 
 
 def test_a_failed_item_is_retried_so_often() -> None:

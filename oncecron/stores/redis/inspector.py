@@ -10,11 +10,9 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, Released, Unblocked
 from oncecron.core.model import MOST_CHANNELS
 from oncecron.core.timing import MAX_CLOCK_SKEW
-from oncecron.each import redis_lists as item_lists
-from oncecron.each.values import ItemList
 from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
-from oncecron.stores.redis import holding, scripts
+from oncecron.stores.redis import holding, items, scripts
 from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.people_client import PeopleClient
@@ -98,7 +96,7 @@ class RedisInspector(RedisViews):
                 step = self._client.step("prune", [shard.name], values)
                 executions, skips, more = executions + step[0], skips + step[1], step[2]
         for member in self._ask("ZRANGE", self._names.of_namespace("lists"), 0, -1):
-            while item_lists.expire(self._client, member, kept) > 1:
+            while items.expire(self._client, member, kept) > 1:
                 pass
         return executions, skips
 
@@ -114,7 +112,7 @@ class RedisInspector(RedisViews):
         reason: str,
     ) -> int:
         values: dict[str, Any] = {"states": json.dumps(states), "state": state, "reason": reason}
-        return item_lists.mend(self._client, ItemList(key, tick), item_ids, values)
+        return items.mend(self._client, items.ItemList(key, tick), item_ids, values)
 
     def stop_starts(
         self,

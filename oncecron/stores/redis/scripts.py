@@ -21,7 +21,6 @@ from oncecron.stores.redis.resp import ReplyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from oncecron.each.values import ItemList
     from oncecron.stores.redis.resp import Reply, Word
 
 LAYOUT = 1
@@ -168,8 +167,8 @@ def shard_of(key: str, shard: int) -> str:
     return f"{key}#{shard}"
 
 
-def list_of(items_of: ItemList) -> str:
-    """Return the name of a list of items: KEY#TICK. A key has no number sign, so the first one ends it."""
+def list_of(items_of: tuple[str, str]) -> str:
+    """Return the name of the list of items of a key and a tick: KEY#TICK. A key has no number sign."""
     return "#".join(items_of)
 
 

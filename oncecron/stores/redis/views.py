@@ -20,10 +20,8 @@ from oncecron.core.timing import (
     PLAIN_SKIP_EARLY,
 )
 from oncecron.core.units import HOUR
-from oncecron.each import redis_lists as item_lists
-from oncecron.each.values import ItemList
 from oncecron.stores.reader import Reader
-from oncecron.stores.redis import look, rows, scripts
+from oncecron.stores.redis import items, look, rows, scripts
 from oncecron.stores.redis.explain import misfit
 from oncecron.stores.redis.people_client import PeopleClient
 
@@ -392,13 +390,13 @@ class RedisViews(Reader):
                 return
 
     def _view_item_lists(self, key: str | None) -> Iterable[Row]:
-        return item_lists.listed(self._client, key, self)
+        return items.listed(self._client, key, self)
 
     def _view_items(
         self, key: str, tick: str, identities: Any, item_ids: Sequence[str] | None
     ) -> Iterator[Row]:
         del identities
-        return item_lists.items(self._client, ItemList(key, tick), item_ids, self)
+        return items.items(self._client, items.ItemList(key, tick), item_ids, self)
 
 
 def _start(row: StoredExecution) -> float:
