@@ -21,7 +21,7 @@ from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.views import RedisViews
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from typing import Any
 
     from oncecron.core.log_rows import Diagnosis, LeastRetention, Roles
@@ -35,6 +35,15 @@ class RedisInspector(RedisViews):
     """The people's half of the store on Redis or Valkey; see `oncecron.stores.api.Views`."""
 
     has_roles = False
+
+    def _view_item_lists(self, key: str | None) -> Iterable[Row]:
+        return item_lists.listed(self._client, key, self)
+
+    def _view_items(
+        self, key: str, tick: str, identities: Any, item_ids: Sequence[str] | None
+    ) -> Iterator[Row]:
+        del identities
+        return item_lists.items(self._client, ItemList(key, tick), item_ids, self)
 
     def forget(self, key: str) -> bool:
         shards = self._shards([key])

@@ -20,8 +20,6 @@ from oncecron.core.timing import (
     PLAIN_SKIP_EARLY,
 )
 from oncecron.core.units import HOUR
-from oncecron.each import redis_lists as item_lists
-from oncecron.each.values import ItemList
 from oncecron.stores.reader import Reader
 from oncecron.stores.redis import look, rows, scripts
 from oncecron.stores.redis.explain import misfit
@@ -390,15 +388,6 @@ class RedisViews(Reader):
             cursor = int(following)
             if not cursor:
                 return
-
-    def _view_item_lists(self, key: str | None) -> Iterable[Row]:
-        return item_lists.listed(self._client, key, self)
-
-    def _view_items(
-        self, key: str, tick: str, identities: Any, item_ids: Sequence[str] | None
-    ) -> Iterator[Row]:
-        del identities
-        return item_lists.items(self._client, ItemList(key, tick), item_ids, self)
 
 
 def _start(row: StoredExecution) -> float:
