@@ -40,7 +40,7 @@ from oncecron.core.timing import PLAIN_SKIP_EARLY
 from oncecron.stores.api import Views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Any, TypeVar
 
     from oncecron.core.log_rows import HistoryQuery
@@ -73,12 +73,7 @@ class Reader(Views):
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with their unpublished details."""
         found = self._executions("executions", **query._asdict())
-        wanted = (
-            row
-            for row in found
-            if _fits(row.execution, query, row.execution.started_at, row.execution.outcome)
-        )
-        return islice(wanted, query.limit)
+        return islice((row for row in found if _fits(row.execution, query)), query.limit)
 
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
@@ -120,51 +115,56 @@ class Reader(Views):
         return islice(self._ordered_skips(query), query.limit)
 
     def _ordered_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
-        """Yield the wanted skips, unpacked. A text of plain skips comes at the place of its newest one.
-
-        So a skip waits until those of the next page are all older.
-        """
+        """Yield the wanted skips. Packed ones come by the newest, so each waits until the next page is older."""
         instant = instant_of(query.tick)
         minute = None if instant is None else int(instant // 60)
         rows = self.rows("skips", **query._asdict(), minute=minute)
         size = min(_PAGE, query.limit or _PAGE)
         waiting: list[TracedSkip] = []
         while page := list(islice(rows, size)):
-            found = [each for row in page for each in self._unpacked(row)]
-            newest = max((each.at for each, _, _ in found), default=0.0)
+            found, executions = self._unpacked(page)
+            newest = max((each.skip.at for each in found), default=0.0)
             yield from sorted((each for each in waiting if each.skip.at > newest), key=_order)
             waiting = [each for each in waiting if each.skip.at <= newest]
-            wanted = [each for each in found if _fits(each[0], query, each[0].at, each[0].reason)]
-            waiting += self._with_holders(wanted)
+            wanted = [each for each in found if _fits_skip(each.skip, query)]
+            waiting += self._with_holders(wanted, executions) if executions else wanted
         yield from sorted(waiting, key=_order)
 
-    def _unpacked(self, row: Row) -> Iterator[tuple[Skip, float | None, int | None]]:
-        """Yield the skips of a row, with the time by their host's clock, and the execution of their holder."""
-        if isinstance(row, PackedSkips):
-            unpacked = self.readable("skips of key {0} by host {2}", _unpack, *row)
-            for skip, holder in unpacked.skips if unpacked else ():
-                yield skip, None, holder
-        elif traced := self.readable("a skip of key {0} by host {6}", _traced_skip, *row):
-            yield traced.skip, traced.fired_at, None
+    def _unpacked(self, rows: Iterable[Row]) -> tuple[list[TracedSkip], dict[TracedSkip, int]]:
+        """Return the skips of rows, and of those that were packed the execution of the holder."""
+        found: list[TracedSkip] = []
+        executions: dict[TracedSkip, int] = {}
+        for row in rows:
+            if isinstance(row, PackedSkips):
+                unpacked = self.readable("skips of key {0} by host {2}", _unpack, *row)
+                executions.update(unpacked.skips if unpacked else ())
+                found.extend(each for each, _ in (unpacked.skips if unpacked else ()))
+            elif traced := self.readable("a skip of key {0} by host {6}", _traced_skip, *row):
+                found.append(traced)
+        return found, executions
 
     def _with_holders(
-        self, skips: list[tuple[Skip, float | None, int | None]]
+        self, skips: Iterable[TracedSkip], executions: Mapping[TracedSkip, int]
     ) -> Iterator[TracedSkip]:
         """Yield skips; the plain ones with host, pid and outcome on record, if retention has not removed them."""
-        ids = sorted({each for _, _, each in skips if each is not None})
-        holders: dict[int, _Holder] = {}
+        ids = sorted({executions[each] for each in skips if each in executions})
+        holders: dict[int | None, _Holder] = {}
         for first in range(0, len(ids), HOLDERS_AT_ONCE):
             some = ids[first : first + HOLDERS_AT_ONCE]
             for holder in self.read("holders", _Holder, "execution {0}", ids=some):
                 holders[holder.execution_id] = holder
-        for skip, fired_at, execution_id in skips:
-            if execution_id is None:
-                yield TracedSkip(skip, fired_at)
+        for each in skips:
+            known = holders.get(executions.get(each))
+            if known is None:
+                yield each
                 continue
-            host, pid, outcome = holders.get(execution_id, (None,) * 4)[1:]
-            detail = outcome if skip.reason == "done" else None
-            known = skip._replace(holder_host=host, holder_pid=pid, detail=detail)
-            yield TracedSkip(known, fired_at)
+            detail = known.outcome if each.skip.reason == "done" else None
+            parts: dict[str, Any] = {
+                "holder_host": known.host,
+                "holder_pid": known.pid,
+                "detail": detail,
+            }
+            yield TracedSkip(each.skip._replace(**parts), None)
 
     def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
         """Yield why ticks of some keys were skipped, in no order. `since`: the first tick of each, an instant.
@@ -175,29 +175,30 @@ class Reader(Views):
         minutes = {key: int((first.instant or 0.0) // 60) for key, first in since.items()}
         for row in self.rows("reasons", ticks=ticks, minutes=minutes):
             if isinstance(row, PackedSkips):
-                skips = (each for each, _, _ in self._unpacked(row))
+                skips = [each.skip for each in self._unpacked([row])[0]]
                 found = [
-                    SkipReason(each.key, str(each.tick), each.host, each.reason) for each in skips
+                    SkipReason(skip.key, str(skip.tick), skip.host, skip.reason) for skip in skips
                 ]
+                yield from (each for each in found if each.tick >= str(ticks[each.key]))
             else:
-                reason = self.readable("a skip of key {0} by host {2}", SkipReason, *row[:4])
-                found = [reason] if reason else []
-            yield from (each for each in found if each.tick >= str(ticks[each.key]))
+                reason = self.readable("a skip of key {0} by host {2}", SkipReason, *row)
+                if reason and reason.tick >= str(ticks[reason.key]):
+                    yield reason
 
     def job_keys(self) -> list[JobKey]:
         """Return every shard of every key as it was last claimed, by name."""
-        return sorted(self.read("keys", job_key_of, "key {0}"), key=lambda each: each[:2])
+        return sorted(self.read("keys", _job_key, "key {0}"), key=lambda each: each[:2])
 
     def key_hosts(self) -> list[KeyHost]:
         """Return the hosts that fire each shard of each key, by key, shard and host.
 
         A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is removed by retention.
         """
-        return sorted(self.read("key_hosts", key_host_of, "host {2} of key {0}"))
+        return sorted(self.read("key_hosts", _key_host, "host {2} of key {0}"))
 
     def host_ticks(self) -> list[HostTicks]:
         """Return the rows of `key_hosts` with fewer fields, by key and host. There may be tens of thousands."""
-        return sorted(self.read("host_ticks", host_ticks_of, "host {1} of key {0}"))
+        return sorted(self.read("host_ticks", _host_ticks, "host {1} of key {0}"))
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces on this server, or in files beside this one, in no order, perhaps repeated.
@@ -239,8 +240,7 @@ class Reader(Views):
         return self._pause(self.allow_starts(key=None, host=host))
 
     def _stopped(self, rows: tuple[Row, Row | None]) -> tuple[Pause, Pause | None]:
-        now, before = rows
-        return Pause(*now), self._pause(before)
+        return Pause(*rows[0]), self._pause(rows[1])
 
     def _pause(self, row: Row | None) -> Pause | None:
         return None if row is None else self.readable("a pause of key {0} or host {1}", Pause, *row)
@@ -273,8 +273,12 @@ class Reader(Views):
     ) -> Iterator[Value]:
         """Yield the rows of a view as `convert` makes them of the columns; for `name` see `readable`."""
         for row in self.rows(view, **bounds):
-            value = self.readable(name, convert, *row)
-            if value is not None:
+            try:
+                value = convert(*row)
+                check(value)
+            except UNREADABLE as error:
+                self._pass_over(name.format(*row), reason_of(error))
+            else:
                 yield value
 
     def readable(self, name: str, convert: Callable[..., Value], *columns: Any) -> Value | None:
@@ -300,13 +304,22 @@ class Reader(Views):
             complain("more rows cannot be read and are left out")
 
 
-def _fits(row: Execution | Skip, query: HistoryQuery, at: float, result: str) -> bool:
-    """Return whether a row matches the filters that a store need not apply itself."""
+def _fits(row: Execution, query: HistoryQuery) -> bool:
+    """Return whether an execution matches the filters that a store need not apply itself."""
     return (
         (query.host is None or row.host == query.host)
-        and (query.outcome is None or result == query.outcome)
+        and (query.outcome is None or row.outcome == query.outcome)
         and (query.tick is None or row.tick == query.tick)
-        and (query.since is None or at >= query.since)
+        and (query.since is None or row.started_at >= query.since)
+    )
+
+
+def _fits_skip(row: Skip, query: HistoryQuery) -> bool:
+    return (
+        (query.host is None or row.host == query.host)
+        and (query.outcome is None or row.reason == query.outcome)
+        and (query.tick is None or row.tick == query.tick)
+        and (query.since is None or row.at >= query.since)
     )
 
 
@@ -316,19 +329,15 @@ def _order(traced: TracedSkip) -> tuple[object, ...]:
     return (-skip.at, skip.key, skip.shard, skip.host, skip.reason)
 
 
-_EXECUTION, _SKIP = len(Execution._fields), len(Skip._fields)
-
-
 def _traced(*row: Any) -> Traced:
-    return Traced(Execution(*row[:_EXECUTION]), *row[_EXECUTION:])
+    return Traced(Execution(*row[:-3]), *row[-3:])
 
 
 def _traced_skip(*row: Any) -> TracedSkip:
-    return TracedSkip(Skip(*row[:_SKIP]), row[_SKIP])
+    return TracedSkip(Skip(*row[:-1]), row[-1])
 
 
-def job_key_of(*row: Any) -> JobKey:
-    """Return a shard of a key from its columns."""
+def _job_key(*row: Any) -> JobKey:
     key, shard, schedule, zone, shards, starting_deadline, since, *times = row
     expected = None
     if schedule is not None and since is not None:
@@ -336,18 +345,24 @@ def job_key_of(*row: Any) -> JobKey:
     return JobKey(key, shard, expected, *times)
 
 
-def key_host_of(*row: Any) -> KeyHost:
-    """Return a host of a key from its columns."""
+def _key_host(*row: Any) -> KeyHost:
     *known, ticks, ticks_at, schedule, zone, command, wins, skips, twice, hours = row
     counts = _of_last_day(wins, hours), _of_last_day(skips, hours)
     shown = (schedule, zone, command, *counts, _machines(ticks, twice))
     return KeyHost._make((*known, _fired(ticks, ticks_at), *shown))
 
 
-def host_ticks_of(*row: Any) -> HostTicks:
-    """Return the same of a host of a key as `key_host_of`."""
-    *known, ticks, ticks_at, twice = row
-    return HostTicks._make((*known, _fired(ticks, ticks_at), _machines(ticks, twice)))
+def _host_ticks(
+    key: str,
+    host: str,
+    seen_at: float,
+    clock_ahead: float,
+    ticks: str | None,
+    ticks_at: str | None,
+    twice: str | None,
+) -> HostTicks:
+    fired = _fired(ticks, ticks_at)
+    return HostTicks(key, host, seen_at, clock_ahead, fired, _machines(ticks, twice))
 
 
 @lru_cache(4096)  # most hosts have the same counts: they fire the same schedules
@@ -388,8 +403,7 @@ class PackedSkips(NamedTuple):
     window: int
     """The minute at which it begins, since the epoch."""
     words: str
-    """`PlainSkip.word` of each, CODE:EXECUTION, both hexadecimal. CODE is the minute of the tick in its window, and
-    then the 20 bits of `PlainSkip.code`."""
+    """`PlainSkip.word` of each: CODE:EXECUTION, hexadecimal. CODE: minute in the window, then `PlainSkip.code`."""
 
 
 class _Holder(NamedTuple):
@@ -400,7 +414,7 @@ class _Holder(NamedTuple):
 
 
 class _Unpacked(NamedTuple):
-    skips: tuple[tuple[Skip, int], ...]
+    skips: tuple[tuple[TracedSkip, int], ...]
     """The skips without their holder, and the execution of it."""
 
 
@@ -420,7 +434,7 @@ def _unpack(*packed: Any) -> _Unpacked:
         tick, reason = str(minute_tick(begin).text), "done" if done else "held"
         skip = Skip(key, shard, tick, reason, None, None, host, None, at, count, None)
         check(skip)
-        skips.append((skip, execution_id))
+        skips.append((TracedSkip(skip, None), execution_id))
     return _Unpacked(tuple(skips))
 
 
@@ -439,62 +453,43 @@ _ALLOWED: dict[str, Callable[[Any], bool]] = {
     "shards": range(1, _MOST_SHARDS + 1).__contains__,
 }
 """What a value of a type, or of a field, must be."""
-_rules: dict[type, list[Rule]] = {}
 _places: dict[tuple[type, ...], list[tuple[int, str, Callable[[Any], bool]]]] = {}
 """What is still to be checked in a row of these types; reports read tens of thousands of rows of few types."""
 
 
-class Rule(NamedTuple):
-    """What a field may hold."""
-
-    name: str
-    types: frozenset[type]
-    """None for a field that is always a row itself."""
-    allowed: Callable[[Any], bool] | None
-
-
-def check(row: Any) -> None:
-    """Raise `ValueError` if a field of a row, or of a row in it, does not fit its annotation."""
+def check(row: Any) -> bool:
+    """Return True. Raise `ValueError` if a field of a row, or of a row in it, does not fit its annotation."""
     kinds = (type(row), *map(type, row))
     if kinds not in _places:
         _places[kinds] = list(_checked_places(row))
     for place, name, allowed in _places[kinds]:
         if not allowed(row[place]):
             raise _misfit(name, row[place])
+    return True
 
 
 def _checked_places(row: Any) -> Iterator[tuple[int, str, Callable[[Any], bool]]]:
     """Yield the fields whose types do not say enough. Raises `ValueError` for a type that does not fit."""
-    for place, ((name, types, allowed), value) in enumerate(
-        zip(_rules_of(type(row)), row, strict=True)
-    ):
+    fields = type(row).__annotations__.items()
+    for place, ((name, annotation), value) in enumerate(zip(fields, row, strict=True)):
+        kind, _, absent = annotation.partition(" | ")
         if hasattr(value, "_fields"):
-            yield place, name, _is_well
-        elif type(value) not in types:
+            yield place, name, check
+        elif value is None and absent:
+            continue
+        elif type(value) not in _TYPES.get(kind.partition("[")[0], ()):
             raise _misfit(name, value)
-        elif allowed and value is not None:
-            yield place, name, allowed
+        elif allowed := _ALLOWED.get(name, _ALLOWED.get(kind)):
+            yield (
+                place,
+                name,
+                _is_key_or_all if isinstance(row, Pause) and name == "key" else allowed,
+            )
 
 
-def _is_well(row: Any) -> bool:
-    check(row)
-    return True
+def _is_key_or_all(key: str) -> bool:
+    return key == ALL_KEYS or is_key(key)
 
 
 def _misfit(name: str, value: Any) -> ValueError:
     return ValueError(f"{name} is {value!r:.60}")
-
-
-def _rules_of(row: type) -> list[Rule]:
-    if row not in _rules:
-        _rules[row] = [_rule(*field) for field in row.__annotations__.items()]
-        if row is Pause:  # its first field is a key or `ALL_KEYS`
-            _rules[row][0] = _rules[row][0]._replace(allowed=None)
-    return _rules[row]
-
-
-def _rule(name: str, annotation: str) -> Rule:
-    kind, _, absent = annotation.partition(" | ")
-    types = _TYPES.get(kind.partition("[")[0], ())
-    allowed = _ALLOWED.get(name, _ALLOWED.get(kind))
-    return Rule(name, frozenset((*types, type(None)) if absent else types), allowed)

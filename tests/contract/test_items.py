@@ -328,9 +328,9 @@ def test_a_pause_or_a_drain_leaves_the_rest(field: Field, stop: str) -> None:
     slot = field.slot()
     slot.draw(1)
     if stop == "paused":
-        field.store.pause("*", "ann", None, None)
+        field.people.pause("*", author="ann", reason=None, seconds=None)
     else:
-        field.store.drain(slot.host.holder.host, "ann")
+        field.people.drain(slot.host.holder.host, author="ann")
     assert slot.draw(1) == Drawn([], stopped=stop)  # type: ignore[arg-type]
     assert field.counts() == counts(4, queued=3, done=1)
 

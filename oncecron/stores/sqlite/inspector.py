@@ -18,6 +18,8 @@ from oncecron.core.log_rows import (
     Diagnosis,
     Execution,
     Released,
+    Skip,
+    SkipReason,
     Unblocked,
     owner_digest,
 )
@@ -287,11 +289,15 @@ def _published(row: Any) -> Row:
     return (*row[:_OWNER], digest, *row[_OWNER + 1 :])
 
 
-def _skip(row: Any) -> Row:
-    """Return a skip or a reason, or the plain skips of a window."""
-    if row["window"] is None:
-        return tuple(row)
-    return PackedSkips(*(row[field] for field in PackedSkips._fields))
+def _unless_packed(fields: int) -> Callable[[Any], Row]:
+    """Return what makes a skip of so many fields of a row, or the plain skips of a window, which the row ends with."""
+
+    def made(row: Any) -> Row:
+        if row[-1] is None:
+            return row[:fields]  # type: ignore[no-any-return]
+        return PackedSkips(*(row[field] for field in PackedSkips._fields))
+
+    return made
 
 
 def _other_notices(store: Connection, channels: Collection[str]) -> int:
@@ -320,6 +326,7 @@ def _is_database(path: str) -> bool:
 
 _MADE_OF: dict[str, Callable[[Any], Row]] = {
     **dict.fromkeys(("executions", "execution", "newest", "timeline"), _published),
-    **dict.fromkeys(("skips", "reasons"), _skip),
+    "skips": _unless_packed(len(Skip._fields) + 1),
+    "reasons": _unless_packed(len(SkipReason._fields)),
 }
 """What is made of the rows of a view."""

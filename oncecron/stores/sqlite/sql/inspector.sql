@@ -73,13 +73,13 @@ SELECT output AS text, output_cut AS cut FROM job_execution WHERE execution_id =
 -- name: skips
 -- With the plain skips, a text (`words`) for each host and window, by the time of the newest; `minute`: of the tick.
 SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, host, pid, at, count, detail, NULL AS fired_at,
-       NULL AS window, NULL AS words
+       NULL AS words, NULL AS window
   FROM skip
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
    AND (:outcome IS NULL OR reason = :outcome) AND (:tick IS NULL OR tick = :tick)
  UNION ALL
-SELECT key, shard, NULL, NULL, NULL, NULL, host, NULL, at, NULL, NULL, NULL, window, words
+SELECT key, shard, NULL, NULL, NULL, NULL, host, NULL, at, NULL, NULL, NULL, words, window
   FROM plain_skips
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
@@ -91,10 +91,10 @@ SELECT execution_id, host, pid, outcome FROM job_execution WHERE execution_id IN
 
 -- name: reasons
 -- Of ticks no earlier than one of each key, by the primary keys; the plain ones from its window on.
-SELECT s.key, s.tick, s.host, s.reason, NULL AS shard, NULL AS window, NULL AS words
+SELECT s.key, s.tick, s.host, s.reason, NULL AS shard, NULL AS words, NULL AS window
   FROM json_each(:ticks) wanted CROSS JOIN skip s ON s.key = wanted.key AND s.tick >= wanted.value
  UNION ALL
-SELECT s.key, NULL, s.host, NULL, s.shard, s.window, s.words
+SELECT s.key, NULL, s.host, NULL, s.shard, s.words, s.window
   FROM json_each(:minutes) wanted CROSS JOIN plain_skips s ON s.key = wanted.key AND s.window > wanted.value - :plain_window
 
 -- name: timeline
