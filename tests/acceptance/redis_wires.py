@@ -57,10 +57,12 @@ class Wires:
             self.people.append(client)
             return client.ask([words or ("PING",)])[0]
 
-    def complaint(self, error: type[OncecronError], url: str, *words: Any, **options: Any) -> str:
-        """Return the one line that is told when connecting, or asking, fails: to a firing and to people alike."""
+    def complaint(
+        self, error: type[OncecronError], url: str, *words: Any, people: bool = True, **options: Any
+    ) -> str:
+        """Return the one line that is told when connecting, or asking, fails: to a firing, and to people alike."""
         lines = set()
-        for ask in (self.ask, self.ask_as_people):
+        for ask in (self.ask, self.ask_as_people) if people else (self.ask,):
             with pytest.raises(error) as caught:
                 ask(url, *words, **options)
             assert type(caught.value) is error

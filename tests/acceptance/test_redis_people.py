@@ -2,7 +2,6 @@
 
 import gc
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from servers.oncecron import Ended, Oncecron
 from servers.redis import ADMIN, ADMIN_PASSWORD
 
 from oncecron.core.errors import OncecronError, StoreRefusesError, StoreUnavailable
-from oncecron.stores.redis import people_client
+from oncecron.stores.redis import people_client, scripts
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.scripts import Names
@@ -86,23 +85,13 @@ def test_many_commands_take_one_round_trip(
             ("CLIENT", "GETNAME"),
         ]
     )
-    assert answers == [True, b"\x00\r\n\xff", None, 1, {b"f": b"7"}, "oncecron"]
+    assert answers == [True, b"\x00\r\n\xff", None, 1, {b"f": b"7"}, b"oncecron"]
     assert asked.ask([]) == []
     assert proxy.round_trips() == 2  # a user or a database of our own is confirmed first
     assert asked.ask([("GET", "k")] * 100) == [b"\x00\r\n\xff"] * 100
     assert proxy.round_trips() == 3
     with redis_server.connect(db=3) as client:
         assert client.dbsize() == 2
-
-
-def test_answers_larger_than_every_buffer(
-    redis_server: RedisServer, connect: Callable[..., PeopleClient]
-) -> None:
-    """Large ones among small ones, and commands that are larger than a batch."""
-    values = [b"%d" % number * (1 if number % 3 else 300_000) for number in range(60)]
-    asked = connect(redis_server.url())
-    assert asked.ask([("SET", f"k{at}", value) for at, value in enumerate(values)]) == [True] * 60
-    assert asked.ask([("GET", f"k{at}") for at in range(60)]) == values
 
 
 def reads_on_when_heard(connection: socket.socket, _: int) -> None:
@@ -179,24 +168,6 @@ def test_a_server_that_never_answers(
         assert "no answer in time" in complaint(StoreUnavailable, asked)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_batch_may_take_as_long_as_the_one_before(
-    new_scripted: NewScripted, connect: Callable[..., PeopleClient]
-) -> None:
-    """The time is each batch's own: a long question over a slow line is no failure."""
-    never = threading.Event()
-
-    def slowly(connection: socket.socket, _: int) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while data := connection.recv(1 << 20):
-            answers = b"+OK\r\n" * (b"\r\n" + data).count(b"\r\n*")
-            never.wait(0.15)  # the pace of a slow line
-            connection.sendall(answers)
-
-    asked = connect(new_scripted(slowly).url)
-    assert asked.ask([("ECHO", b"x" * 20_000)] * 5) == [b"OK"] * 5
-
-
 # Steps
 
 
@@ -220,6 +191,8 @@ def test_a_step_that_no_replica_has_is_told_and_done_once(
     """WAIT goes over the connection that wrote: on another it would find nothing to wait for, and agree."""
     proxy = new_proxy(redis_server)
     asked = connect(redis_server.url(via=proxy) + "?wait=1")
+    with redis_server.connect() as client:
+        client.script_load(scripts.text("pause"))
     proxy.drop_next_reply(containing=b"WAIT")
     with pytest.raises(StoreUnavailable, match="closed the connection"):
         asked.confirmed_step("pause", [], {"key": "k", "author": "me"})
@@ -251,21 +224,20 @@ def test_the_master_that_the_sentinels_name(
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_frozen_sentinel_leaves_time_for_the_next(
-    new_scripted: NewScripted, redis_server: RedisServer, connect: Callable[..., PeopleClient]
+def test_a_frozen_server_leaves_time_for_the_next(
+    new_sentinels: Callable[..., Sentinels],
+    new_redis_cluster: Callable[..., RedisCluster],
+    new_scripted: NewScripted,
+    connect: Callable[..., PeopleClient],
 ) -> None:
-    """So does a frozen node of a cluster."""
+    """Of sentinels, and of the nodes of a cluster."""
     silent = new_scripted(says(b""))
-    address = b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%d\r\n" % (
-        len(str(redis_server.port)),
-        redis_server.port,
-    )
-    knows = new_scripted(says(address))
-    hosts = f"{silent.host}:{silent.port},{knows.host}:{knows.port}"
-    assert connect(f"redis+sentinel://{hosts}/jobs").ask([("PING",)]) == [True]
-    node = new_scripted(says(b"+OK\r\n"))
-    hosts = f"{silent.host}:{silent.port},{node.host}:{node.port}"
-    assert connect(f"redis+cluster://{hosts}").ask([("PING",)]) == [b"OK"]
+    group, cluster = new_sentinels(), new_redis_cluster()
+    for url in (
+        group.url(sentinels=[silent, *group.sentinels]),
+        cluster.url(nodes=[silent, *cluster.servers]),
+    ):
+        assert connect(url).ask([("PING",)]) == [True]
 
 
 @pytest.fixture
@@ -415,12 +387,6 @@ def test_a_server_that_is_away(new_redis: NewRedis, ask: Callable[..., Ended]) -
     server.stop()
     for command in ("history", "locks", "jobs", "audit", "prune", "init"):
         assert "Connection refused" in said(ask(url, command), 69)
-
-
-def test_a_wrong_password(new_redis: NewRedis, ask: Callable[..., Ended]) -> None:
-    """78, with where it is written."""
-    server = new_redis(requirepass="another")
-    assert "WRONGPASS" in said(ask(server.url(login=f":{SECRET}")), 78)
 
 
 def test_bytes_that_are_no_text(redis_server: RedisServer, public_path: Path) -> None:
