@@ -16,7 +16,7 @@ from oncecron.stores.redis import holding, items, scripts
 from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.people_client import PeopleClient
-from oncecron.stores.redis.views import RedisViews
+from oncecron.stores.redis.views import LONGEST_NOTICE, RedisViews
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -42,7 +42,8 @@ class RedisInspector(RedisViews):
 
     def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
         name = self._names.of_namespace("notices")
-        wanted = {channel.encode() for channel in channels if self._is_fetched(channel)}
+        fetched = (each for each in channels if self._notice_size(each) <= LONGEST_NOTICE)
+        wanted = {channel.encode() for channel in fetched}
         junk = [channel for channel in self._ask("HKEYS", name) if channel not in wanted]
         for first in range(0, len(junk) if remove else 0, _BATCH):
             self._ask("HDEL", name, *junk[first : first + _BATCH])

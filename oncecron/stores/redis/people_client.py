@@ -129,7 +129,7 @@ class PeopleClient:
             try:
                 return self._answers([command, *more])
             except NoScriptError as error:
-                raise ReplyError(f"NOSCRIPT {error}") from error
+                raise ReplyError(_CODES[NoScriptError]) from error
 
         with self._explained():
             answers: Any = scripts.run(ask, name, (len(keys), *keys, *scripts.arguments(values)))

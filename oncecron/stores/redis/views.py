@@ -42,7 +42,7 @@ _PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
 _CANDIDATES = 100  # failed executions that are looked at together
 _NAMES = 1000  # of a server that are looked at together, in 1.3 ms of its time
 _SCANS = 100
-_LONGEST_NOTICE = limits.LONGEST_DOCUMENT + 20  # with the version before it
+LONGEST_NOTICE = limits.LONGEST_DOCUMENT + 20  # with the version before it
 _GIVEN_UP = ("failed", "timed-out", "lost")
 
 
@@ -363,13 +363,13 @@ class RedisViews(Reader):
         """Fetch no notice that is longer than any that is written."""
         name = self._names.of_namespace("notices")
         for channel in channels:
-            text = self._ask("HGET", name, channel) if self._is_fetched(channel) else None
-            if text != b"":
+            if size := self._notice_size(channel):
+                text = self._ask("HGET", name, channel) if size <= LONGEST_NOTICE else None
                 yield self._row("the notice of {0}", rows.notice, channel, text)
 
-    def _is_fetched(self, channel: str) -> bool:
+    def _notice_size(self, channel: str) -> int:
         size: int = self._ask("HSTRLEN", self._names.of_namespace("notices"), channel)
-        return size <= _LONGEST_NOTICE
+        return size
 
     def _view_least_retention(self) -> Iterator[Row]:
         fields = [f"least_{name}" for name in LEAST._fields]
