@@ -86,10 +86,10 @@ def _audit(given: dict[str, str], _words: list[str]) -> int:
 
 def _in_doubt(question: Question) -> Iterator[Finding]:
     """Yield the lists of `each` with items that an execution took and did not say how they ended."""
-    from oncecron.each.reports import items_in_doubt
+    from oncecron.each.reports import item_lists, items_in_doubt
     from oncecron.log.overlap import Finding
 
-    for key, text, _, tick, _, at in items_in_doubt(question.store.item_lists()):
+    for key, text, _, tick, _, at in items_in_doubt(item_lists(question.store)):
         if key and at is not None and at >= question.oldest:
             yield Finding("in-doubt", key, 0, tick, None, 1, at, None, None, text)
 

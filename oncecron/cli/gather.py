@@ -12,7 +12,13 @@ from oncecron.alerts.findings import Situation
 from oncecron.cli.command import spools
 from oncecron.core.silent_hosts import recent
 from oncecron.core.text import Clock
-from oncecron.each.reports import fields_of_jobs, items_in_doubt, items_left, newest_lists
+from oncecron.each.reports import (
+    fields_of_jobs,
+    item_lists,
+    items_in_doubt,
+    items_left,
+    newest_lists,
+)
 from oncecron.log.jobs import jobs
 from oncecron.log.wrong_times import future_marks, wrong_zones
 
@@ -21,7 +27,8 @@ if TYPE_CHECKING:
 
     from oncecron.config.settings import Settings
     from oncecron.core.job_summary import JobSummary, Remark
-    from oncecron.core.log_rows import HostTicks, ListView
+    from oncecron.core.log_rows import HostTicks
+    from oncecron.each.reports import ListView
     from oncecron.log.jobs import Sources
 
 _OF_HOSTS = ("silent-host", "clock", "zone", "same-name")
@@ -30,7 +37,7 @@ _OF_HOSTS = ("silent-host", "clock", "zone", "same-name")
 
 def every_job(sources: Sources) -> Iterator[JobSummary]:
     """Yield every key by name, with its items."""
-    return jobs(sources, items=fields_of_jobs(sources.store.item_lists()))
+    return jobs(sources, items=fields_of_jobs(item_lists(sources.store)))
 
 
 def gather(
@@ -49,7 +56,7 @@ def gather(
     `channels`: those of `notify` that are configured. `brief`: see `jobs`.
     """
     store = sources.store
-    leases, lists = sources.leases, store.item_lists()
+    leases, lists = sources.leases, item_lists(store)
     found = list(jobs(sources, keys, items=fields_of_jobs(lists), brief=brief))
     failing = {} if keys else failing_channels(store.notices(channels))
     hosts = store.host_ticks() if any(states[kind] for kind in _OF_HOSTS) else ()

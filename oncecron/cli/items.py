@@ -22,9 +22,9 @@ from oncecron.cli.sentences import author, count, suggestion, valid_key
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, UsageError
-from oncecron.core.log_rows import ItemQuery, ItemRow, ListView
 from oncecron.core.stderr import complain
 from oncecron.core.tick import named_tick
+from oncecron.each.reports import ItemQuery, ItemRow, ListView, item_lists, items, mend_items
 from oncecron.each.values import ITEM_STATES, MENDABLE_STATES
 from oncecron.stores.address import shell_quoted
 
@@ -116,14 +116,14 @@ def _items(given: dict[str, str], words: list[str]) -> int:
                 raise UsageError(
                     f"--{unused} needs a KEY; `oncecron items` alone shows the lists of all keys"
                 )
-            answer.write(store.item_lists())
+            answer.write(item_lists(store))
             return incomplete(store)
         view = _list(store, valid_key(words[0]), settings["tick"])
         query = _query(view, states, settings)
         if mends := next(filter(settings.__getitem__, _MENDS), None):
             output.say(_mend(store, query, _MENDS[mends], settings), output.standard_output())
             return incomplete(store)
-        answer.write(store.items(query))
+        answer.write(items(store, query))
         if answer.is_watched:
             complain(_summary(view))
     return incomplete(store)
@@ -160,9 +160,9 @@ def _states(settings: Settings) -> tuple[str, ...]:
 
 def _list(store: Inspector, key: str, tick: str | None) -> ListView:
     """Return the list of a tick, or the newest one of the key. Raises `NotFoundError`."""
-    lists = store.item_lists(key)
+    lists = item_lists(store, key)
     if not lists:
-        others = {view.items_of.key for view in store.item_lists()}
+        others = {view.items_of.key for view in item_lists(store)}
         raise NotFoundError(f"key {key} has no items{suggestion(key, others)}")
     found = next((view for view in lists if tick in (None, view.items_of.tick)), None)
     if found is None:
@@ -197,7 +197,7 @@ def _identities(settings: Settings) -> Iterator[str]:
 
 def _mend(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
     """Mend items; return the sentence about it."""
-    mended = store.mend_items(query, state, author=author())
+    mended = mend_items(store, query, state, author=author())
     key, tick = query.items_of
     items = count(mended, "item")
     others = 0 if query.identities is None else len(query.identities) - mended

@@ -22,7 +22,7 @@ from oncecron.core.log_rows import LeaseView, Pause
 from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT, Clock
 from oncecron.core.units import format_duration
-from oncecron.each.reports import with_items
+from oncecron.each.reports import item_lists, with_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
             answer.write(store.pauses())
             return incomplete(store)
         leases = store.leases()
-        lists = store.item_lists() if leases else ()
+        lists = item_lists(store) if leases else ()
         pauses = store.pauses() if answer.is_watched else ()
     now = clock.wall()  # SQLite has no clock of its own
     views = with_items(leases, lists)

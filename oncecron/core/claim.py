@@ -221,7 +221,7 @@ class PlainSkip(NamedTuple):
 
     @property
     def word(self) -> str:
-        """Return what a store keeps of it that has one text for each window (`stores.plain_skips`)."""
+        """Return what a store keeps of it that has one text for each window (`stores.reader.PackedSkips`)."""
         return f"{(self.minute - self.window) << PLAIN_BITS | self.code:x}:{self.execution_id:x} "
 
 

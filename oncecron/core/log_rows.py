@@ -5,13 +5,10 @@ Times are float seconds since the epoch by the *store's* clock unless a name say
 
 from __future__ import annotations
 
-from oncecron.core.clock import is_time
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from typing import Literal
-
-    from oncecron.each.values import ItemCounts, ItemList
 
 
 class Execution(NamedTuple):
@@ -137,25 +134,6 @@ class JobKey(NamedTuple):
     """When `oncecron forget` removed what was expected."""
 
 
-def job_key_of(
-    key: str,
-    shard: int,
-    schedule: str | None,
-    zone: str | None,
-    shards: int | None,
-    starting_deadline: float | None,
-    since: float | None,
-    high_water: float | None,
-    last_start: float | None,
-    forgotten_at: float | None,
-) -> JobKey:
-    """Return a shard of a key as every store has it, in the order of their columns."""
-    expected = None
-    if schedule is not None and since is not None:
-        expected = Expectation(schedule, zone, shards or 1, starting_deadline, since)
-    return JobKey(key, shard, expected, high_water, last_start, forgotten_at)
-
-
 class KeyHost(NamedTuple):
     """A host that fires a shard of a key, as its last firing that reached the store told it."""
 
@@ -191,64 +169,6 @@ class HostTicks(NamedTuple):
     clock_ahead: float
     ticks: tuple[tuple[str, float], ...]
     machines: int = 1
-
-
-def count_of_last_day(counts: str, hours: int) -> int:
-    """Return the sum of counts, one for each of 24 hours and the newest last, of which `hours` have passed since."""
-    return sum(map(int, counts.split()[max(0, hours) :]))
-
-
-def key_host_of(
-    key: str,
-    shard: int,
-    host: str,
-    seen_at: float,
-    version: str,
-    clock_ahead: float,
-    ticks: str | None,
-    ticks_at: str | None,
-    schedule: str | None,
-    zone: str | None,
-    command: str | None,
-    wins: int | None,
-    skips: int | None,
-    twice: str | None,
-) -> KeyHost:
-    """Return a host of a key as every store has it, in the order of their columns; ticks and times as words."""
-    return KeyHost(
-        *(key, int(shard), host, float(seen_at), version, float(clock_ahead)),
-        *(_fired(ticks, ticks_at), schedule, zone, command, int(wins or 0), int(skips or 0)),
-        _machines(ticks, twice),
-    )
-
-
-def host_ticks_of(
-    key: str,
-    host: str,
-    seen_at: float,
-    clock_ahead: float,
-    ticks: str | None,
-    ticks_at: str | None,
-    twice: str | None,
-) -> HostTicks:
-    """Return the same of a host of a key as `key_host_of`."""
-    fired = _fired(ticks, ticks_at)
-    return HostTicks(key, host, float(seen_at), float(clock_ahead), fired, _machines(ticks, twice))
-
-
-def _machines(ticks: str | None, twice: str | None) -> int:
-    """Return how many machines have the name of a host, of whose last ticks these were fired by two.
-
-    One tick proves nothing: a host may fire it again after a reboot.
-    """
-    return min(2, max(1, len({*(ticks or "").split()} & {*(twice or "").split()})))
-
-
-def _fired(ticks: str | None, ticks_at: str | None) -> tuple[tuple[str, float], ...]:
-    times = [float(at) for at in (ticks_at or "").split()]
-    if not all(map(is_time, times)):
-        raise ValueError("the time of a tick is none")
-    return tuple(zip((ticks or "").split(), times, strict=True))
 
 
 class LeaseView(NamedTuple):
@@ -391,68 +311,3 @@ class Diagnosis(NamedTuple):
     text: str
     cure: str | None = None
     """What to do about it."""
-
-
-class ItemQuery(NamedTuple):
-    """Which items of a list to return."""
-
-    items_of: ItemList
-    states: tuple[str, ...] = ()
-    """None given: all."""
-    identities: list[str] | None = None
-    """Which of them; None: all. Those that are not in the list are ignored."""
-
-
-class ItemRow(NamedTuple):
-    """An item of a list, in the order of its published fields."""
-
-    key: str
-    tick: str
-    position: int
-    """Its place in the list, from 1."""
-    item: str
-    """Its identity."""
-    item_id: str
-    """`ONCECRON_ITEM_ID`."""
-    state: str
-    attempts: int
-    """How often it has been drawn."""
-    execution_id: int | None
-    """The execution that drew it last."""
-    since: float | None
-    """When it was drawn last, or settled."""
-    not_before: float | None
-    """With `failed`: when its retry is due."""
-    reason: str | None
-    """Why it failed."""
-    payload: str
-
-
-class ListView(NamedTuple):
-    """A list of items that was loaded, in the order of its published fields."""
-
-    key: str
-    tick: str
-    total: int
-    queued: int
-    taken: int
-    done: int
-    failed: int
-    lost: int
-    dead: int
-    loaded_at: float
-    """When items were added last."""
-
-    @property
-    def items_of(self) -> ItemList:
-        """Return what the list belongs to."""
-        from oncecron.each.values import ItemList  # noqa: PLC0415 - no firing of `run` needs it
-
-        return ItemList(self.key, self.tick)
-
-    @property
-    def counts(self) -> ItemCounts:
-        """Return how many items are in which state."""
-        from oncecron.each.values import ItemCounts  # noqa: PLC0415 - no firing of `run` needs it
-
-        return ItemCounts(*self[2:9])

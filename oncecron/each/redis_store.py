@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 
 from oncecron.core.errors import RecordRefusedError, StoreRefusesError
@@ -14,11 +13,11 @@ from oncecron.each.values import (
     ItemCounts,
     ItemList,
     Loaded,
-    item_id,
     item_ids,
     out_of_turn,
 )
 from oncecron.stores.redis import scripts
+from oncecron.stores.redis.items import short_id, texts_of
 from oncecron.stores.redis.lease_store import RedisSession
 
 if TYPE_CHECKING:
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import Lease
     from oncecron.each.values import Chunk, Draw, Item
-
-ID_LENGTH = 22
-"""Of an item's id in base 64: a third shorter than as hexadecimal digits, twice for each item."""
 
 
 class RedisItemStore(RedisSession):
@@ -45,7 +41,7 @@ class RedisItemStore(RedisSession):
         shard = scripts.shard_of(lease.key, lease.shard)
         names = item_ids(items_of, (item.identity for item in chunk.items))
         items = [
-            [_short(name), _value(item)] for name, item in zip(names, chunk.items, strict=True)
+            [short_id(name), _value(item)] for name, item in zip(names, chunk.items, strict=True)
         ]
         values: dict[str, str | int | float | None] = {
             **_lease_fields(lease),
@@ -96,7 +92,7 @@ class RedisItemStore(RedisSession):
             raise error
         _, wait, others, stopped, flat, first, texts = answer
         items = [
-            DrawnItem._make((place, *_texts(value), 1))
+            DrawnItem._make((place, *texts_of(value), 1))
             for place, value in enumerate(
                 json.loads(texts.decode("utf-8", "replace")), int(first or 1)
             )
@@ -104,7 +100,7 @@ class RedisItemStore(RedisSession):
         if flat:
             marked = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
             items += (
-                DrawnItem(int(place), *_texts(value.decode("utf-8", "replace")), int(tries))
+                DrawnItem(int(place), *texts_of(value.decode("utf-8", "replace")), int(tries))
                 for place, value, tries in marked
             )
             items.sort()
@@ -116,27 +112,6 @@ class RedisItemStore(RedisSession):
         slots: Any = self._ask(deadline, "HGET", name, "slots")
         keys = self._names.of_list(shard, scripts.list_of(items_of), int(slots or 0))
         return counts_of(self._run("progress", shard, keys, {}, deadline))
-
-
-def short_id(of_list: ItemList, identity: str) -> str:
-    """Return the id of an item as the server has it."""
-    return _short(item_id(of_list, identity))
-
-
-def _short(name: str) -> str:
-    return base64.b64encode(bytes.fromhex(name)).decode().rstrip("=")
-
-
-def value_of(value: bytes) -> tuple[str, str, str]:
-    """Return the id, the identity and the payload of a stored item."""
-    text = value.decode("utf-8", "replace")
-    return (base64.b64decode(value[:ID_LENGTH] + b"==").hex(), *_texts(text))
-
-
-def _texts(value: str) -> tuple[str, str]:
-    """Return the identity and the payload of a stored item."""
-    identity, _, payload = value[ID_LENGTH:].partition("\0")
-    return identity, payload or identity
 
 
 def counts_of(answer: Any) -> ItemCounts | None:

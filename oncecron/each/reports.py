@@ -1,16 +1,113 @@
-"""What the lists of items say of keys and leases: how far a tick is, what is in doubt, and what was left behind."""
+"""The lists of items as people read and mend them, and what they say of keys and leases.
+
+That is how far a tick is, what is in doubt, and what was left behind.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncecron.core.job_summary import Remark
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.model import recordable
+from oncecron.each.values import MENDABLE_STATES, ItemCounts, ItemList, item_ids
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import Execution, LeaseView, ListView
+    from oncecron.core.log_rows import Execution, LeaseView
+    from oncecron.each.values import MendedState
+    from oncecron.stores.api import Inspector
+
+
+class ItemQuery(NamedTuple):
+    """Which items of a list to return."""
+
+    items_of: ItemList
+    states: tuple[str, ...] = ()
+    """None given: all."""
+    identities: list[str] | None = None
+    """Which of them; None: all. Those that are not in the list are ignored."""
+
+
+class ItemRow(NamedTuple):
+    """An item of a list, in the order of its published fields."""
+
+    key: str
+    tick: str
+    position: int
+    """Its place in the list, from 1."""
+    item: str
+    """Its identity."""
+    item_id: str
+    """`ONCECRON_ITEM_ID`."""
+    state: str
+    attempts: int
+    """How often it has been drawn."""
+    execution_id: int | None
+    """The execution that drew it last."""
+    since: float | None
+    """When it was drawn last, or settled."""
+    not_before: float | None
+    """With `failed`: when its retry is due."""
+    reason: str | None
+    """Why it failed."""
+    payload: str
+
+
+class ListView(NamedTuple):
+    """A list of items that was loaded, in the order of its published fields."""
+
+    key: str
+    tick: str
+    total: int
+    queued: int
+    taken: int
+    done: int
+    failed: int
+    lost: int
+    dead: int
+    loaded_at: float
+    """When items were added last."""
+
+    @property
+    def items_of(self) -> ItemList:
+        """Return what the list belongs to."""
+        return ItemList(self.key, self.tick)
+
+    @property
+    def counts(self) -> ItemCounts:
+        """Return how many items are in which state."""
+        return ItemCounts(*self[2:9])
+
+
+def item_lists(store: Inspector, key: str | None = None) -> list[ListView]:
+    """Return the lists of items of a key, or of all keys, with their counts; the newest first."""
+    found = store.read("item_lists", ListView, "the items of key {0}", key=key)
+    wanted = (view for view in found if key in (None, view.key))
+    return sorted(wanted, key=lambda view: (-view.loaded_at, view.items_of))
+
+
+def items(store: Inspector, query: ItemQuery) -> Iterator[ItemRow]:
+    """Yield the items of one list, in the order of the list."""
+    found = store.read("items", ItemRow, "item {2} of key {0}", **_bounds(query))
+    return (item for item in found if not query.states or item.state in query.states)
+
+
+def mend_items(store: Inspector, query: ItemQuery, state: MendedState, *, author: str) -> int:
+    """Put the `lost`, `dead` and `failed` items of a query into a state; return how many.
+
+    `queued`: they are drawn at once. `done`: they are not drawn again. The author is recorded as their reason.
+    """
+    states = [each for each in query.states if each in MENDABLE_STATES]
+    reason = f"{'queued again' if state == 'queued' else 'marked done'} by {author}"
+    return store.mend_items(**_bounds(query), states=states, state=state, reason=reason)
+
+
+def _bounds(query: ItemQuery) -> dict[str, Any]:
+    """Return which items are meant, as the views of a store take it: by text, and by id."""
+    named = query.identities
+    ids = None if named is None else [*item_ids(query.items_of, map(recordable, named))]
+    return {**query.items_of._asdict(), "identities": named, "item_ids": ids}
 
 
 def newest_lists(lists: Iterable[ListView]) -> dict[str, ListView]:

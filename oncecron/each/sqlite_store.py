@@ -9,13 +9,11 @@ from oncecron.core.model import recordable
 from oncecron.each.values import (
     LARGEST_BATCH,
     LARGEST_CHUNK,
-    MENDABLE_STATES,
     Drawn,
     DrawnItem,
     ItemCounts,
     Loaded,
     item_ids,
-    mended,
     out_of_turn,
 )
 from oncecron.stores.sqlite.claim import find_stop, moment
@@ -26,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from oncecron.core.log_rows import ItemQuery
     from oncecron.core.model import Lease
-    from oncecron.each.values import Chunk, Draw, ItemList, ItemResult, MendedState
+    from oncecron.each.values import Chunk, Draw, ItemList, ItemResult
     from oncecron.stores.address import Address
     from oncecron.stores.sqlite.claim import Values
     from oncecron.stores.sqlite.connection import Connection
@@ -269,28 +266,3 @@ def redraw(store: Connection, list_id: int, below: int, now: Values) -> None:
         for slot in store.execute("dead_slots", list_id=list_id, **now).fetchall():
             doubt(store, slot, "queued", now["now"])
     store.execute("redraw_items", list_id=list_id, redraw_below=below, **now)
-
-
-def identities_of(query: ItemQuery) -> str | None:
-    """Return the wanted identities as the statements take them: a JSON array; None: all."""
-    import json  # noqa: PLC0415 - no firing asks for single items
-
-    return None if query.identities is None else json.dumps(query.identities)
-
-
-def mend(store: Connection, query: ItemQuery, state: MendedState, author: str, now: Values) -> int:
-    """Queue the items of a query again, or mark them as done; see `Inspector.mend_items`."""
-    found = store.one("find_list", **query.items_of._asdict())
-    if found is None:
-        return 0
-    if "lost" in query.states:
-        for slot in store.execute("dead_slots", list_id=found["list_id"], **now).fetchall():
-            doubt(store, slot, "lost", now["now"])
-    wanted = set(MENDABLE_STATES).intersection(query.states)
-    named = identities_of(query)
-    marked = store.execute("marked_items", list_id=found["list_id"], identities=named, **now)
-    places = [row["position"] for row in marked.fetchall() if row["state"] in wanted]
-    how = {"state": state, "reason": mended(state, author)}
-    for place in places:
-        store.execute("mend_item", list_id=found["list_id"], position=place, **how, **now)
-    return len(places)

@@ -1,7 +1,7 @@
 """The items of a tick: what identifies them, their states, and what follows the end of a batch.
 
 A list of items belongs to a key and a tick. An item is drawn in a batch by an execution, which has to prove that its
-lease still lives. So an item that was taken is in one of two states, by `state_of`:
+lease still lives. So an item that was taken is in one of two states, which every store decides when it is asked:
 
 - `taken`: the execution that took it has its lease.
 - `lost`, in doubt: it has not, and it did not say how the item ended. The command may have run for it or not. It is
@@ -175,19 +175,6 @@ class ItemCounts(NamedTuple):
     def ended(self) -> int:
         """Return how many will not be drawn again by themselves."""
         return self.done + self.lost + self.dead
-
-
-def state_of(recorded: ItemState, *, is_held: bool) -> ItemState:
-    """Return the state of an item from the recorded one: whoever took it must still hold the lease (`is_held`).
-
-    A lease that has expired is not held, whether a claim has declared that or not: its command is dead by then.
-    """
-    return "lost" if recorded == "taken" and not is_held else recorded
-
-
-def mended(state: MendedState, author: str) -> str:
-    """Return the reason on record of an item that a person has put into a state."""
-    return f"{'queued again' if state == 'queued' else 'marked done'} by {author}"
 
 
 def after_failure(

@@ -18,46 +18,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncecron.core.log_rows import UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from oncecron.core.claim import PlainSkip
-    from oncecron.core.log_rows import (
-        Diagnosis,
-        Execution,
-        HistoryQuery,
-        HostTicks,
-        ItemQuery,
-        ItemRow,
-        JobKey,
-        KeyHost,
-        LeaseView,
-        LeastRetention,
-        ListView,
-        Notice,
-        Pause,
-        Released,
-        Roles,
-        Skip,
-        SkipReason,
-        Traced,
-        TracedSkip,
-        Unblocked,
-    )
+    from oncecron.core.log_rows import Diagnosis, LeastRetention, Released, Roles, Unblocked
     from oncecron.core.model import (
         AskAgain,
         Ending,
         Firing,
         Lease,
-        Output,
         Refusal,
         Request,
         Retention,
         Unconfirmed,
     )
-    from oncecron.core.readable import Unreadable
-    from oncecron.core.tick import Tick
-    from oncecron.each.values import MendedState
     from oncecron.stores.address import Address
+    from oncecron.stores.reader import Reader
+
+    Inspector = Reader
+    """What the commands for people hold: the reader of a store, and its changes."""
+
+    Row = Sequence[Any]
 
 
 class LeaseStore(Protocol):
@@ -169,97 +150,83 @@ class LeaseStore(Protocol):
         """Close the connection, which frees the session lock. Never raises, never waits."""
 
 
-class Inspector(Protocol):
-    """The store of the commands for people. It may be slower and import more."""
+class Views(Protocol):
+    """What a store brings for people: plain rows of named views, and the changes that people make.
+
+    `oncecron.stores.reader.Reader` is the base of every such class: it gives the rows their meaning. Changes are atomic
+    steps by the store's clock, as those of a firing.
+    """
 
     has_roles: bool
     """Whether `initialise` can grant rights to roles."""
-    unreadable: Unreadable
-    """The rows that all queries pass over: they are named on standard error."""
 
-    def history(self, query: HistoryQuery) -> Iterator[Execution]:
-        """Yield executions, the newest first."""
+    def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
+        """Yield the rows of a view: sequences of its columns, in this order.
 
-    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
-        """Yield recorded refusals, the newest first."""
+        Times are float seconds since the epoch, by the store's clock; durations are float seconds; None is NULL. The
+        Reader converts and checks each row and applies every filter again, so a store may narrow or not; what it must
+        apply exactly is named here. Rows come lazily where there may be many: `executions`, `timeline`, `skips`,
+        `reasons`, `items`. The Reader may stop early, and may call other methods between two rows. A bound that is None
+        means any. A store that has to unpack a row before it knows the columns does it with `Reader.readable`.
 
-    def execution(self, execution_id: int) -> Execution | None:
-        """Return one execution."""
+        - `executions` (the fields of `HistoryQuery`): the fields of `Execution`, with `owner` as its
+          `owner_digest`, and then those of `Traced`: instant of the tick, fired_at, lost_at. Exactly: `key`,
+          `exhausted`, `after_id`. Highest id first; with `after_id` lowest first. `limit` is a hint for the size of
+          a page: the rows behind it may be asked for, because some may be unreadable.
+        - `execution` (execution_id), `newest` (limit, keys: a list), `timeline` (since): the same columns.
+          `newest`: of each key at most `limit`, the highest ids, in no order of keys; `command` and `note` may be
+          empty. `timeline`: by key, shard, started_at, execution_id.
+        - `output` (execution_id): the fields of `Output`.
+        - `skips` (the fields of `HistoryQuery`, and minute: of the tick, since the epoch): the fields of `Skip`,
+          then fired_at; highest `at` first. Plain skips that a store keeps packed come among them as `PackedSkips`,
+          by the time of their newest. Exactly: `key`. A store that stops at `limit` rows has applied every filter,
+          and packs none.
+        - `reasons` (ticks and minutes: text and minute of the first wanted tick by key): the fields of
+          `SkipReason`, or `PackedSkips`. Exactly: the keys.
+        - `holders` (ids: a list, at most `HOLDERS_AT_ONCE`): execution_id, host, pid, outcome. Only a store that
+          packs skips is asked.
+        - `keys`: key, shard, schedule, zone, shards, starting_deadline, since (of the schedule), high_water,
+          last_start, forgotten_at.
+        - `key_hosts`: key, shard, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command,
+          wins, skips, twice, hours. `ticks`, `ticks_at` and `twice` are words. `wins` and `skips` are numbers of
+          the last 24 hours; or the counts of each hour, the newest last, of which `hours` have passed since.
+        - `host_ticks`: key, host, seen_at, clock_ahead, ticks, ticks_at, twice, of the same rows. There may be tens
+          of thousands.
+        - `leases`: the fields of `LeaseView` up to `asked_at`: every lease, and every session lock without one.
+        - `pauses`: the fields of `Pause`. Exactly: those that have not ended.
+        - `notices` (channels: a list): the fields of `Notice`. Exactly: the channels.
+        - `least_retention`: one row with the fields of `Retention`, None for what nobody has set.
+        - `namespaces`: the name. They are on this server, or in files beside this one; perhaps repeated, and
+          without this one. It is for completion, so it may stop early on a large server.
+        - `item_lists` (key): the fields of `ListView`; `items` (key, tick, identities, item_ids: the same items by
+          their id, hexadecimal): those of `ItemRow`, by position. Exactly: the items. See `oncecron.each.reports`.
 
-    def output(self, execution_id: int) -> Output | None:
-        """Return the captured output of an execution."""
-
-    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
-        """Yield the executions of `history` with their unpublished details."""
-
-    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
-        """Yield the skips of `skips` with their unpublished details."""
-
-    def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
-        """Yield the newest executions of every key, or of some: of each key at most `limit`, the newest first.
-
-        One question for all keys. All of them may be in memory at once, so they come `without_texts`.
+        Without `key`, `skips` and `executions` are of all keys.
         """
 
-    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
-        """Yield why ticks of some keys were skipped, in no order. `since`: the first tick of each, an instant.
+    def stop_starts(
+        self,
+        *,
+        key: str | None,
+        host: str | None,
+        author: str,
+        reason: str | None,
+        seconds: float | None,
+    ) -> tuple[Row, Row | None]:
+        """Pause a key (or `ALL_KEYS`) or drain a host; return the row of `pauses`, and that which it replaced.
 
-        One question for all keys. There may be answers for named ticks.
+        Every claim that is decided after this has returned is refused. Running jobs are not touched, and a repeated
+        claim for one keeps its lease.
         """
 
-    def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions since a time, shard by shard, each shard in the order of starts.
-
-        Other methods may be called meanwhile.
-        """
-
-    def job_keys(self) -> Sequence[JobKey]:
-        """Return every shard of every key as it was last claimed, by name."""
-
-    def key_hosts(self) -> Sequence[KeyHost]:
-        """Return the hosts that fire each shard of each key, by key, shard and host.
-
-        A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is removed by retention.
-        """
-
-    def host_ticks(self) -> Sequence[HostTicks]:
-        """Return the rows of `key_hosts` with fewer fields, by key and host. There may be tens of thousands."""
+    def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
+        """End a pause or a drain; return its row, or None if there was none."""
 
     def forget(self, key: str) -> bool:
         """Expect no further runs of a key until it is claimed again; return False if no host has fired it."""
 
     def forget_host(self, host: str) -> bool:
         """Expect no further firings of a host until it fires again; return False if it has fired no key."""
-
-    def namespaces(self) -> Iterable[str]:
-        """Return the namespaces on this server, or in files beside this one, in no order, perhaps repeated.
-
-        This store's own namespace may be missing. It is for completion, so it may stop early on a large server.
-        """
-
-    def leases(self) -> Sequence[LeaseView]:
-        """Return every lease and every session lock of this namespace."""
-
-    def pauses(self) -> Sequence[Pause]:
-        """Return the pauses that have not ended, and the drained hosts."""
-
-    def pause(
-        self, key: str, *, author: str, reason: str | None, seconds: float | None
-    ) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a key, or of `ALL_KEYS`; return the pause and the one that it replaced.
-
-        Every claim that is decided after this has returned is refused. Running jobs are not touched, and a repeated
-        claim for one keeps its lease.
-        """
-
-    def resume(self, key: str) -> Pause | None:
-        """End the pause of a key, or the separate pause of `ALL_KEYS`; return it, or None if there was none."""
-
-    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a host, as `pause` does for a key."""
-
-    def undrain(self, host: str) -> Pause | None:
-        """Let the host claim again; return the drain, or None if there was none."""
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         """Send a request to the holder, in place of an earlier one; return False if the execution has no lease.
@@ -278,14 +245,17 @@ class Inspector(Protocol):
         Raises `StoreRefusesError` where that is not allowed.
         """
 
-    def notices(self, channels: Collection[str]) -> Sequence[Notice]:
-        """Return what these channels of `oncecron notify` were notified of, by name."""
+    def unblock(self, key: str, shard: int | None) -> Sequence[Unblocked]:
+        """Let what a wrong clock has left on a key, or on one shard, count no further than now; return what that was.
 
-    def put_notice(self, notice: Notice) -> bool:
-        """Write the document of a channel, if its version is still that of the notice; return False if it is not.
+        That is a high-water mark or a last start which is more than `MAX_CLOCK_SKEW` ahead of the store's clock. No
+        claim can write it while that clock is right. The fencing token stays: tokens only rise.
+        """
 
-        The version rises by one. Version 0: the channel has none yet. Raises `RecordRefusedError`, also where other
-        channels have used up `MOST_CHANNELS`.
+    def write_notice(self, channel: str, version: int, document: str) -> bool | None:
+        """Write the document of a channel as the next version; False if another version was written meanwhile.
+
+        Version 0: the channel has none yet. None: other channels have used up `MOST_CHANNELS`.
         """
 
     def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
@@ -294,30 +264,24 @@ class Inspector(Protocol):
         With `remove` they are forgotten.
         """
 
-    def least_retention(self) -> Retention:
-        """Return the least retention: where a caller's is shorter, this one counts."""
+    def mend_items(
+        self,
+        *,
+        key: str,
+        tick: str,
+        states: Sequence[str],
+        identities: Sequence[str] | None,
+        item_ids: Sequence[str] | None,
+        state: str,
+        reason: str,
+    ) -> int:
+        """Put the items of a list that are in some states into another one; return how many.
 
-    def unblock(self, key: str, shard: int | None) -> Sequence[Unblocked]:
-        """Let what a wrong clock has left on a key, or on one shard, count no further than now; return what that was.
-
-        That is a high-water mark or a last start which is more than `MAX_CLOCK_SKEW` ahead of the store's clock. No
-        claim can write it while that clock is right. The fencing token stays: tokens only rise.
+        `queued`: they are drawn at once. `done`: they are not drawn again. The reason is recorded.
         """
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""
-
-    def item_lists(self, key: str | None = None) -> Sequence[ListView]:
-        """Return the lists of items of a key, or of all keys, with their counts; the newest first."""
-
-    def items(self, query: ItemQuery) -> Iterator[ItemRow]:
-        """Yield the items of one list, in the order of the list."""
-
-    def mend_items(self, query: ItemQuery, state: MendedState, *, author: str) -> int:
-        """Put the `lost`, `dead` and `failed` items of a query into a state; return how many.
-
-        `queued`: they are drawn at once. `done`: they are not drawn again. The author is recorded as their reason.
-        """
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Create or upgrade the schema, set the given parts of the least retention, and grant rights.

@@ -32,8 +32,6 @@ class StoreKind(Protocol):
 
     own_clock: ClassVar[bool]
     """Whether its clock can differ from the host's."""
-    drains: ClassVar[bool]
-    """Whether hosts can be drained."""
     address: str
     """What `connect` takes in another process."""
 
@@ -68,12 +66,6 @@ class StoreKind(Protocol):
     def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
         """Write the marks of a key's first shard, which a wrong clock may have left."""
 
-    def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
-        """Pause a key (`*`: all) from now."""
-
-    def drain(self, host: str, author: str) -> None:
-        """Let a host claim nothing new."""
-
     def empty(self) -> None:
         """Remove everything that is recorded."""
 
@@ -88,7 +80,6 @@ class SQLiteKind:
     """A file of its own."""
 
     own_clock: ClassVar[bool] = False
-    drains: ClassVar[bool] = True
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.address = str(request.getfixturevalue("tmp_path") / "store" / "contract.db")
@@ -179,16 +170,6 @@ class SQLiteKind:
             high_water=high_water,
             last_start=last_start,
         )
-
-    def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
-        """Insert the row."""
-        statement = "INSERT INTO pause (key, until, reason, author, at) VALUES (:key, :until, :reason, :author, :at)"
-        self.run(statement, key=key, author=author, reason=reason, until=until, at=clock.wall())
-
-    def drain(self, host: str, author: str) -> None:
-        """Insert the row."""
-        statement = "INSERT INTO drain (host, author, at) VALUES (:host, :author, :at)"
-        self.run(statement, host=host, author=author, at=clock.wall())
 
     def empty(self) -> None:
         """Delete the rows."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from hosts import KEY, Host
 
 from oncecron.core import clock
-from oncecron.core.log_rows import ItemQuery, ItemRow
 from oncecron.core.tick import Tick, named_tick
+from oncecron.each import reports
+from oncecron.each.reports import ItemQuery, ItemRow
 from oncecron.each.values import Chunk, Draw, Drawn, Item, ItemCounts, ItemList, ItemResult, Loaded
 
 if TYPE_CHECKING:
@@ -100,13 +101,13 @@ class Field:
         store = self.store.items()
         counts = store.progress(items_of, deadline=deadline(store))
         assert counts is not None
-        [shown] = [each for each in self.people.item_lists() if each.items_of == items_of]
+        [shown] = [each for each in reports.item_lists(self.people) if each.items_of == items_of]
         assert shown.counts == counts
         return counts
 
     def rows(self, *states: str, **parts: Any) -> list[ItemRow]:
         """Return the items as people see them."""
-        return list(self.people.items(ItemQuery(LIST, states, **parts)))
+        return list(reports.items(self.people, ItemQuery(LIST, states, **parts)))
 
     def named(self, *states: str) -> list[str]:
         """Return which items are in these states."""

@@ -60,7 +60,6 @@ class PostgresKind:
     """A database of its own; the hosts are roles that may only run, read, or own."""
 
     own_clock: ClassVar[bool] = True
-    drains: ClassVar[bool] = True
     copy: ClassVar[str] = "installed_database"
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
@@ -139,20 +138,6 @@ class PostgresKind:
             "update oncecron.job_key set high_water = to_timestamp(%s), last_started_at = to_timestamp(%s),"
             " previous_started_at = to_timestamp(%s) where key = %s and shard = 0",
             *(high_water, last_start, last_start, key),
-        )
-
-    def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
-        """Insert the row."""
-        self.database.execute(
-            "insert into oncecron.pause (kind, name, until, reason, author)"
-            " values ('key', %s, to_timestamp(%s), %s, %s)",
-            *(key, until, reason, author),
-        )
-
-    def drain(self, host: str, author: str) -> None:
-        """Insert the row."""
-        self.database.execute(
-            "insert into oncecron.pause (kind, name, author) values ('host', %s, %s)", host, author
         )
 
     def empty(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from oncecron.core import clock
 from oncecron.each.redis_store import RedisItemStore
@@ -28,7 +28,6 @@ class RedisKind:
     """A server without data."""
 
     own_clock: ClassVar[bool] = True
-    drains: ClassVar[bool] = True
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server = request.getfixturevalue("redis_server")
@@ -93,19 +92,6 @@ class RedisKind:
         for name, value in marks.items():
             if value is not None:
                 self.client.hset(f"{PREFIX}key:{key}#0", name, f"{value:.6f}")
-
-    def pause(self, key: str, author: str, reason: str | None, until: float | None) -> None:
-        """Set the field."""
-        pause = {"author": author, "reason": reason, "until": until, "at": clock.wall()}
-        self._set("pauses", key, pause)
-
-    def drain(self, host: str, author: str) -> None:
-        """Set the field."""
-        self._set("drains", host, {"author": author, "at": clock.wall()})
-
-    def _set(self, name: str, field: str, values: dict[str, Any]) -> None:
-        texts = {key: str(value) for key, value in values.items() if value is not None}
-        self.client.hset(PREFIX + name, field, json.dumps(texts))
 
     def empty(self) -> None:
         """Delete every name of the namespace, but keep no record longer than a test wants."""

@@ -93,7 +93,7 @@ def test_a_known_owner_comes_before_a_pause(a: Host, store: StoreKind) -> None:
     """A pause holds up new starts; this one has been granted."""
     firing = a.firing(minute(1))
     a.ask(firing)
-    store.pause(KEY, "ann", None, None)
+    store.people().pause(KEY, author="ann", reason=None, seconds=None)
     assert isinstance(a.ask(firing), Lease)
 
 

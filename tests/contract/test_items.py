@@ -10,7 +10,7 @@ import pytest
 from item_hosts import CAMPAIGN, LIST, Field, all_drawn, deadline, items, many, positions, put
 
 from oncecron.core.errors import StoreError
-from oncecron.core.log_rows import ItemQuery
+from oncecron.each.reports import ItemQuery, item_lists, mend_items
 from oncecron.each.values import (
     Chunk,
     Draw,
@@ -328,9 +328,9 @@ def test_a_pause_or_a_drain_leaves_the_rest(field: Field, stop: str) -> None:
     slot = field.slot()
     slot.draw(1)
     if stop == "paused":
-        field.store.pause("*", "ann", None, None)
+        field.people.pause("*", author="ann", reason=None, seconds=None)
     else:
-        field.store.drain(slot.host.holder.host, "ann")
+        field.people.drain(slot.host.holder.host, author="ann")
     assert slot.draw(1) == Drawn([], stopped=stop)  # type: ignore[arg-type]
     assert field.counts() == counts(4, queued=3, done=1)
 
@@ -434,7 +434,7 @@ def test_people_list_items_by_state(field: Field) -> None:
     assert [row.attempts for row in field.rows()] == [1, 1, 1, 1, 0, 0, 0]
     assert field.rows("lost") == []
     assert field.rows("taken", identities=["user-1@example.com"]) == []
-    unknown = field.people.item_lists("weekly")
+    unknown = item_lists(field.people, "weekly")
     assert list(unknown) == []
 
 
@@ -452,7 +452,7 @@ def test_people_queue_items_again(field: Field) -> None:
     slot.draw(1)  # 7
     field.die(slot)
     assert field.counts() == counts(8, queued=1, done=2, failed=1, dead=2, lost=2)
-    queue = partial(field.people.mend_items, state="queued", author=ANN)
+    queue = partial(mend_items, field.people, state="queued", author=ANN)
     assert queue(ItemQuery(LIST, ("dead",), ["user-2@example.com"])) == 1
     assert queue(ItemQuery(LIST, ("dead",), ["user-8@example.com"])) == 0
     assert queue(ItemQuery(LIST, ("dead", "lost", "failed"), [])) == 0
@@ -489,7 +489,7 @@ def test_people_mark_items_as_done(field: Field) -> None:
     other = field.slot(1)
     other.draw(1)  # 8
     assert field.counts() == counts(9, queued=1, taken=1, done=2, dead=2, lost=3)
-    done = partial(field.people.mend_items, state="done", author=ANN)
+    done = partial(mend_items, field.people, state="done", author=ANN)
     assert done(ItemQuery(LIST, ("lost",), ["user-4@example.com"])) == 1
     assert done(ItemQuery(LIST, ("lost",), ["user-4@example.com"])) == 0
     assert done(ItemQuery(LIST, ("done", "queued", "taken"))) == 0
@@ -514,9 +514,9 @@ def test_the_newest_list_comes_first(field: Field) -> None:
     field.load(items("a"))
     field.store.age(60)
     field.load(items("a", "b"), weekly)
-    lists = field.people.item_lists()
+    lists = item_lists(field.people)
     assert [(each.items_of, each.counts.total) for each in lists] == [(weekly, 2), (LIST, 1)]
-    assert [each.items_of for each in field.people.item_lists(LIST.key)] == [LIST]
+    assert [each.items_of for each in item_lists(field.people, LIST.key)] == [LIST]
     assert 50 < lists[0].loaded_at - lists[1].loaded_at < 90
 
 

@@ -11,6 +11,7 @@ from test_items import counts
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Retention
+from oncecron.each.reports import item_lists
 from oncecron.each.values import ItemList, ItemResult, Loaded
 
 if TYPE_CHECKING:
@@ -49,11 +50,11 @@ def test_a_list_is_pruned_with_its_tick(field: Field) -> None:
     drawn_list(field)
     field.load(many(3))
     field.people.prune(OLD)
-    assert len(field.people.item_lists()) == 2
+    assert len(item_lists(field.people)) == 2
     field.store.age(31 * DAY)
     field.load(many(4))
     field.people.prune(OLD)
-    assert [each.items_of for each in field.people.item_lists()] == [LIST]
+    assert [each.items_of for each in item_lists(field.people)] == [LIST]
     assert field.counts() == counts(4, queued=4)
     assert field.load(many(30), instant_list()) == Loaded(30, 0, 0, 30)
     assert field.counts(instant_list()) == counts(30, queued=30)
@@ -81,7 +82,7 @@ def test_a_list_stays_as_long_as_it_asked_for(field: Field) -> None:
     assert field.counts(instant_list()).total == 30
     field.store.age(2 * DAY)
     field.people.prune(OLD)
-    assert field.people.item_lists() == []
+    assert item_lists(field.people) == []
 
 
 def test_a_kept_item_is_not_run_again_when_its_tick_is_forgotten(field: Field) -> None:
@@ -140,9 +141,9 @@ def ends_until(field: Field, left: list[ItemList]) -> list[ItemList]:
         field.store.age(301)  # on PostgreSQL, not every end removes
         lease = host.win(minute(number), key="weekly")
         assert host.finish(lease, retention=OLD)
-        if [each.items_of for each in field.people.item_lists()] == left:
+        if [each.items_of for each in item_lists(field.people)] == left:
             break
-    return [each.items_of for each in field.people.item_lists()]
+    return [each.items_of for each in item_lists(field.people)]
 
 
 def test_a_list_of_many_chunks_goes_completely(field: Field) -> None:
@@ -151,6 +152,6 @@ def test_a_list_of_many_chunks_goes_completely(field: Field) -> None:
     field.load(many(9000)[5000:], instant_list())
     field.store.age(31 * DAY)
     field.people.prune(OLD)
-    assert field.people.item_lists() == []
+    assert item_lists(field.people) == []
     assert field.load(many(9)[4:], instant_list()) == Loaded(5, 0, 0, 5)
     assert field.slot(tick=INSTANT).names(9) == [item.identity for item in many(9)[4:]]

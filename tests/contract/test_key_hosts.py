@@ -131,9 +131,9 @@ def test_what_a_host_changes_is_seen(
 def test_every_skip_of_a_host_is_seen(a: Host, store: StoreKind, log: Log) -> None:
     """Whoever decides it: a pause, a drain, or the host itself."""
     a.store.skip(a.firing(minute(1)), Refusal("broken"), deadline=a.deadline())
-    store.pause(KEY, "root@db", None, None)
+    store.people().pause(KEY, author="root@db", reason=None, seconds=None)
     a.lose(minute(2))
-    store.drain("a.example", "root@db")
+    store.people().drain("a.example", author="root@db")
     a.lose(minute(3))
     [host] = seen(log).values()
     assert ticks(host) == [minute(3).text, minute(2).text, minute(1).text]
@@ -300,7 +300,7 @@ def test_a_retry_is_the_same_firing(a: Host, store: StoreKind, log: Log) -> None
     second = a.retry(lease)
     assert isinstance(second, Lease)
     assert a.keep(second, "failed")
-    store.pause(KEY, "root@db", None, None)
+    store.people().pause(KEY, author="root@db", reason=None, seconds=None)
     assert isinstance(a.retry(second), Refusal)
     assert a.store.finish(second, ending("failed"), EVERYTHING, deadline=a.deadline())
     [host] = seen(log).values()

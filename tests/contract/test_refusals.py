@@ -104,46 +104,12 @@ def test_a_late_tick_is_not_burnt(a: Host, b: Host) -> None:
 # paused, drained
 
 
-@pytest.mark.parametrize("paused", [KEY, "*"])
-def test_a_pause_refuses(a: Host, store: StoreKind, paused: str) -> None:
-    """One key or all, and the answer says by whom and why."""
-    store.pause(paused, "ann", "moving the database", None)
-    refusal = a.lose(minute(1))
-    assert refusal.reason == "paused"
-    assert "ann" in (refusal.detail or "")
-    assert "moving the database" in (refusal.detail or "")
-
-
-def test_a_pause_is_for_its_key(a: Host, store: StoreKind) -> None:
-    """Others go on."""
-    store.pause("weekly", "ann", None, None)
-    a.win(minute(1))
-
-
-def test_a_pause_ends_by_itself(a: Host, store: StoreKind) -> None:
-    """By the store's clock, and the tick is not burnt."""
-    store.pause(KEY, "ann", None, clock.wall() + 600)
-    assert a.lose(minute(1)).reason == "paused"
-    store.age(601)
-    a.win(minute(1))
-
-
 def test_a_pause_comes_before_a_holder(a: Host, b: Host, store: StoreKind) -> None:
     """What runs goes on; the answer for the others is the pause."""
     lease = a.win(minute(1))
-    store.pause(KEY, "ann", None, None)
+    store.people().pause(KEY, author="ann", reason=None, seconds=None)
     assert b.lose(minute(1)).reason == "paused"
     assert a.renew(lease)
-
-
-def test_a_drained_host_claims_nothing(a: Host, b: Host, store: StoreKind) -> None:
-    """The others do."""
-    if not store.drains:
-        pytest.skip("this store cannot drain hosts")
-    store.drain(a.holder.host, "ann")
-    refusal = a.lose(minute(1))
-    assert (refusal.reason, "ann" in (refusal.detail or "")) == ("drained", True)
-    b.win(minute(1))
 
 
 # Counting

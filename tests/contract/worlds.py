@@ -16,8 +16,9 @@ from servers import eventually
 
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError, StoreError
-from oncecron.core.log_rows import HistoryQuery, ItemQuery
+from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import AskAgain, Firing, Lease, Output, Refusal, Request, Retention
+from oncecron.each.reports import ItemQuery, item_lists, items, mend_items
 from oncecron.each.values import Chunk, Draw, Item, ItemList, ItemResult
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ class World:
 
     def _has_marks(self, lease: Lease) -> bool:
         """Return whether an item was drawn before: of several that are due, any may be drawn first."""
-        rows = self.people.items(ItemQuery(ItemList(KEY, lease.tick or "")))
+        rows = items(self.people, ItemQuery(ItemList(KEY, lease.tick or "")))
         return any(row.attempts and row.state != "done" for row in rows)
 
     def _mend(self, slot: Slot, _: None, *, states: Any, item: str | None, to: Any) -> Any:
@@ -252,7 +253,7 @@ class World:
             return "no tick"
         identities = None if item is None else [item]
         query = ItemQuery(ItemList(KEY, slot.firing.tick.text), states, identities)
-        return self.people.mend_items(query, to, author=PEOPLE)
+        return mend_items(self.people, query, to, author=PEOPLE)
 
     # What comes late, or from elsewhere
 
@@ -371,7 +372,7 @@ class World:
             for name in ("state", "client_address", "asked_at", "fencing_token"):
                 del lease[name]
         dead = self.people.history(HistoryQuery(limit=None, exhausted=True))
-        lists = sorted(self.people.item_lists(), key=lambda each: each.items_of)
+        lists = sorted(item_lists(self.people), key=lambda each: each.items_of)
         parts = {(each.execution.key, each.execution.shard) for each in traced}
         skips = [self._named(each) for each in self.people.skips(query)]
         hosts = [self._named(each) for each in self.people.key_hosts()]
@@ -387,7 +388,7 @@ class World:
             "items": [
                 self._named(row)
                 for each in lists
-                for row in self.people.items(ItemQuery(each.items_of))
+                for row in items(self.people, ItemQuery(each.items_of))
             ],
             "pauses": [self._named(each) for each in self.people.pauses()],
             # A part of which nothing was ever recorded may be known or not.

@@ -1,4 +1,4 @@
-"""The id of an item, its state, and what follows a failure."""
+"""The id of an item, and what follows a failure."""
 
 import sys
 
@@ -12,7 +12,6 @@ from oncecron.each.values import (
     ItemResult,
     after_failure,
     item_id,
-    state_of,
 )
 
 LIST = ItemList("digest", "2026-11-20T02:00Z")
@@ -41,14 +40,6 @@ def test_the_parts_of_an_id_cannot_be_shifted() -> None:
         for key, tick, identity in [("a", "b", "c"), ("a", "bc", ""), ("ab", "c", ""), ("a", "b", "\nc")]
     }  # fmt: skip
     assert len(ids) == 4
-
-
-def test_what_the_dead_had_taken_is_in_doubt() -> None:
-    """All other states stay as they are recorded."""
-    assert state_of("taken", is_held=True) == "taken"
-    assert state_of("taken", is_held=False) == "lost"
-    for state in ("queued", "done", "failed", "lost", "dead"):
-        assert state_of(state, is_held=False) == state_of(state, is_held=True) == state  # type: ignore[arg-type]
 
 
 def test_a_failed_item_is_retried_so_often() -> None:

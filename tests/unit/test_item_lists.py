@@ -2,8 +2,8 @@
 
 import pytest
 
-from oncecron.core.log_rows import Execution, ListView
-from oncecron.each.reports import is_settled
+from oncecron.core.log_rows import Execution
+from oncecron.each.reports import ListView, is_settled
 
 SLOT = Execution(
     *(1, "k", 0, "one", 1, "failed", 1, None, "web1", 5, "ann", "send", 100.0, 110.0, 10.0, 7),

@@ -7,36 +7,16 @@ and no sort, neither here nor on the server.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import select
 import time
 from collections import Counter
 
 import psycopg
 
-from oncecron.core import bounds
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import (
-    UNCHANGED,
-    Execution,
-    HistoryQuery,
-    ItemRow,
-    ListView,
-    Notice,
-    Pause,
-    Released,
-    Skip,
-    SkipReason,
-    TracedSkip,
-    Unblocked,
-    host_ticks_of,
-    job_key_of,
-    key_host_of,
-)
-from oncecron.core.model import LEAST, Output, Retention, recordable_values
-from oncecron.core.readable import Unreadable
-from oncecron.core.tick import instant_of
+from oncecron.core.log_rows import UNCHANGED, HistoryQuery, Released, Unblocked
+from oncecron.core.model import recordable_values
 from oncecron.core.timing import (
     INSPECTOR_TIMEOUT,
     RELEASE_POLL,
@@ -44,35 +24,21 @@ from oncecron.core.timing import (
     SKIP_WINDOWS,
     TERMINATED_AFTER,
 )
-from oncecron.each.values import ITEM_STATES, mended
 from oncecron.stores.address import as_role, command_line, masked
 from oncecron.stores.postgres import schema
 from oncecron.stores.postgres.examine import examine, of_foreign_locks
 from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
 from oncecron.stores.postgres.upgrade import printed, upgrade
-from oncecron.stores.postgres.viewed_rows import lease_of, now_and_before, traced_of
+from oncecron.stores.reader import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import Any, TypeVar
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from typing import Any
 
-    Value = TypeVar("Value")
-
-    from oncecron.core.log_rows import (
-        Diagnosis,
-        HostTicks,
-        ItemQuery,
-        JobKey,
-        KeyHost,
-        LeaseView,
-        LeastRetention,
-        Roles,
-        Traced,
-    )
-    from oncecron.core.model import Request
-    from oncecron.core.tick import Tick
-    from oncecron.each.values import MendedState
+    from oncecron.core.log_rows import Diagnosis, LeastRetention, Roles
+    from oncecron.core.model import Request, Retention
     from oncecron.stores.address import Hold
+    from oncecron.stores.api import Row
 
 _PAGE = 1000
 _BATCH = 5000  # rows that one step of retention removes
@@ -88,126 +54,69 @@ _ENDERS_CURE = (
 _OWNERS_CURE = "run it as {owner}, who owns the schema"
 
 
-class PostgresInspector(Connection):
-    """The people's half of the store on PostgreSQL; see `oncecron.stores.api.Inspector`."""
+_CURES = dict.fromkeys(("leases", "notices", "item_lists"), _WATCHERS_CURE)
+"""For views that readers alone may not see."""
+_NO_FILTERS = HistoryQuery()._asdict() | {"before": None, "window": None}
+_STREAMED = ("timeline", "skips", "reasons", "items")
+"""Views of many rows, which the server sends as they are read."""
+
+
+class PostgresInspector(Connection, Reader):
+    """The people's half of the store on PostgreSQL; see `oncecron.stores.api.Views`."""
 
     has_roles = True
 
     def __init__(self, url: str, *, namespace: str, hold: Hold = "auto") -> None:
         """Connect at the first call. Raises `ConfigurationError` for an invalid namespace."""
-        super().__init__(url, namespace)
+        Connection.__init__(self, url, namespace)
+        Reader.__init__(self)
         self._hold = hold
-        self.unreadable = Unreadable()
 
-    def history(self, query: HistoryQuery) -> Iterator[Execution]:
-        """Yield executions, newest first, or oldest first after an id."""
-        found = self._executions(Execution._make, self._pages(query, ""))
-        yield from itertools.islice(found, query.limit)
+    def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
+        if view == "executions":
+            return self._history(bounds)
+        if view == "skips" and bounds["limit"] is not None:
+            return self._newest_skips(bounds)
+        if view == "reasons":
+            bounds = {
+                "keys": [*bounds["ticks"]],
+                **{name: [*bounds[name].values()] for name in bounds},
+            }
+        if view in _STREAMED:
+            return self._stream(view, bounds)
+        if view == "namespaces":
+            with self._explained(READERS_CURE):
+                return iter(self._connected().execute(self._sql[view]).fetchall())
+        values = {**_NO_FILTERS, **bounds}
+        return iter(self._ask(view, values, _CURES.get(view, READERS_CURE)))
 
-    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
-        """Yield the executions of `history` with their unpublished details."""
-        found = self._executions(traced_of, self._pages(query, "traced_"))
-        yield from itertools.islice(found, query.limit)
-
-    def _executions(
-        self, convert: Callable[[tuple[Any, ...]], Value], rows: Iterable[tuple[Any, ...]]
-    ) -> Iterator[Value]:
-        for row in rows:
-            if execution := self.unreadable.read(f"execution {row[0]}", convert, row):
-                yield execution
-
-    def _pages(self, query: HistoryQuery, columns: str) -> Iterator[tuple[Any, ...]]:
-        """Yield rows; after the limit of the query too, because some may be unreadable."""
+    def _history(self, bounds: dict[str, Any]) -> Iterator[Row]:
+        """Yield executions page by page."""
         section = "history"
-        if query.after_id is not None:
+        if bounds["after_id"] is not None:
             section = "history_after"
-        elif query.tick is not None:
+        elif bounds["tick"] is not None:
             section = "history_of_tick"
-        elif query.key is not None:
+        elif bounds["key"] is not None:
             section = "history_of_key"
-        values: dict[str, Any] = {**query._asdict(), "before": None}
-        page = min(query.limit or _PAGE, _PAGE)
+        forward = section == "history_after"
+        size = min(bounds["limit"] or _PAGE, _PAGE)
         while True:
-            rows = self._ask(columns + section, {**values, "page": page})
+            rows = self._ask(section, {**_NO_FILTERS, **bounds, "limit": size})
             yield from rows
-            if len(rows) < page:
+            if len(rows) < size:
                 return
-            values["before" if query.after_id is None else "after_id"] = rows[-1][0]
-            page = _PAGE
+            bounds["after_id" if forward else "before"] = rows[-1][0]
+            size = _PAGE
 
-    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
-        """Yield recorded refusals, the newest first."""
-        values = _skip_values(query)
-        if query.limit is None:
-            yield from self._skips(Skip._make, self._stream("skips", {**values, "window": None}))
-            return
+    def _newest_skips(self, bounds: Mapping[str, Any]) -> Iterator[Row]:
+        """Yield skips, no more than the limit. A window lets the server find the last few without sorting all."""
+        rows: list[tuple[Any, ...]] = []
         for window in (*SKIP_WINDOWS, None):
-            rows = self._ask("skips", {**values, "window": window})
-            if window is None or len(rows) >= query.limit:
-                yield from self._skips(Skip._make, rows)
-                return
-
-    def _skips(
-        self, convert: Callable[[tuple[Any, ...]], Value], rows: Iterable[tuple[Any, ...]]
-    ) -> Iterator[Value]:
-        places = Skip._fields.index("key"), Skip._fields.index("host")
-        for row in rows:
-            key, host = (row[place] for place in places)
-            if skip := self.unreadable.read(f"a skip of key {key} by host {host}", convert, row):
-                yield skip
-
-    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
-        """Yield the skips of `skips` with their unpublished details."""
-        rows = self._stream("traced_skips", _skip_values(query))
-        yield from self._skips(lambda row: TracedSkip(Skip._make(row[:-1]), row[-1]), rows)
-
-    def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
-        """Yield the newest executions of many keys."""
-        named = None if keys is None else list(keys)
-        values = {**HistoryQuery()._asdict(), "before": None, "page": limit, "keys": named}
-        yield from self._executions(Execution._make, self._ask("newest", values))
-
-    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
-        """Yield why ticks of many keys were skipped."""
-        ticks = [first.text for first in since.values()]
-        minutes = [int((first.instant or 0.0) // 60) for first in since.values()]
-        values = {"keys": list(since), "ticks": ticks, "minutes": minutes}
-        for row in self._stream("reasons", values):
-            name = f"a skip of key {row[0]} by host {row[2]}"
-            if reason := self.unreadable.read(name, SkipReason._make, row):
-                yield reason
-
-    def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions since a time, shard by shard in the order of starts."""
-        yield from self._executions(traced_of, self._stream("timeline", {"since": since}))
-
-    def job_keys(self) -> Sequence[JobKey]:
-        """Return every shard of every key as it was last claimed."""
-        rows = self._ask("keys", {})
-        found = [self.unreadable.read(f"key {row[0]}", job_key_of, *row) for row in rows]
-        return [key for key in found if key]
-
-    def key_hosts(self) -> Sequence[KeyHost]:
-        """Return the hosts that fire each shard of each key."""
-        rows = self._ask("key_hosts", {})
-        found = (
-            self.unreadable.read(f"host {row[2]} of key {row[0]}", key_host_of, *row)
-            for row in rows
-        )
-        return sorted(each for each in found if each)
-
-    def host_ticks(self) -> Sequence[HostTicks]:
-        """Return less of the hosts that fire each shard of each key."""
-        found = (
-            self.unreadable.read(f"host {row[1]} of key {row[0]}", host_ticks_of, *row)
-            for row in self._ask("host_ticks", {})
-        )
-        return sorted(each for each in found if each)
-
-    def namespaces(self) -> list[str]:
-        """Return the schemas of oncecron that this role may use; this one may be missing."""
-        with self._explained(READERS_CURE):
-            return [name for (name,) in self._connected().execute(self._sql["namespaces"])]
+            rows = self._ask("skips", {**bounds, "window": window})
+            if len(rows) >= bounds["limit"]:
+                break
+        yield from rows
 
     def _stream(self, section: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """Yield rows as the server sends them; only one such query may run at a time."""
@@ -218,107 +127,61 @@ class PostgresInspector(Connection):
             connection.cursor(name=section) as cursor,
         ):
             cursor.itersize = _PAGE
-            cursor.execute(self._sql[section], recordable_values(values))
+            cursor.execute(self._sql[section], recordable_values({**_NO_FILTERS, **values}))
             yield from cursor
 
-    def execution(self, execution_id: int) -> Execution | None:
-        """Return one execution."""
-        rows = self._ask("execution", {"execution_id": execution_id})
-        return next(self._executions(Execution._make, rows), None)
-
-    def output(self, execution_id: int) -> Output | None:
-        """Return the captured output of an execution."""
-        rows = self._ask("output", {"execution_id": execution_id})
-        if not rows:
-            return None
-        name = f"the output of execution {execution_id}"
-        return self.unreadable.read(name, Output._make, rows[0])
-
-    def leases(self) -> Sequence[LeaseView]:
-        """Return every lease and every session lock of this namespace."""
-        rows = self._ask("leases", {}, _WATCHERS_CURE)
-        found = [self.unreadable.read(f"the lease of key {row[0]}", lease_of, row) for row in rows]
-        return [lease for lease in found if lease]
-
-    def pauses(self) -> Sequence[Pause]:
-        """Return the pauses and the drained hosts."""
-        return [*self._pauses(self._ask("pauses", {}))]
-
-    def pause(
-        self, key: str, *, author: str, reason: str | None, seconds: float | None
-    ) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a key; see `Inspector.pause`."""
-        values = {"key": key, "author": author, "reason": reason, "seconds": seconds}
-        return now_and_before(self._stop_starts("pause", values))
-
-    def resume(self, key: str) -> Pause | None:
-        """End the pause of a key; see `Inspector.resume`."""
-        return next(self._operate("resume", {"key": key}), None)
-
-    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a host; see `Inspector.drain`."""
-        return now_and_before(self._stop_starts("drain", {"host": host, "author": author}))
-
-    def undrain(self, host: str) -> Pause | None:
-        """Let the host claim again; see `Inspector.undrain`."""
-        return next(self._operate("undrain", {"host": host}), None)
-
-    def forget(self, key: str) -> bool:
-        """Expect no further runs of a key; see `Inspector.forget`."""
-        return bool(self._ask("forget", {"key": key}, _OPERATORS_CURE)[0][0])
-
-    def notices(self, channels: Collection[str]) -> list[Notice]:
-        """Return what these channels were notified of."""
-        rows = self._ask("notices", {"channels": list(channels)}, _WATCHERS_CURE)
-        found = [self.unreadable.read(f"the notice of {row[0]}", Notice._make, row) for row in rows]
-        return [notice for notice in found if notice]
-
-    def put_notice(self, notice: Notice) -> bool:
-        """Write what a channel was notified of; see `Inspector.put_notice`."""
-        bounds.check(notice._asdict())
-        return bounds.has_room(self._ask("put_notice", notice._asdict(), _RUNNERS_CURE)[0][0])
-
-    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
-        """Return how many other channels there are; see `Inspector.other_notices`."""
-        section, cure = "count_other_notices", _WATCHERS_CURE
-        if remove:
-            section, cure = "remove_other_notices", _OWNERS_CURE
-        return int(self._ask(section, {"channels": list(channels)}, cure)[0][0])
-
-    def forget_host(self, host: str) -> bool:
-        """Expect no further firings of a host; see `Inspector.forget_host`."""
-        return bool(self._ask("forget_host", {"host": host}, _OPERATORS_CURE)[0][0])
-
-    def _stop_starts(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
-        """Ask until no write is under way. Each try is short, because heartbeats wait behind it."""
+    def stop_starts(
+        self,
+        *,
+        key: str | None,
+        host: str | None,
+        author: str,
+        reason: str | None,
+        seconds: float | None,
+    ) -> tuple[Row, Row | None]:
+        section = "pause" if host is None else "drain"
+        values = {"key": key, "host": host, "author": author, "reason": reason, "seconds": seconds}
         give_up = time.monotonic() + INSPECTOR_TIMEOUT
-        while True:
+        while (
+            True
+        ):  # until no write is under way; each try is short, because heartbeats wait behind it
             try:
-                return self._operate(section, values)
+                now, *before = self._ask(section, values, _OPERATORS_CURE)
+                return now, before[0] if before else None
             except StoreUnavailable as error:
                 waited = isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
                 if not waited or time.monotonic() > give_up:
                     raise
             select.select((), (), (), RELEASE_POLL)
 
-    def _operate(self, section: str, values: Mapping[str, Any]) -> Iterator[Pause]:
-        return self._pauses(self._ask(section, values, _OPERATORS_CURE))
+    def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
+        section = "resume" if host is None else "undrain"
+        return next(iter(self._ask(section, {"key": key, "host": host}, _OPERATORS_CURE)), None)
 
-    def _pauses(self, rows: Iterable[tuple[Any, ...]]) -> Iterator[Pause]:
-        for row in rows:
-            name = f"the pause of {row[0] or row[1]}"
-            if pause := self.unreadable.read(name, Pause._make, row):
-                yield pause
+    def forget(self, key: str) -> bool:
+        return bool(self._ask("forget", {"key": key}, _OPERATORS_CURE)[0][0])
+
+    def write_notice(self, channel: str, version: int, document: str) -> bool | None:
+        values = {"channel": channel, "version": version, "document": document}
+        written: bool | None = self._ask("put_notice", values, _RUNNERS_CURE)[0][0]
+        return written
+
+    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
+        section, cure = "count_other_notices", _WATCHERS_CURE
+        if remove:
+            section, cure = "remove_other_notices", _OWNERS_CURE
+        return int(self._ask(section, {"channels": list(channels)}, cure)[0][0])
+
+    def forget_host(self, host: str) -> bool:
+        return bool(self._ask("forget_host", {"host": host}, _OPERATORS_CURE)[0][0])
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
-        """Send a request to the holder; see `Inspector.request`."""
         part = {"key": key, "shard": shard, "execution_id": execution_id}
         return bool(self._ask("request", {**part, **request._asdict()}, _OPERATORS_CURE)[0][0])
 
     def release(
         self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
     ) -> Released:
-        """Free a shard of a key; see `Inspector.release`."""
         part = {"key": key, "shard": shard, "execution_id": execution_id, "author": author}
         give_up = time.monotonic() + SESSION_LOCK_FREED_AFTER
         ended: set[int | None] = set()
@@ -335,7 +198,6 @@ class PostgresInspector(Connection):
             select.select((), (), (), RELEASE_POLL)
 
     def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
-        """Let marks of a wrong clock count no further than now; see `Inspector.unblock`."""
         part = {"key": key, "shard": shard}
         return [Unblocked._make(row) for row in self._ask("unblock", part, _OPERATORS_CURE)]
 
@@ -348,38 +210,22 @@ class PostgresInspector(Connection):
                 f"PostgreSQL, schema {self._namespace}: backend pid {pid} is another role's session; {cure}"
             )
 
-    def item_lists(self, key: str | None = None) -> list[ListView]:
-        """Return the lists of items with their counts; see `Inspector.item_lists`."""
-        rows = self._ask("item_lists", {"key": key}, _WATCHERS_CURE)
-        found = [
-            self.unreadable.read(f"the items of key {row[0]}", ListView._make, row) for row in rows
-        ]
-        return [view for view in found if view]
-
-    def items(self, query: ItemQuery) -> Iterator[ItemRow]:
-        """Yield the items of one list; see `Inspector.items`."""
-        values = {
-            **query.items_of._asdict(),
-            "states": list(query.states) or list(ITEM_STATES),
-            "identities": query.identities,
-        }
-        for row in self._stream("items", values):
-            if item := self.unreadable.read(f"item {row[2]} of key {row[0]}", ItemRow._make, row):
-                yield item
-
-    def mend_items(self, query: ItemQuery, state: MendedState, *, author: str) -> int:
-        """Queue items again, or mark them as done; see `Inspector.mend_items`."""
-        values = {
-            **query.items_of._asdict(),
-            "states": list(query.states),
-            "identities": query.identities,
-            "state": state,
-            "reason": mended(state, author),
-        }
+    def mend_items(
+        self,
+        *,
+        key: str,
+        tick: str,
+        states: Sequence[str],
+        identities: Sequence[str] | None,
+        item_ids: Sequence[str] | None,  # noqa: ARG002 - the texts do as well
+        state: str,
+        reason: str,
+    ) -> int:
+        part = {"key": key, "tick": tick, "states": states, "identities": identities}
+        values = {**part, "state": state, "reason": reason}
         return int(self._ask("mend_items", values, _OPERATORS_CURE)[0][0])
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
-        """Remove expired records; return how many executions and how many skips were removed."""
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
         removed = self._pruned({**values, "key_id": None})
         self._ask("prune_keys", {}, _OWNERS_CURE)  # before each key that is left is looked at
@@ -393,13 +239,7 @@ class PostgresInspector(Connection):
             removed.update(executions=row[0], skips=row[1])
         return removed
 
-    def least_retention(self) -> Retention:
-        """Return the retention below which no caller's counts."""
-        row = self._ask("least_retention", {}, READERS_CURE)[0]
-        return self.unreadable.read("the least retention", Retention, *row) or LEAST
-
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        """Create or upgrade the schema, set what is given and grant rights; return a sentence about what was done."""
         connection = self._connected()
         if connection.info.server_version < _OLDEST_SERVER:
             raise StoreRefusesError(
@@ -471,19 +311,11 @@ class PostgresInspector(Connection):
         raise StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {why}")
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        """Return the SQL that `initialise` would run."""
         changes = schema.settings(self._namespace, least) + schema.grants(self._namespace, roles)
         return f"begin;\n\n{printed(self._namespace)}\n{changes}commit;\n"
 
     def examine(self) -> Iterator[Diagnosis]:
-        """Yield what the server says about itself and this connection; see `Inspector.examine`."""
         with self._explained(READERS_CURE):
             yield from examine(self._installed(), self._sql, self._hold)
         with contextlib.suppress(StoreRefusesError):  # this role may not see the leases
             yield from of_foreign_locks(self.leases())
-
-
-def _skip_values(query: HistoryQuery) -> dict[str, Any]:
-    """Return the values of the queries for skips; `minute`: of the tick, since the epoch."""
-    instant = instant_of(query.tick)
-    return {**query._asdict(), "minute": None if instant is None else int(instant // 60)}

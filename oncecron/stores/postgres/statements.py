@@ -17,12 +17,6 @@ def statements(namespace: str) -> dict[str, str]:
     sections = {
         name: text.replace("{executions_of_keys}", of_keys) for name, text in sections.items()
     }
-    traced = {
-        f"traced_{name}": text.replace("{execution_columns}", sections["traced_columns"])
-        for name, text in sections.items()
-        if name.startswith("history")
-    }
-    sections |= traced
     shared = (
         "execution_columns",
         "execution_filters",
@@ -31,7 +25,7 @@ def statements(namespace: str) -> dict[str, str]:
         "plain_filters",
         "pause_columns",
     )
-    for name in ("traced_columns", *shared):
+    for name in shared:
         sections = {
             key: text.replace("{" + name + "}", sections[name]) for key, text in sections.items()
         }

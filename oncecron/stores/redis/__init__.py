@@ -36,7 +36,13 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
 
 
 def open_inspector(address: Address, namespace: str) -> Inspector:
+    from oncecron.core.errors import StoreRefusesError, shortage_of
     from oncecron.stores.redis.address import parse
-    from oncecron.stores.redis.inspector import RedisInspector
 
+    try:
+        from oncecron.stores.redis.inspector import RedisInspector
+    except ImportError as error:
+        raise shortage_of(error) or StoreRefusesError(
+            f"redis-py cannot be loaded: {error}; install redis"
+        ) from error
     return RedisInspector(parse(address.target, address.options), namespace=namespace)

@@ -13,9 +13,6 @@ from oncecron.stores.redis.connection import Handshake, ServerConnection, Transp
 from oncecron.stores.redis.resp import Reply, ReplyError, Word, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import TypeGuard
-
     from oncecron.stores.redis.address import Host, Target
 
 __all__ = ["RedisClient", "Reply", "ReplyError", "Word"]
@@ -62,28 +59,18 @@ class RedisClient:
         `deadline`: seconds of the client's clock. Raises `ReplyError`. Without a reply by the deadline it closes the
         client and raises `StoreUnavailable`; when the server refuses the login, `StoreRefusesError`.
         """
-        return self.ask_batch([packed(words)], deadline=deadline)[0]
-
-    def ask_batch(self, commands: Sequence[bytes], *, deadline: float) -> list[Reply]:
-        """Send commands, as `packed` makes them, and return their replies: one round trip.
-
-        All are sent before the first reply is read. Raises as `ask` does. A `ReplyError` is that of the first command
-        that failed; the other commands were executed.
-        """
         try:
-            answers = self._answers(commands, deadline)
-            replies = [answer for answer in answers if not isinstance(answer, ReplyError)]
-            if len(replies) == len(answers):
-                return replies
-            refusal = next(answer for answer in answers if isinstance(answer, ReplyError))
+            answer = self._answer(packed(words), deadline)
+            if not isinstance(answer, ReplyError):
+                return answer
             from oncecron.stores.redis.explain import of_command
 
-            failure = of_command(refusal, self._transport.where(self._current().place))
+            failure = of_command(answer, self._transport.where(self._current().place))
         except BaseException:
             self.close()
             raise
         if failure is None:
-            raise refusal
+            raise answer
         self.close()
         raise failure
 
@@ -132,27 +119,22 @@ class RedisClient:
         except StoreError:
             return True
 
-    def _answers(self, commands: Sequence[bytes], deadline: float) -> list[Reply | ReplyError]:
-        """Send the commands, and those that a node did not execute to the node that it names."""
-        answers = self._current().ask_all(commands, deadline=deadline)
+    def _answer(self, command: bytes, deadline: float) -> Reply | ReplyError:
+        """Send a command, and to the node that is named if this one has not executed it."""
+        answer = self._current().ask(command, deadline=deadline)
         redirects = 0
-        while redirection := next((each for each in answers if _is_redirection(each)), None):
+        while isinstance(answer, ReplyError) and answer.code in ("MOVED", "ASK"):
             if redirects == _MOST_REDIRECTS:
-                where = self._transport.where(self._current().place)
-                raise StoreUnavailable(
-                    f"{where}: the nodes of the cluster redirect to each other ({redirection!s}); "
-                    "see `redis-cli cluster nodes`"
-                )
+                from oncecron.stores.redis.explain import of_a_circle
+
+                raise of_a_circle(str(answer), self._transport.where(self._current().place))
             redirects += 1
-            again = [at for at, answer in enumerate(answers) if _is_redirection(answer)]
-            found = self._redirected(redirection, [commands[at] for at in again], deadline)
-            for at, answer in zip(again, found, strict=True):
-                answers[at] = answer
-        return answers
+            answer = self._redirected(answer, command, deadline)
+        return answer
 
     def _redirected(
-        self, redirection: ReplyError, commands: Sequence[bytes], deadline: float
-    ) -> list[Reply | ReplyError]:
+        self, redirection: ReplyError, command: bytes, deadline: float
+    ) -> Reply | ReplyError:
         """Ask the node that a redirection names. All keys of a namespace share one slot, and so one node."""
         here = self._current()
         if self._target.kind != "cluster":
@@ -161,17 +143,15 @@ class RedisClient:
             raise of_a_cluster(self._transport.where(here.place))
         there = self._connect_to(_named_node(redirection, here, self._transport), deadline)
         if redirection.code == "ASK":  # for this command only: the slot has not moved yet
-            asking = packed(("ASKING",))
-            pairs = [word for command in commands for word in (asking, command)]
             try:
-                return there.ask_all(pairs, deadline=deadline)[1::2]
+                return there.ask(packed(("ASKING",)), command, deadline=deadline)
             finally:
                 there.close()
         self._connection = there
         here.close()
         for channel in here.channels:
             there.listen(channel, deadline=deadline)
-        return there.ask_all(commands, deadline=deadline)
+        return there.ask(command, deadline=deadline)
 
     def _current(self) -> ServerConnection:
         if self._connection is None:
@@ -217,10 +197,6 @@ class RedisClient:
                 connection.close()
                 raise failure
         return connection
-
-
-def _is_redirection(answer: Reply | ReplyError) -> TypeGuard[ReplyError]:
-    return isinstance(answer, ReplyError) and answer.code in ("MOVED", "ASK")
 
 
 def _named_node(redirection: ReplyError, here: ServerConnection, transport: Transport) -> Host:

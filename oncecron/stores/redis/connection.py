@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import _socket
     import ssl
     from collections.abc import Callable, Sequence
-    from typing import Any, NoReturn, TypeVar
+    from typing import Any, TypeVar
 
     from oncecron.stores.redis.address import Host, Target, Tls
     from oncecron.stores.redis.resp import Reply
@@ -199,20 +199,21 @@ class ServerConnection:
             return
 
     def ask(self, *commands: bytes, deadline: float) -> Reply | ReplyError:
-        """Send commands, each of them once, and return the last reply. Raises as `ask_all` does."""
-        return self.ask_all(commands, deadline=deadline)[-1]
-
-    def ask_all(self, commands: Sequence[bytes], *, deadline: float) -> list[Reply | ReplyError]:
-        """Send commands, each of them once, in one write, and return their replies.
+        """Send commands, each of them once, in one write, and return the last reply.
 
         Raises `StoreError`, and closes the connection, when a reply is missing or the server refuses the handshake.
         """
         return self._guarded(lambda: self._ask(commands), deadline)
 
+    def log_in(self, *, deadline: float) -> _socket.socket:
+        """Carry out the handshake and return the socket, which is the caller's from now on. Raises as `ask` does."""
+        self._guarded(lambda: self._send_all(()), deadline)
+        return self._socket
+
     def listen(self, channel: str, *, deadline: float) -> ReplyError | None:
         """Subscribe to a channel, or return the refusal.
 
-        One round trip, or none for a channel that is subscribed already. Raises as `ask_all` does. A server without
+        One round trip, or none for a channel that is subscribed already. Raises as `ask` does. A server without
         RESP3 leaves the connection closed.
         """
         if channel in self.channels:
@@ -246,9 +247,9 @@ class ServerConnection:
             return StoreUnavailable(f"{self._transport.where(self.place)}: the server {doubt}")
         return self._transport.failure(error, self.place)
 
-    def _ask(self, commands: Sequence[bytes]) -> list[Reply | ReplyError]:
+    def _ask(self, commands: Sequence[bytes]) -> Reply | ReplyError:
         self._send_all(commands)
-        return [self._reader.reply() for _ in commands]
+        return [self._reader.reply() for _ in commands][-1]
 
     def _listen(self, channel: str) -> ReplyError | None:
         self._send_all((packed(("HELLO", 3)), packed(("SUBSCRIBE", channel))))
@@ -281,19 +282,11 @@ class ServerConnection:
         for verb in handshake.verbs:
             reply = self._reader.reply()
             if isinstance(reply, ReplyError):
-                refused = self._refusal(verb, reply, handshake.prefix)
-                if refused:
+                from oncecron.stores.redis.explain import of_handshake
+
+                where = self._transport.where(self.place)
+                if refused := of_handshake(verb, reply, where, handshake.prefix):
                     raise refused
-
-    def _refusal(self, verb: str, error: ReplyError, prefix: str) -> StoreError | None:
-        from oncecron.stores.redis import explain
-
-        where = self._transport.where(self.place)
-        # A refused client name does no harm. But NOAUTH is reported here: to the many arguments of a script from a
-        # client that has not logged in, Redis replies "Protocol error: unauthenticated multibulk length".
-        if verb == "CLIENT" and error.code != "NOAUTH":
-            return explain.at_the_door(error, where)
-        return explain.of_handshake(error, where, prefix)
 
     def _send(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -327,13 +320,14 @@ class ServerConnection:
         self._socket.settimeout(self._transport.remaining(self._deadline))
         chunk = self._socket.recv(_CHUNK)
         if not chunk:
-            _hung_up()
+            raise hung_up()
         self._has_answered = True
         return chunk
 
 
-def _hung_up() -> NoReturn:
-    raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
+def hung_up() -> OSError:
+    """Return the error of a connection that the server has closed."""
+    return ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
 
 
 def _connected(place: Host | str, transport: Transport, deadline: float) -> _socket.socket:

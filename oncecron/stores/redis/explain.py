@@ -29,7 +29,8 @@ _CURES = {
 }
 ACL_RULE = (
     "ACL SETUSER oncecron on >PASSWORD ~oncecron:* resetchannels &oncecron:* "
-    "+select +client|setname +info +time +wait +asking +eval +evalsha +subscribe +publish "
+    "+select +client|setname +info +time +wait +asking +command +cluster|slots "
+    "+eval +evalsha +subscribe +publish "
     "+exists +del +hget +hmget +hgetall +hset +hsetnx +hdel +hincrby +hkeys +hlen +hstrlen "
     "+zadd +zcard +zscore +zrange +zrangebyscore +zrevrange +zrevrangebyscore +zrem "
     "+xadd +xdel +xlen +xrange +xrevrange"
@@ -80,11 +81,15 @@ def of_command(error: ReplyError, where: str) -> StoreError | None:
     return _refused(error, where) if error.code == "NOAUTH" else temporary(error, where)
 
 
-def of_handshake(error: ReplyError, where: str, prefix: str) -> StoreError | None:
-    """Return the error of a refused AUTH or SELECT; None if the refusal does no harm.
+def of_handshake(verb: str, error: ReplyError, where: str, prefix: str) -> StoreError | None:
+    """Return the error of a refused command of the handshake; None if the refusal does no harm.
 
     `prefix`: the prefix of the URL's user and password parameters.
     """
+    # A refused client name does no harm. But NOAUTH is reported here: to the many arguments of a script from a
+    # client that has not logged in, Redis replies "Protocol error: unauthenticated multibulk length".
+    if verb == "CLIENT" and error.code != "NOAUTH":
+        return at_the_door(error, where)
     if _NO_PASSWORD_NEEDED in str(error):
         return None  # as in libpq: a password that the server does not ask for is not wrong
     return temporary(error, where) or _refused(error, where, prefix)
@@ -161,6 +166,21 @@ def of_a_cluster(where: str) -> StoreError:
     )
 
 
+def of_a_circle(redirection: str, where: str) -> StoreError:
+    """Return the error of nodes that redirect to each other."""
+    return StoreUnavailable(
+        f"{where}: the nodes of the cluster redirect to each other ({redirection}); "
+        "see `redis-cli cluster nodes`"
+    )
+
+
+def of_no_cluster(where: str) -> StoreError:
+    """Return the error of a single server that the address names as a cluster."""
+    return StoreRefusesError(
+        f"{where}: this server is not a node of a Redis Cluster; write redis://"
+    )
+
+
 def nameless(redirection: ReplyError, where: str) -> StoreError:
     """Return the error of a redirection that does not name the node."""
     return StoreRefusesError(
@@ -170,7 +190,7 @@ def nameless(redirection: ReplyError, where: str) -> StoreError:
 
 
 def stranger(what: str, where: str) -> StoreError:
-    """Return the error of an answer that is not in the Redis protocol."""
+    """Return the error of an answer that is not in the Redis protocol, or that no Redis gives."""
     if what.startswith(("\x15\x03", "\x16\x03")):
         return StoreRefusesError(f"{where}: the server uses TLS on this port; write rediss://")
     return StoreRefusesError(

@@ -9,8 +9,7 @@ from __future__ import annotations
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterable
 
 Reply = bytes | int | list["Reply"] | None
 Word = bytes | str | int | float
@@ -49,11 +48,6 @@ def _encoded(word: Word) -> bytes:
     if isinstance(word, bytes):
         return word
     return (word if isinstance(word, str) else repr(word)).encode("utf-8", "surrogateescape")
-
-
-def pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """Yield the names and values of a hash, which RESP2 sends in turn."""
-    return zip(flat[::2], flat[1::2], strict=True)
 
 
 class ReplyReader:

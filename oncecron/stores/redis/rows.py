@@ -1,69 +1,75 @@
-"""Convert the rows in Redis, JSON and hashes of texts, to the values of `core.log_rows`."""
+"""Convert what is stored on Redis to the columns of plain rows (`oncecron.stores.api.Views`).
+
+Rows are JSON of texts, hashes, and members of sets. All functions raise `core.errors.UNREADABLE` for one that cannot be
+read.
+"""
 
 from __future__ import annotations
 
 import json
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.log_rows import (
-    Execution,
-    JobKey,
-    LeaseView,
-    Skip,
-    SkipReason,
-    Traced,
-    TracedSkip,
-    job_key_of,
-    owner_digest,
-)
-from oncecron.core.model import Output, recordable_values
-from oncecron.core.tick import instant_of
-from oncecron.core.timing import CLOCK_SET_BACK, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW
-from oncecron.stores.redis.resp import pairs
+from oncecron.core.log_rows import Execution, owner_digest
+from oncecron.core.model import recordable_values
+from oncecron.core.timing import HEARTBEATS_PER_TTL
+from oncecron.stores.reader import PackedSkips
+from oncecron.stores.redis.scripts import shard_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import HistoryQuery
+    Columns = tuple[Any, ...]
 
-_INTEGERS = (
-    *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token"),
-    *("holder_pid", "count", "execution_id", "shards", "retries"),
-)
-_FLOATS = (
+_INTEGERS = {
+    *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token", "holder_pid", "count"),
+    *("execution_id", "shards", "retries", "expected_shards", "hour"),
+}
+_FLOATS = {
     *("started_at", "finished_at", "duration", "acquired_at", "heartbeat_at", "expires_at"),
-    *(
-        "fired_at",
-        "tick_instant",
-        "lost_at",
-        "at",
-        "until",
-        "ttl",
-        "request_acknowledged_at",
-    ),
+    *("fired_at", "tick_instant", "lost_at", "at", "until", "ttl", "request_acknowledged_at"),
+    *("seen_at", "clock_ahead", "starting_deadline", "expected_since", "high_water"),
+    *("last_start", "forgotten_at"),
+}
+KEY = (
+    *("schedule", "zone", "expected_shards", "starting_deadline", "expected_since"),
+    *("high_water", "last_start", "forgotten_at"),
 )
+"""The fields of the hash of a shard that people see."""
 
-_decode = json.JSONDecoder().raw_decode
-"""Without a search for blanks around the value, which takes longer than the rest."""
 
-if TYPE_CHECKING:
-    Row = dict[str, Any]
+class Shard(NamedTuple):
+    """A shard of a key; the Lua files call it a part."""
+
+    key: str
+    number: int
+    name: str
+    """KEY#SHARD."""
+
+
+class Unpacked(NamedTuple):
+    """The columns of a row."""
+
+    columns: tuple[Any, ...]
 
 
 class StoredExecution(NamedTuple):
     """An execution, with what only the store itself needs."""
 
-    traced: Traced
+    columns: tuple[Any, ...]
+    execution_id: int
+    shard_name: str
+    tick: str | None
+    outcome: str
+    started_at: float
     owner: str
-    """The owner's id itself."""
     retries: int
-    late: bool
+    late: str | None
     """Whether it was inserted after later starts."""
 
 
-def text_fields(fields: Any) -> dict[str, str]:
-    """Return a hash as texts."""
-    return {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
+_decode = json.JSONDecoder().raw_decode
+"""Without a search for blanks around the value, which takes longer than the rest."""
 
 
 def json_of(text: bytes) -> dict[str, str]:
@@ -78,164 +84,136 @@ def json_of(text: bytes) -> dict[str, str]:
     return fields if plain else recordable_values(fields)
 
 
-def decoded(fields: dict[str, str]) -> Row:
+def _converted(fields: Mapping[str, str]) -> dict[str, Any]:
     """Return a row whose numbers are numbers."""
-    row: Row = dict(fields)
-    for name in _INTEGERS:
-        if name in row:
-            row[name] = int(row[name])
-    for name in _FLOATS:
-        if name in row:
-            row[name] = float(row[name])
+    row: dict[str, Any] = dict(fields)
+    for name, value in fields.items():
+        if name in _INTEGERS:
+            row[name] = int(value)
+        elif name in _FLOATS:
+            row[name] = float(value)
     return row
+
+
+def _row_of(text: bytes) -> dict[str, Any]:
+    return _converted(json_of(text))
+
+
+def _texts(fields: Mapping[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
+
+
+def shard_named(member: bytes) -> Shard:
+    """Return a shard by its name. Raises `ValueError`: oncecron uses no other names."""
+    name = member.decode("ascii")
+    key, _, number = name.rpartition("#")
+    if not key or not number.isdigit():
+        raise ValueError("the name is not KEY#SHARD")
+    return Shard(key, int(number), name)
 
 
 def stored_execution(text: bytes, execution_id: int | str) -> StoredExecution:
     """Return an execution from its row."""
-    row = {"shards": 1, **decoded(json_of(text)), "execution_id": int(execution_id)}
+    row = {"shards": 1, **_row_of(text), "execution_id": int(execution_id)}
     known = {**row, "owner": owner_digest(row["owner"])}
-    execution = Execution._make([known.get(name) for name in Execution._fields])
-    traced = Traced(execution, row.get("tick_instant"), row.get("fired_at"), row.get("lost_at"))
-    return StoredExecution(traced, row["owner"], row.get("retries", 0), "late" in row)
-
-
-def output_of(text: bytes) -> Output:
-    """Return captured output."""
-    cut, _, output = text.decode("utf-8", "replace").partition(":")
-    return Output(output, int(cut))
-
-
-def key_of(part: str, values: list[bytes | None]) -> JobKey:
-    """Return a shard of a key from its name and the fields of its hash, in the order of `KEY_FIELDS`."""
-    key, _, shard = part.rpartition("#")
-    schedule, zone = (
-        None if value is None else value.decode("utf-8", "replace") for value in values[:2]
-    )
-    shards, *times = (None if value is None else float(value) for value in values[2:])
-    return job_key_of(key, int(shard), schedule, zone, int(shards or 1), *times)
-
-
-class ShardName(NamedTuple):
-    """KEY#SHARD, and the key."""
-
-    name: str
-    key: str
-
-
-def shard_name(name: bytes) -> ShardName:
-    """Return the name of a shard of a key. Raises `ValueError`: oncecron uses no other names."""
-    text = name.decode("ascii")
-    key, _, shard = text.rpartition("#")
-    if not key or not shard.isdigit():
-        raise ValueError("the name is not KEY#SHARD")
-    return ShardName(text, key)
-
-
-KEY_FIELDS = (
-    *("schedule", "zone", "expected_shards", "starting_deadline", "expected_since"),
-    *("high_water", "last_start", "forgotten_at"),
-)
-
-
-def skip_of(part: str, member: bytes, at: float, text: bytes) -> TracedSkip:
-    """Return a skip from its member of the set, its score, and its row."""
-    key, _, shard = part.rpartition("#")
-    tick, host, reason = json.loads(member)
-    row = decoded(json_of(text))
-    skip = Skip(
-        key=key,
-        shard=int(shard),
-        tick=tick or None,
-        reason=reason,
-        holder_host=row.get("holder_host"),
-        holder_pid=row.get("holder_pid"),
-        host=host,
-        pid=row["pid"],
-        at=float(at),
-        count=row["count"],
-        detail=row.get("detail"),
-    )
-    return TracedSkip(skip, row.get("fired_at"))
-
-
-def reason_of(part: str, member: bytes) -> SkipReason:
-    """Return why a tick was skipped from the member of the set alone."""
-    tick, host, reason = json.loads(member)
-    return SkipReason(part.rpartition("#")[0], tick, host, reason)
-
-
-def order_of(traced: TracedSkip) -> tuple[object, ...]:
-    """Return the sort key of skips: newest first."""
-    skip = traced.skip
-    return (-skip.at, skip.key, skip.shard, skip.host, skip.reason)
-
-
-def lease_of(
-    part: str, flat: list[bytes], execution: Execution | None, asked_at: float
-) -> LeaseView:
-    """Return a lease from its hash and its execution."""
-    key, _, shard = part.rpartition("#")
-    lease = decoded(text_fields(dict(pairs(flat))))
-    row = {} if execution is None else execution._asdict()
-    silent = asked_at - lease["heartbeat_at"] > 2 * float(lease["ttl"]) / HEARTBEATS_PER_TTL
-    stale = silent or lease["expires_at"] <= asked_at
-    return LeaseView(
-        key=key,
-        shard=int(shard),
+    columns = [known.get(name) for name in Execution._fields]
+    columns += [row.get(name) for name in ("tick_instant", "fired_at", "lost_at")]
+    return StoredExecution(
+        columns=tuple(columns),
+        execution_id=row["execution_id"],
+        shard_name=shard_of(row["key"], row["shard"]),
         tick=row.get("tick"),
-        execution_id=lease["execution_id"],
-        attempt=row.get("attempt"),
-        state="stale" if stale else "held",
-        host=row.get("host"),
-        pid=row.get("pid"),
-        user=row.get("user"),
-        acquired_at=lease["acquired_at"],
-        heartbeat_at=lease["heartbeat_at"],
-        expires_at=lease["expires_at"],
-        fencing_token=row.get("fencing_token"),
-        backend_pid=None,
-        client_address=None,
-        shards=row.get("shards", 1),
-        requested_by=lease.get("requested_by"),
-        request_acknowledged_at=lease.get("request_acknowledged_at"),
-        asked_at=asked_at,
+        outcome=row["outcome"],
+        started_at=row["started_at"],
+        owner=row["owner"],
+        retries=row.get("retries", 0),
+        late=row.get("late"),
     )
 
 
-def start_of(row: StoredExecution) -> float:
-    """Return when an execution started."""
-    return row.traced.execution.started_at
+def output(text: bytes) -> Columns:
+    """Return captured output."""
+    cut, _, captured = text.decode("utf-8", "replace").partition(":")
+    return captured, int(cut)
 
 
-def is_wanted(row: Execution | Skip, query: HistoryQuery) -> bool:
-    """Return whether a row of the right key matches the query."""
-    if isinstance(row, Execution):
-        at, result = row.started_at, row.outcome
-    else:
-        at, result = row.at, row.reason
+def skip(shard: Shard, member: str, at: float, text: bytes) -> Columns:
+    """Return a skip from its member of the set, its score, and its row."""
+    tick, host, reason = json.loads(member)
+    row = _row_of(text)
     return (
-        (query.host is None or row.host == query.host)
-        and (query.outcome is None or result == query.outcome)
-        and (query.tick is None or row.tick == query.tick)
-        and (query.since is None or at >= query.since)
+        *(shard.key, shard.number, tick or None, reason, row.get("holder_host")),
+        *(row.get("holder_pid"), host, row["pid"], at, row["count"], row.get("detail")),
+        row.get("fired_at"),
     )
 
 
-def oldest_start(query: HistoryQuery) -> float | None:
-    """Return a time before which nothing started that a query wants, by the server's clock; None: there is none.
-
-    The claim refuses a tick whose instant is more than `MAX_CLOCK_SKEW` ahead.
-    """
-    if query.after_id is not None:
-        return None
-    instant = instant_of(query.tick)
-    bounds = (query.since, None if instant is None else instant - MAX_CLOCK_SKEW)
-    return max((bound for bound in bounds if bound is not None), default=None)
+def reason(shard: Shard, member: str) -> Columns:
+    """Return why a tick was skipped, from the member of the set alone."""
+    tick, host, reason = json.loads(member)
+    return shard.key, tick, host, reason
 
 
-def all_older(row: StoredExecution, oldest: float) -> bool:
-    """Return whether this row and all with older ids started before a time.
+def packed_skips(shard: Shard, member: str, text: bytes) -> PackedSkips:
+    """Return the plain skips of a host in a window."""
+    window, _, host = member.partition(" ")
+    return PackedSkips(shard.key, shard.number, host, int(window), text.decode("ascii"))
 
-    An execution that was inserted late started long before it got its id, so it proves nothing about the others.
-    """
-    return not row.late and start_of(row) < oldest - CLOCK_SET_BACK
+
+def key(shard: Shard, values: Sequence[bytes | None]) -> Columns:
+    """Return a shard of a key from the values of `KEY`."""
+    found = zip(KEY, values, strict=True)
+    row = _converted(
+        {name: value.decode("utf-8", "replace") for name, value in found if value is not None}
+    )
+    return shard.key, shard.number, *map(row.get, KEY)
+
+
+def key_host(shard: Shard, host: str, text: bytes, hour: int) -> Columns:
+    """Return a host of a key; `hour`: the present one, since the epoch."""
+    row = _row_of(text)
+    known = ("version", "clock_ahead", "ticks", "ticks_at", "schedule", "zone", "command")
+    counts = row["wins"], row["skips"], row.get("twice"), hour - row["hour"]
+    return shard.key, shard.number, host, row["seen_at"], *map(row.get, known), *counts
+
+
+def host_ticks(shard: Shard, host: str, text: bytes) -> Columns:
+    """Return less of a host of a key."""
+    row = _row_of(text)
+    known = ("seen_at", "clock_ahead", "ticks", "ticks_at", "twice")
+    return shard.key, host, *map(row.get, known)
+
+
+def lease(
+    shard: Shard,
+    fields: Mapping[bytes, bytes],
+    executions: Mapping[int, StoredExecution],
+    now: float,
+) -> Columns:
+    """Return a lease from its hash and its execution, at a time by the server's clock."""
+    held = _converted(_texts(fields))
+    stored = executions.get(held["execution_id"])
+    row = dict(zip(Execution._fields, stored.columns, strict=False)) if stored else {}
+    silent = now - held["heartbeat_at"] > 2 * held["ttl"] / HEARTBEATS_PER_TTL
+    return (
+        *(shard.key, shard.number, row.get("tick"), held["execution_id"], row.get("attempt")),
+        "stale" if silent or held["expires_at"] <= now else "held",
+        *(row.get("host"), row.get("pid"), row.get("user")),
+        *(held["acquired_at"], held["heartbeat_at"], held["expires_at"]),
+        *(row.get("fencing_token"), None, None, row.get("shards", 1)),
+        *(held.get("requested_by"), held.get("request_acknowledged_at"), now),
+    )
+
+
+def pause(key: str | None, host: str | None, text: bytes) -> Columns:
+    """Return a pause or a drain."""
+    row = _row_of(text)
+    return key, host, row["author"], row.get("reason"), row["at"], row.get("until")
+
+
+def notice(channel: str, text: bytes | None) -> Columns:
+    """Return a notice; None: it was not fetched."""
+    if text is None:
+        raise ValueError("it is longer than any that oncecron writes; `oncecron prune` removes it")
+    version, _, document = text.decode().partition(":")
+    return channel, int(version), document

@@ -3,45 +3,30 @@
 from __future__ import annotations
 
 import glob
-import heapq
-import itertools
 import json
 import os
 import sqlite3
 from contextlib import closing
 
-from oncecron.core import bounds, clock
+from oncecron.core import clock
+from oncecron.core.bounds import LONGEST_DOCUMENT
+from oncecron.core.claim import PLAIN_WINDOW
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
     Diagnosis,
     Execution,
-    HistoryQuery,
-    ItemRow,
-    LeaseView,
-    ListView,
-    Notice,
-    Pause,
     Released,
     Skip,
     SkipReason,
-    Traced,
-    TracedSkip,
     Unblocked,
-    count_of_last_day,
-    host_ticks_of,
-    job_key_of,
-    key_host_of,
     owner_digest,
 )
-from oncecron.core.model import LEAST, MOST_CHANNELS, Output
-from oncecron.core.readable import Unreadable
+from oncecron.core.model import MOST_CHANNELS
 from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT, MAX_CLOCK_SKEW
-from oncecron.core.units import HOUR
-from oncecron.each.sqlite_store import identities_of, mend
 from oncecron.stores.address import DEFAULT_NAMESPACE
-from oncecron.stores.sqlite import plain_skips
+from oncecron.stores.reader import PackedSkips, Reader
 from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
     SCHEMA_OLDEST,
@@ -52,24 +37,31 @@ from oncecron.stores.sqlite.connection import (
     statements,
 )
 from oncecron.stores.sqlite.kept_connection import Handle
-from oncecron.stores.sqlite.retention import NAMES_KEPT, least_retention, prune
+from oncecron.stores.sqlite.retention import NAMES_KEPT, prune
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import HostTicks, ItemQuery, JobKey, KeyHost, LeastRetention, Roles
+    from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.core.model import Request, Retention
-    from oncecron.core.tick import Tick
-    from oncecron.each.values import MendedState
+    from oncecron.stores.api import Row
     from oncecron.stores.sqlite.connection import Connection
 
 _SIGNATURE = b"SQLite format 3\0"
 """The first bytes of a database; its -wal and -shm files, which have names like a namespace's, begin differently."""
+_OWNER = Execution._fields.index("owner")
+_CONSTANTS = {
+    "heartbeats": HEARTBEATS_PER_TTL,
+    "most": LONGEST_DOCUMENT,
+    "plain_window": PLAIN_WINDOW,
+    "tick": None,
+}
+"""What some statements need beside the bounds of their view and the time."""
 
 
-class SQLiteInspector:
-    """The people's half of the store in a SQLite file; see `oncecron.stores.api.Inspector`.
+class SQLiteInspector(Reader):
+    """The people's half of the store in a SQLite file; see `oncecron.stores.api.Views`.
 
     Only `initialise` creates a missing file.
     """
@@ -77,101 +69,27 @@ class SQLiteInspector:
     has_roles = False
 
     def __init__(self, path: str, *, namespace: str) -> None:
+        super().__init__()
         self._default_path = path
         path = file_of(path, namespace)
         names = ("inspector", "firing", "items", "retention")
         self._handle = Handle(path, create=False, statements=names)
         self._boot = clock.boot_id()
-        self.unreadable = Unreadable()
 
-    def history(self, query: HistoryQuery) -> Iterator[Execution]:
-        """Yield executions, newest first, or oldest first after an id."""
-        for traced in self.traced(query):
-            yield traced.execution
-
-    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
-        """Yield the executions of `history` with their unpublished details."""
+    def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
+        if view == "namespaces":
+            yield from ((name,) for name in self._namespaces())
+            return
         with self._handle.until(_deadline()) as store:
-            found = store.execute(_history_statement(query), **{**_filters(query), "limit": -1})
-            yield from itertools.islice(self._readable(found), query.limit)
+            known = {
+                **_CONSTANTS,
+                **moment(self._boot),
+                **{name: _bound(bounds[name]) for name in bounds},
+            }
+            statement = _history_statement(bounds) if view == "executions" else view
+            yield from map(_MADE_OF.get(view, tuple), store.execute(statement, **known))
 
-    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
-        """Yield recorded refusals, the newest first."""
-        with self._handle.until(_deadline()) as store:
-            rows = (self._readable_skip(row) for row in store.execute("skips", **_filters(query)))
-            found = heapq.merge(
-                filter(None, rows),
-                plain_skips.wanted(store, query, self.unreadable),
-                key=plain_skips.order_of,
-            )
-            yield from itertools.islice(found, query.limit)
-
-    def _readable_skip(self, row: Any) -> Skip | None:
-        name = f"a skip of key {row['key']} by host {row['host']}"
-        return self.unreadable.read(name, Skip, *row)
-
-    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
-        """Yield the skips of `skips`; SQLite keeps no other details of them."""
-        for skip in self.skips(query):
-            yield TracedSkip(skip, None)
-
-    def newest(self, limit: int, keys: Collection[str] | None = None) -> Iterator[Execution]:
-        """Yield the newest executions of many keys: a statement costs little without a server."""
-        known = {each.key for each in self.job_keys()}
-        for key in known if keys is None else keys:
-            for execution in self.history(HistoryQuery(key=key, limit=limit)):
-                yield execution.without_texts()
-
-    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
-        """Yield why ticks of many keys were skipped."""
-        with self._handle.until(_deadline()) as store:
-            for key, first in since.items():
-                for row in store.execute("reasons", key=key, tick=first.text):
-                    name = f"a skip of key {key} by host {row['host']}"
-                    if reason := self.unreadable.read(name, SkipReason, *row):
-                        yield reason
-                yield from plain_skips.reasons(store, key, first, self.unreadable)
-
-    def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions since a time, shard by shard in the order of starts."""
-        with self._handle.until(_deadline()) as store:
-            yield from self._readable(store.execute("timeline", since=since))
-
-    def _readable(self, rows: Iterable[Any]) -> Iterator[Traced]:
-        for row in rows:
-            if traced := self.unreadable.read(f"execution {row['execution_id']}", _traced, row):
-                yield traced
-
-    def job_keys(self) -> Sequence[JobKey]:
-        """Return every shard of every key as it was last claimed."""
-        with self._handle.until(_deadline()) as store:
-            rows = store.execute("keys")
-            found = [self.unreadable.read(f"key {row['key']}", job_key_of, *row) for row in rows]
-        return [key for key in found if key]
-
-    def key_hosts(self) -> Sequence[KeyHost]:
-        """Return the hosts that fire each shard of each key."""
-        with self._handle.until(_deadline()) as store:
-            hour = clock.wall() // HOUR
-            found = [
-                self.unreadable.read(
-                    f"host {row['host']} of key {row['key']}", _key_host, hour, *row
-                )
-                for row in store.execute("key_hosts")
-            ]
-        return [each for each in found if each]
-
-    def host_ticks(self) -> Sequence[HostTicks]:
-        """Return less of the hosts that fire each shard of each key."""
-        with self._handle.until(_deadline()) as store:
-            found = [
-                self.unreadable.read(f"host {row[1]} of key {row[0]}", host_ticks_of, *row)
-                for row in store.execute("host_ticks")
-            ]
-        return [each for each in found if each]
-
-    def namespaces(self) -> Iterator[str]:
-        """Yield the namespaces with a file in the same directory."""
+    def _namespaces(self) -> Iterator[str]:
         stem, suffix = os.path.splitext(self._default_path)
         if _is_database(self._default_path):
             yield DEFAULT_NAMESPACE
@@ -179,90 +97,52 @@ class SQLiteInspector:
             if _is_database(path):
                 yield path.removeprefix(f"{stem}-").removesuffix(suffix)
 
-    def execution(self, execution_id: int) -> Execution | None:
-        """Return one execution."""
-        with self._handle.until(_deadline()) as store:
-            row = store.one("execution", execution_id=execution_id)
-        if row is None:
-            return None
-        return self.unreadable.read(f"execution {execution_id}", _execution, row)
+    def stop_starts(
+        self,
+        *,
+        key: str | None,
+        host: str | None,
+        author: str,
+        reason: str | None,
+        seconds: float | None,
+    ) -> tuple[Row, Row | None]:
+        since = clock.wall()
+        until = None if seconds is None else since + seconds
+        row = {
+            "key": key,
+            "host": host,
+            "author": author,
+            "reason": reason,
+            "since": since,
+            "until": until,
+        }
+        before = self._replace("put_pause" if host is None else "put_drain", row)
+        return tuple(row.values()), before
 
-    def output(self, execution_id: int) -> Output | None:
-        """Return the captured output of an execution."""
-        with self._handle.until(_deadline()) as store:
-            row = store.one("output", execution_id=execution_id)
-        if row is None:
-            return None
-        return self.unreadable.read(f"the output of execution {execution_id}", Output, *row)
+    def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
+        statement = "take_pause" if host is None else "take_drain"
+        return self._replace(statement, {"key": key, "host": host, "since": clock.wall()})
 
-    def leases(self) -> Sequence[LeaseView]:
-        """Return every lease."""
-        with self._handle.until(_deadline()) as store:
-            rows = store.execute("leases", **moment(self._boot), heartbeats=HEARTBEATS_PER_TTL)
-            found = [
-                self.unreadable.read(f"the lease of key {row['key']}", LeaseView, *row)
-                for row in rows
-            ]
-        return [lease for lease in found if lease]
-
-    def pauses(self) -> Sequence[Pause]:
-        """Return the pauses and the drained hosts."""
-        with self._handle.until(_deadline()) as store:
-            return self._pauses(store, clock.wall())
-
-    def _pauses(self, store: Connection, now: float) -> list[Pause]:
-        found = [
-            self.unreadable.read(f"the pause of {row['key'] or row['host']}", Pause, *row)
-            for row in store.execute("pauses", now=now)
-        ]
-        return [pause for pause in found if pause]
-
-    def pause(
-        self, key: str, *, author: str, reason: str | None, seconds: float | None
-    ) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a key; see `Inspector.pause`."""
-        wanted = Pause(key, None, author, reason, since=0, until=seconds)
-        return self._refuse("put_pause", wanted)
-
-    def resume(self, key: str) -> Pause | None:
-        """End the pause of a key; see `Inspector.resume`."""
-        return self._refuse("take_pause", Pause(key, None, "", None, 0, None))[1]
-
-    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
-        """Refuse new firings of a host; see `Inspector.drain`."""
-        return self._refuse("put_drain", Pause(None, host, author, None, 0, None))
-
-    def undrain(self, host: str) -> Pause | None:
-        """Let the host claim again; see `Inspector.undrain`."""
-        return self._refuse("take_drain", Pause(None, host, "", None, 0, None))[1]
+    def _replace(self, statement: str, row: Mapping[str, Any]) -> Row | None:
+        """Set or remove a pause or a drain; return the row that was there before."""
+        with self._handle.until(_deadline()) as store, store.writing(durable=True):
+            found = {tuple(each)[:2]: each for each in store.execute("pauses", now=row["since"])}
+            store.execute(statement, **row)
+        return found.get((row["key"], row["host"]))
 
     def forget(self, key: str) -> bool:
-        """Expect no further runs of a key; see `Inspector.forget`."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             return bool(store.execute("forget", key=key, now=clock.wall()).rowcount)
 
-    def notices(self, channels: Collection[str]) -> list[Notice]:
-        """Return what these channels were notified of."""
-        wanted = {"channels": json.dumps([*channels]), "most": bounds.LONGEST_DOCUMENT}
-        with self._handle.until(_deadline()) as store:
-            rows = store.execute("notices", **wanted)
-            found = [
-                self.unreadable.read(f"the notice of {row['channel']}", Notice, *row)
-                for row in rows
-            ]
-        return [notice for notice in found if notice]
-
-    def put_notice(self, notice: Notice) -> bool:
-        """Write what a channel was notified of; see `Inspector.put_notice`."""
-        bounds.check(notice._asdict())
-        statement = "change_notice" if notice.version else "make_notice"
+    def write_notice(self, channel: str, version: int, document: str) -> bool | None:
+        statement = "change_notice" if version else "make_notice"
+        notice = {"channel": channel, "version": version, "document": document}
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
-            if not notice.version and _other_notices(store, [notice.channel]) >= MOST_CHANNELS:
-                return bounds.has_room(None)
-            return bool(store.execute(statement, **notice._asdict()).rowcount)
+            if not version and _other_notices(store, [channel]) >= MOST_CHANNELS:
+                return None
+            return bool(store.execute(statement, **notice).rowcount)
 
     def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
-        """Return how many other channels there are; see `Inspector.other_notices`."""
         with self._handle.until(_deadline()) as store:
             if not remove:
                 return _other_notices(store, channels)
@@ -272,22 +152,10 @@ class SQLiteInspector:
                 return count
 
     def forget_host(self, host: str) -> bool:
-        """Expect no further firings of a host; see `Inspector.forget_host`."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             return bool(store.execute("forget_host", host=host).rowcount)
 
-    def _refuse(self, statement: str, wanted: Pause) -> tuple[Pause, Pause | None]:
-        """Set a pause, whose times count from now; return it and the one that was there before."""
-        with self._handle.until(_deadline()) as store, store.writing(durable=True):
-            now = clock.wall()
-            until = None if wanted.until is None else now + wanted.until
-            wanted = wanted._replace(since=now, until=until)
-            found = {pause[:2]: pause for pause in self._pauses(store, now)}
-            store.execute(statement, **wanted._asdict())
-        return wanted, found.get(wanted[:2])
-
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
-        """Send a request to the holder; see `Inspector.request`."""
         asked = {"key": key, "shard": shard, "execution_id": execution_id, **request._asdict()}
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             has_lease = bool(store.execute("put_request", **asked).rowcount)
@@ -304,7 +172,6 @@ class SQLiteInspector:
         author: str,
         force: bool,  # noqa: ARG002 - no session holds a lock
     ) -> Released:
-        """Free a shard of a key; see `Inspector.release`."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             asked = {"key": key, "shard": shard, **moment(self._boot)}
             store.execute("cut_lease", **asked)
@@ -318,13 +185,7 @@ class SQLiteInspector:
             raise_fence(store, asked)
         return Released("free")
 
-    def least_retention(self) -> Retention:
-        """Return the retention below which no caller's counts."""
-        with self._handle.until(_deadline()) as store:
-            return self.unreadable.read("the least retention", least_retention, store) or LEAST
-
     def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
-        """Let marks of a wrong clock count no further than now; see `Inspector.unblock`."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             now = clock.wall()
             asked = {"key": key, "shard": shard, "now": now, "latest": now + MAX_CLOCK_SKEW}
@@ -332,38 +193,37 @@ class SQLiteInspector:
             store.execute("cut_marks", **asked)
         return found
 
-    def item_lists(self, key: str | None = None) -> list[ListView]:
-        """Return the lists of items with their counts; see `Inspector.item_lists`."""
-        with self._handle.until(_deadline()) as store:
-            rows = store.execute("item_lists", key=key, tick=None, **moment(self._boot))
-            found = [
-                self.unreadable.read(f"the items of key {row[0]}", ListView._make, row)
-                for row in rows
-            ]
-        return [view for view in found if view]
-
-    def items(self, query: ItemQuery) -> Iterator[ItemRow]:
-        """Yield the items of one list; see `Inspector.items`."""
-        named = identities_of(query)
-        values = {**query.items_of._asdict(), "identities": named, **moment(self._boot)}
-        with self._handle.until(_deadline()) as store:
-            for row in store.execute("items", **values):
-                name = f"item {row['position']} of key {row['key']}"
-                item = self.unreadable.read(name, ItemRow, *row)
-                if item and (not query.states or item.state in query.states):
-                    yield item
-
-    def mend_items(self, query: ItemQuery, state: MendedState, *, author: str) -> int:
-        """Queue items again, or mark them as done; see `Inspector.mend_items`."""
+    def mend_items(
+        self,
+        *,
+        key: str,
+        tick: str,
+        states: Sequence[str],
+        identities: Sequence[str] | None,
+        item_ids: Sequence[str] | None,  # noqa: ARG002 - the texts do as well
+        state: str,
+        reason: str,
+    ) -> int:
+        now = moment(self._boot)
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
-            return mend(store, query, state, author, moment(self._boot))
+            found = store.one("find_list", key=key, tick=tick)
+            if found is None:
+                return 0
+            in_list = {"list_id": found["list_id"], "identities": _bound(identities), **now}
+            dead = store.execute("dead_slots", **in_list).fetchall() if "lost" in states else ()
+            for slot in dead:
+                for step in ("doubt_items", "put_batch", "clear_slot"):
+                    store.execute(step, **dict(slot), state="lost", now=now["now"])
+            marked = store.execute("marked_items", **in_list).fetchall()
+            places = [row["position"] for row in marked if row["state"] in states]
+            for place in places:
+                store.execute("mend_item", **in_list, position=place, state=state, reason=reason)
+        return len(places)
 
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
-        """Remove expired records; return how many executions and how many skips were removed."""
         return prune(lambda: self._handle.until(_deadline()), retention, names_kept)
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        """Create what is missing of the file and its schema, and set what is given; return a sentence about it."""
         _refuse_roles(roles)
         path = self._handle.path
         with closing(connect(path, deadline=_deadline(), create=True, check=False)) as connection:
@@ -382,7 +242,6 @@ class SQLiteInspector:
         return f"the store {path} has schema version {SCHEMA_VERSION} already"
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        """Return the SQL that `initialise` would run on an empty store."""
         _refuse_roles(roles)
         setting = statements("retention")["set_least_retention"]
         settings = (
@@ -401,13 +260,11 @@ class SQLiteInspector:
         return "".join(f"{statement};\n" for statement in wanted)
 
     def examine(self) -> Iterator[Diagnosis]:
-        """Yield that the file can be used; see `Inspector.examine`."""
         with self._handle.until(_deadline()):
             text = f"{self._handle.path}, for this machine alone (SQLite {sqlite3.sqlite_version})"
         yield Diagnosis("ok", "server", text)
 
     def close(self) -> None:
-        """Close the file."""
         self._handle.close()
 
 
@@ -415,38 +272,41 @@ def _deadline() -> float:
     return clock.lease_time(clock.MONOTONIC) + INSPECTOR_TIMEOUT
 
 
-def _history_statement(query: HistoryQuery) -> str:
-    if query.exhausted:
+def _history_statement(bounds: Mapping[str, Any]) -> str:
+    if bounds["exhausted"]:
         return "dead_letters"
-    if query.after_id is not None:
+    if bounds["after_id"] is not None:
         return "history_after"
-    if query.key is None:
+    if bounds["key"] is None:
         return "history"
-    return "history_of_key" if query.tick is None else "history_of_tick"
+    return "history_of_key" if bounds["tick"] is None else "history_of_tick"
 
 
-def _key_host(now: float, *values: Any) -> KeyHost:
-    *told, wins, skips, twice, hour = values
-    counts = [count_of_last_day(counts, int(now) - hour) for counts in (wins, skips)]
-    return key_host_of(*told, *[*counts, twice])
+def _published(row: Any) -> Row:
+    """Return an execution with the digest of its owner; a damaged owner stays as it is."""
+    owner = row[_OWNER]
+    digest = owner_digest(owner) if isinstance(owner, str) else None
+    return (*row[:_OWNER], digest, *row[_OWNER + 1 :])
+
+
+def _unless_packed(fields: int) -> Callable[[Any], Row]:
+    """Return what makes a skip of so many fields of a row, or the plain skips of a window, which the row ends with."""
+
+    def made(row: Any) -> Row:
+        if row[-1] is None:
+            return row[:fields]  # type: ignore[no-any-return]
+        return PackedSkips(*(row[field] for field in PackedSkips._fields))
+
+    return made
 
 
 def _other_notices(store: Connection, channels: Collection[str]) -> int:
     return int(store.one("count_other_notices", channels=json.dumps([*channels]))[0])
 
 
-def _traced(row: Any) -> Traced:
-    values = tuple(row)
-    return Traced(_execution(values[:-3]), *values[-3:])
-
-
-def _execution(values: Iterable[Any]) -> Execution:
-    execution = Execution(*values)
-    return execution._replace(owner=owner_digest(execution.owner))
-
-
-def _filters(query: HistoryQuery) -> dict[str, object]:
-    return {**query._asdict(), "limit": -1 if query.limit is None else query.limit}
+def _bound(value: object) -> Any:
+    """Return a value as the statements take it: lists and mappings are JSON."""
+    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 def _refuse_roles(roles: Roles) -> None:
@@ -462,3 +322,11 @@ def _is_database(path: str) -> bool:
             return file.read(len(_SIGNATURE)) == _SIGNATURE
     except OSError:
         return False
+
+
+_MADE_OF: dict[str, Callable[[Any], Row]] = {
+    **dict.fromkeys(("executions", "execution", "newest", "timeline"), _published),
+    "skips": _unless_packed(len(Skip._fields) + 1),
+    "reasons": _unless_packed(len(SkipReason._fields)),
+}
+"""What is made of the rows of a view."""

@@ -57,11 +57,7 @@ select r.what, case when r.role = 0 then 'public' else pg_catalog.pg_get_userbyi
 e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e."user", e.command,
        extract(epoch from e.started_at)::float8 as started_at, extract(epoch from e.finished_at)::float8 as finished_at,
        e.duration, e.fencing_token, e.owner, e.note, e.shards,
-       e.cause, e.lost_reason, e.request, e.requested_by
-
--- name: traced_columns
--- The same with columns for `why` and `audit` only.
-{execution_columns},
+       e.cause, e.lost_reason, e.request, e.requested_by,
        extract(epoch from e.tick_at)::float8 as instant, extract(epoch from e.fired_at)::float8 as fired_at,
        extract(epoch from e.lost_at)::float8 as lost_at
 
@@ -79,7 +75,7 @@ select {execution_columns}
   from {ns}.executions e
  where {execution_filters}
  order by e.execution_id desc
- limit %(page)s
+ limit %(limit)s
 
 -- name: history_of_key
 -- The same for one key, all its shards, by the two partial indexes on (key_id, execution_id).  `between` instead of `=` makes
@@ -88,7 +84,7 @@ select {execution_columns}
 select h.* from {executions_of_keys}
  where k.key = %(key)s
  order by h.execution_id desc
- limit %(page)s
+ limit %(limit)s
 
 -- name: executions_of_keys
 {ns}.keys k
@@ -96,26 +92,25 @@ select h.* from {executions_of_keys}
    (select {execution_columns}
       from {ns}.executions e
      where e.key_id between k.key_id and k.key_id and e.tick is not null and e.tick_at is null and {execution_filters}
-     order by e.key_id desc, e.execution_id desc limit %(page)s)
+     order by e.key_id desc, e.execution_id desc limit %(limit)s)
     union all
    (select {execution_columns}
       from {ns}.executions e
      where e.key_id between k.key_id and k.key_id and (e.tick is null or e.tick_at is not null) and {execution_filters}
-     order by e.key_id desc, e.execution_id desc limit %(page)s)) h
+     order by e.key_id desc, e.execution_id desc limit %(limit)s)) h
 
 -- name: newest
 -- The newest executions of many keys, in the same way, without the texts, which may be long: no row of another role's making
 -- fills the memory of those who ask.
 select n.execution_id, n.key, n.shard, n.tick, n.attempt, n.outcome, n.exit_code, n.signal, n.host, n.pid, n."user", '' as command,
        n.started_at, n.finished_at, n.duration, n.fencing_token, n.owner, null as note, n.shards,
-       n.cause, n.lost_reason, n.request, n.requested_by
+       n.cause, n.lost_reason, n.request, n.requested_by, n.instant, n.fired_at, n.lost_at
   from (select distinct k.key from {ns}.keys k where %(keys)s::text[] is null or k.key = any (%(keys)s)) wanted
  cross join lateral (
    select h.* from {executions_of_keys}
     where k.key = wanted.key
     order by h.execution_id desc
-    limit %(page)s) n
- order by n.execution_id desc
+    limit %(limit)s) n
 
 -- name: history_of_tick
 -- One tick, of one key or of all, by unique (key_id, tick, attempt).
@@ -125,10 +120,10 @@ select h.*
    select {execution_columns}
      from {ns}.executions e
     where e.key_id = k.key_id and e.tick = %(tick)s and {execution_filters}
-    order by e.execution_id desc limit %(page)s) h
+    order by e.execution_id desc limit %(limit)s) h
  where %(key)s::text is null or k.key = %(key)s
  order by h.execution_id desc
- limit %(page)s
+ limit %(limit)s
 
 -- name: history_after
 -- Executions after a given one, oldest first.
@@ -137,7 +132,7 @@ select {execution_columns}
  where e.execution_id > %(after_id)s and (%(key)s::text is null or e.key = %(key)s)
    and (%(tick)s::text is null or e.tick = %(tick)s) and {execution_filters}
  order by e.execution_id
- limit %(page)s
+ limit %(limit)s
 
 -- name: execution
 select {execution_columns}
@@ -149,7 +144,7 @@ select o.output, o.cut from {ns}.outputs o where o.execution_id = %(execution_id
 
 -- name: skip_columns
 s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, extract(epoch from s.at)::float8 as at, s.count,
-       s.detail
+       s.detail, extract(epoch from s.fired_at)::float8 as fired_at
 
 -- name: skip_filters
 (%(since)s::float8 is null or s.at >= pg_catalog.to_timestamp(%(since)s))
@@ -179,18 +174,6 @@ select {skip_columns}
  order by at desc, key, shard, host, reason
  limit %(limit)s
 
--- name: traced_skips
--- The same with the firing host's clock.
-select {skip_columns}, extract(epoch from s.fired_at)::float8 as fired_at
-  from {ns}.skips s
- where not s.plain and {skip_filters}
- union all
-select {skip_columns}, null
-  from {ns}.skips s
- where s.plain and {plain_filters} and {skip_filters}
- order by at desc, key, shard, host, reason
- limit %(limit)s
-
 -- name: reasons
 -- Of ticks no earlier than one of each key, by the primary key of the skips, and the index of the plain ones.
 select s.key, s.tick, s.host, s.reason
@@ -205,7 +188,7 @@ select s.key, s.tick, s.host, s.reason
 
 -- name: timeline
 -- All executions since a time, part by part in the order of starts; the server sorts, on disk if it must.
-select {traced_columns}
+select {execution_columns}
   from {ns}.executions e
  where %(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s)
  order by e.key, e.shard, e.started_at, e.execution_id
@@ -215,12 +198,10 @@ select k.key, k.shard, k.schedule, k.zone, k.expected_shards, k.starting_deadlin
        extract(epoch from k.expected_since)::float8, extract(epoch from k.high_water)::float8,
        extract(epoch from k.last_started_at)::float8, extract(epoch from k.forgotten_at)::float8
   from {ns}.keys k
- order by k.key, k.shard
 
 -- name: key_hosts
--- In no order: to sort by the rules of the database's language would take most of the time.
 select h.key, h.shard, h.host, extract(epoch from h.seen_at)::float8, h.version, h.clock_ahead, h.ticks, h.ticks_at,
-       h.schedule, h.zone, h.command, h.wins, h.skips, h.twice
+       h.schedule, h.zone, h.command, h.wins, h.skips, h.twice, 0
   from {ns}.key_hosts h
 
 -- name: host_ticks
@@ -229,21 +210,21 @@ select h.key, h.host, extract(epoch from h.seen_at)::float8, h.clock_ahead, h.ti
   from {ns}.key_hosts h
 
 -- name: leases
--- With the session's application_name, which names the holder of a lock without a lease, and the store's clock.
-select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state, l.host, l.pid, l."user",
+-- A lock without a lease has only the name of its session: `oncecron HOST/PID KEY`.
+select l.key, l.shard, l.tick, l.execution_id, l.attempt, l.state,
+       coalesce(l.host, pg_catalog.substring(l.application_name, '^oncecron ([^ ]+)/')),
+       coalesce(l.pid, pg_catalog.substring(l.application_name, '^oncecron [^ ]*/([0-9]{1,9})( |$)')::integer), l."user",
        extract(epoch from l.acquired_at)::float8, extract(epoch from l.heartbeat_at)::float8,
        extract(epoch from l.expires_at)::float8, l.fencing_token, l.backend_pid, l.client_address,
        l.shards, l.requested_by, extract(epoch from l.request_acknowledged_at)::float8,
-       extract(epoch from pg_catalog.clock_timestamp())::float8, l.application_name
+       extract(epoch from pg_catalog.clock_timestamp())::float8
   from {ns}.leases l
- order by l.key, l.shard
 
 -- name: pause_columns
 p.key, p.host, p.author, p.reason, extract(epoch from p.since)::float8, extract(epoch from p.until)::float8
 
 -- name: pauses
--- The pause of all keys first, drained hosts last.
-select {pause_columns} from {ns}.pauses p order by p.host nulls first, p.key <> '*', p.key
+select {pause_columns} from {ns}.pauses p
 
 -- name: pause
 select {pause_columns} from {ns}.pause_v1(%(key)s, %(author)s, %(reason)s, %(seconds)s) p
@@ -261,7 +242,7 @@ select {pause_columns} from {ns}.undrain_v1(%(host)s) p
 select {ns}.forget_v1(%(key)s)
 
 -- name: notices
-select n.channel, n.version, n.document from {ns}.notices n where n.channel = any (%(channels)s::text[]) order by n.channel
+select n.channel, n.version, n.document from {ns}.notices n where n.channel = any (%(channels)s::text[])
 
 -- name: count_other_notices
 select count(*) from {ns}.notices n where n.channel <> all (%(channels)s::text[])
@@ -338,13 +319,13 @@ returning 1
 -- name: item_lists
 select x.key, x.tick, x.total::bigint, x.queued::bigint, x.taken::bigint, x.done::bigint, x.failed::bigint, x.lost::bigint, x.dead::bigint,
        extract(epoch from x.loaded_at)::float8
-  from {ns}.item_lists x where %(key)s::text is null or x.key = %(key)s order by x.loaded_at desc, x.key, x.tick
+  from {ns}.item_lists x where %(key)s::text is null or x.key = %(key)s
 
 -- name: items
 select x.key, x.tick, x.position, x.item, x.item_id, x.state, x.attempts, x.execution_id, extract(epoch from x.since)::float8,
        extract(epoch from x.not_before)::float8, x.reason, x.payload
   from {ns}.items x
- where x.key = %(key)s and x.tick = %(tick)s and x.state = any (%(states)s)
+ where x.key = %(key)s and x.tick = %(tick)s
    and (%(identities)s::text[] is null or x.item = any (%(identities)s::text[]))
  order by x.position
 

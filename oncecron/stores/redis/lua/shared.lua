@@ -27,7 +27,7 @@
 --   skips       zset     JSON of [tick, host, reason], by when it last happened
 --   skip_rows   hash     the same -> JSON: pid, holder_host, holder_pid, count, delivered
 --   plain       zset     "WINDOW HOST" of plain skips (core/claim.py), by when the newest of them happened
---   plain_rows  hash     the same -> a word for each, see stores/plain_skips.py
+--   plain_rows  hash     the same -> a word for each, see stores/reader.py
 --   hosts       hash     host that fires the part -> JSON: what its last firing told, see `tell_of_host`
 
 local function fields(flat)

@@ -1,53 +1,47 @@
 -- The queries of the commands for people.
 
--- name: traced_columns
-{execution_columns}, tick_instant, fired_at, lost_at
-
 -- name: execution_columns
 execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
-       started_at, finished_at, duration, fencing_token, owner, note, shards, cause, lost_reason, request, requested_by
+       started_at, finished_at, duration, fencing_token, owner, note, shards, cause, lost_reason, request, requested_by,
+       tick_instant, fired_at, lost_at
 
 -- name: execution_filters
 (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
    AND (:outcome IS NULL OR outcome = :outcome)
 
 -- name: history
--- Newest first, any key; with the instant of the tick and the time of the loss.
-SELECT {traced_columns}
+-- Newest first, any key.
+SELECT {execution_columns}
   FROM job_execution
  WHERE {execution_filters} AND (:tick IS NULL OR tick = :tick)
  ORDER BY execution_id DESC
- LIMIT :limit
 
 -- name: history_of_key
 -- The same by the index of the key.
-SELECT {traced_columns}
+SELECT {execution_columns}
   FROM job_execution
  WHERE key = :key AND {execution_filters}
  ORDER BY execution_id DESC
- LIMIT :limit
 
 -- name: history_of_tick
 -- The same by the index that counts a tick's attempts.
-SELECT {traced_columns}
+SELECT {execution_columns}
   FROM job_execution
  WHERE key = :key AND tick = :tick AND {execution_filters}
  ORDER BY execution_id DESC
- LIMIT :limit
 
 -- name: history_after
 -- Executions after a given one, oldest first.
-SELECT {traced_columns}
+SELECT {execution_columns}
   FROM job_execution
  WHERE execution_id > :after_id AND (:key IS NULL OR key = :key)
    AND {execution_filters} AND (:tick IS NULL OR tick = :tick)
  ORDER BY execution_id
- LIMIT :limit
 
 -- name: dead_letters
 -- Failed for good: all retries failed, or the owner gave up. It is computed: the last attempt of its tick that started, or
 -- without a tick the last one of its owner, and no lease is left for a retry.
-SELECT {traced_columns}
+SELECT {execution_columns}
   FROM job_execution e
  WHERE retries > 0 AND outcome IN ('failed', 'timed-out', 'lost')
    AND (:after_id IS NULL OR execution_id > :after_id) AND (:key IS NULL OR key = :key)
@@ -60,7 +54,13 @@ SELECT {traced_columns}
                     WHERE e.tick IS NULL AND later.owner = e.owner AND later.key = e.key AND later.shard = e.shard
                       AND later.owner_attempt > e.owner_attempt AND later.outcome <> 'not-started')
  ORDER BY CASE WHEN :after_id IS NULL THEN -execution_id ELSE execution_id END
- LIMIT :limit
+
+-- name: newest
+-- The newest of each key, or of some.
+SELECT {execution_columns}
+  FROM (SELECT DISTINCT key AS wanted FROM job_key WHERE :keys IS NULL OR key IN (SELECT value FROM json_each(:keys)))
+  CROSS JOIN job_execution e
+    ON e.execution_id IN (SELECT n.execution_id FROM job_execution n WHERE n.key = wanted ORDER BY n.execution_id DESC LIMIT :limit)
 
 -- name: execution
 SELECT {execution_columns}
@@ -71,50 +71,50 @@ SELECT {execution_columns}
 SELECT output AS text, output_cut AS cut FROM job_execution WHERE execution_id = :execution_id AND output IS NOT NULL
 
 -- name: skips
-SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, host, pid, at, count, detail
+-- With the plain skips, a text (`words`) for each host and window, by the time of the newest; `minute`: of the tick.
+SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, host, pid, at, count, detail, NULL AS fired_at,
+       NULL AS words, NULL AS window
   FROM skip
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
    AND (:outcome IS NULL OR reason = :outcome) AND (:tick IS NULL OR tick = :tick)
- ORDER BY at DESC, key, shard, host, reason
- LIMIT :limit
-
--- name: plain_skips
--- The rows that may have such skips; `window` and `limit` as in the query for the others.
-SELECT key, shard, host, window, words
+ UNION ALL
+SELECT key, shard, NULL, NULL, NULL, NULL, host, NULL, at, NULL, NULL, NULL, words, window
   FROM plain_skips
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:oldest IS NULL OR window >= :oldest) AND (:newest IS NULL OR window <= :newest)
- ORDER BY key, shard, window, host
+   AND (:tick IS NULL OR window > :minute - :plain_window AND window <= :minute)
+ ORDER BY at DESC
 
--- name: holder
-SELECT host, pid, outcome FROM job_execution WHERE execution_id = :execution_id
+-- name: holders
+SELECT execution_id, host, pid, outcome FROM job_execution WHERE execution_id IN (SELECT value FROM json_each(:ids))
 
 -- name: reasons
--- Of ticks of a key no earlier than one, by the primary key.
-SELECT key, tick, host, reason
-  FROM skip
- WHERE key = :key AND tick >= :tick
+-- Of ticks no earlier than one of each key, by the primary keys; the plain ones from its window on.
+SELECT s.key, s.tick, s.host, s.reason, NULL AS shard, NULL AS words, NULL AS window
+  FROM json_each(:ticks) wanted CROSS JOIN skip s ON s.key = wanted.key AND s.tick >= wanted.value
+ UNION ALL
+SELECT s.key, NULL, s.host, NULL, s.shard, s.words, s.window
+  FROM json_each(:minutes) wanted CROSS JOIN plain_skips s ON s.key = wanted.key AND s.window > wanted.value - :plain_window
 
 -- name: timeline
 -- All executions since a time, part by part in the order of starts; sorted on disk if needed.
-SELECT {traced_columns}
+SELECT {execution_columns}
   FROM job_execution
  WHERE :since IS NULL OR started_at >= :since
  ORDER BY key, shard, started_at, execution_id
 
 -- name: keys
 SELECT key, shard, schedule, zone, expected_shards, starting_deadline, expected_since, high_water, last_start, forgotten_at
-  FROM job_key ORDER BY key, shard
+  FROM job_key
 
 -- name: key_hosts
-SELECT key, shard, host, seen_at, version, 0.0, ticks, ticks_at, schedule, zone, command, wins, skips, twice, hour
-  FROM key_host ORDER BY key, shard, host
+SELECT key, shard, host, seen_at, version, 0.0, ticks, ticks_at, schedule, zone, command, wins, skips, twice, CAST(:now / 3600 AS INTEGER) - hour
+  FROM key_host
 
 -- name: host_ticks
 SELECT key, host, seen_at, 0.0, ticks, ticks_at, twice
-  FROM key_host ORDER BY key, host
+  FROM key_host
 
 -- name: leases
 -- `stale`: expired by the lease clock, or not renewed for more than two heartbeats. The time left comes from the lease clock
@@ -128,15 +128,13 @@ SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
        CASE WHEN l.boot = :boot THEN l.expires_at - (l.expires_on_lease_clock - :lease_now)
             ELSE max(l.expires_at, :now) END AS asked_at
   FROM lease l LEFT JOIN job_execution e USING (execution_id)
- ORDER BY l.key, l.shard
 
 -- name: pauses
--- Those that have not ended; the pause of all keys first, drained hosts last.
+-- Those that have not ended.
 SELECT key, NULL AS host, author, reason, at AS since, until
   FROM pause WHERE until IS NULL OR until > :now
  UNION ALL
 SELECT NULL, host, author, NULL, at, NULL FROM drain
- ORDER BY host, key
 
 -- name: put_pause
 INSERT INTO pause (key, until, reason, author, at) VALUES (:key, :until, :reason, :author, :since)
@@ -156,7 +154,7 @@ DELETE FROM drain WHERE host = :host
 -- name: notices
 -- A document that is longer than any that is written counts as empty: it is written anew.
 SELECT channel, version, CASE WHEN length(CAST(document AS BLOB)) <= :most THEN document ELSE '' END
-  FROM notice WHERE channel IN (SELECT value FROM json_each(:channels)) ORDER BY channel
+  FROM notice WHERE channel IN (SELECT value FROM json_each(:channels))
 
 -- name: count_other_notices
 SELECT count(*) FROM notice WHERE channel NOT IN (SELECT value FROM json_each(:channels))

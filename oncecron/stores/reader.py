@@ -1,0 +1,489 @@
+"""Read what a store has on record: one Reader gives the plain rows of every store (`Views`) their meaning.
+
+It converts each row to a value of `core.log_rows`, applies the filters and the limit of the question, and sorts what is
+not too much to sort. A new column of the log is a field of its record here above, and a column in each store's query.
+
+A row may be damaged, or written by another program: an infinite time, a year beyond 9999, a text instead of a number, a
+field that is missing. Such a row is named on standard error and passed over, and the command exits with 1. So one bad
+row hides itself alone, and what is printed is always what the formats promise.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import islice
+
+from oncecron.core import bounds
+from oncecron.core.claim import PLAIN_BITS, PLAIN_DONE
+from oncecron.core.clock import is_time
+from oncecron.core.errors import UNREADABLE, reason_of
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.log_rows import (
+    ALL_KEYS,
+    Execution,
+    Expectation,
+    HostTicks,
+    JobKey,
+    KeyHost,
+    LeaseView,
+    Notice,
+    Pause,
+    Skip,
+    SkipReason,
+    Traced,
+    TracedSkip,
+)
+from oncecron.core.model import LEAST, OUTCOMES, Output, Retention, is_key
+from oncecron.core.stderr import complain
+from oncecron.core.tick import instant_of, minute_tick
+from oncecron.core.timing import PLAIN_SKIP_EARLY
+from oncecron.stores.api import Views
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from typing import Any, TypeVar
+
+    from oncecron.core.log_rows import HistoryQuery
+    from oncecron.core.tick import Tick
+    from oncecron.stores.api import Row
+
+    Value = TypeVar("Value")
+
+HOLDERS_AT_ONCE = 500
+"""How many executions a store is asked for at once, for the holders of plain skips."""
+_PAGE = 500
+_NAMED = 10
+"""The number of unreadable rows that are named; there may be millions."""
+_LONGEST_NAME = 200
+_MOST_SHARDS = 1000
+"""As for --shards: reports count the shards of a tick one by one."""
+
+
+class Reader(Views):
+    """The store of the commands for people: what each store's class has in common."""
+
+    def __init__(self) -> None:
+        self.unreadable: set[str] = set()
+        """The names of the rows that all queries have passed over."""
+
+    def history(self, query: HistoryQuery) -> Iterator[Execution]:
+        """Yield executions, newest first, or oldest first after an id."""
+        return (traced.execution for traced in self.traced(query))
+
+    def traced(self, query: HistoryQuery) -> Iterator[Traced]:
+        """Yield the executions of `history` with their unpublished details."""
+        found = self._executions("executions", **query._asdict())
+        return islice((row for row in found if _fits(row.execution, query)), query.limit)
+
+    def execution(self, execution_id: int) -> Execution | None:
+        """Return one execution."""
+        found = self._executions("execution", execution_id=execution_id)
+        return next((row.execution for row in found), None)
+
+    def newest(self, limit: int, keys: Collection[str] | None = None) -> list[Execution]:
+        """Return the newest executions of every key, or of some: of each key at most `limit`, the newest first.
+
+        One question for all keys. All of them may be in memory at once, so they come `without_texts`.
+        """
+        named = None if keys is None else list(keys)
+        found = self._executions("newest", limit=limit, keys=named)
+        short = (row.execution.without_texts() for row in found)
+        return sorted(short, key=lambda each: -each.execution_id)
+
+    def timeline(self, since: float | None) -> Iterator[Traced]:
+        """Yield all executions since a time, shard by shard, each shard in the order of starts.
+
+        Other methods may be called meanwhile.
+        """
+        found = self._executions("timeline", since=since)
+        return (row for row in found if since is None or row.execution.started_at >= since)
+
+    def _executions(self, view: str, **bounds: Any) -> Iterator[Traced]:
+        return self.read(view, _traced, "execution {0}", **bounds)
+
+    def output(self, execution_id: int) -> Output | None:
+        """Return the captured output of an execution."""
+        name = f"the output of execution {execution_id}"
+        return next(self.read("output", Output, name, execution_id=execution_id), None)
+
+    def skips(self, query: HistoryQuery) -> Iterator[Skip]:
+        """Yield recorded refusals, the newest first."""
+        return (traced.skip for traced in self.traced_skips(query))
+
+    def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
+        """Yield the skips of `skips` with their unpublished details."""
+        return islice(self._ordered_skips(query), query.limit)
+
+    def _ordered_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
+        """Yield the wanted skips. Packed ones come by the newest, so each waits until the next page is older."""
+        instant = instant_of(query.tick)
+        minute = None if instant is None else int(instant // 60)
+        rows = self.rows("skips", **query._asdict(), minute=minute)
+        size = min(_PAGE, query.limit or _PAGE)
+        waiting: list[TracedSkip] = []
+        while page := list(islice(rows, size)):
+            found, executions = self._unpacked(page)
+            newest = max((each.skip.at for each in found), default=0.0)
+            yield from sorted((each for each in waiting if each.skip.at > newest), key=_order)
+            waiting = [each for each in waiting if each.skip.at <= newest]
+            wanted = [each for each in found if _fits_skip(each.skip, query)]
+            waiting += self._with_holders(wanted, executions) if executions else wanted
+        yield from sorted(waiting, key=_order)
+
+    def _unpacked(self, rows: Iterable[Row]) -> tuple[list[TracedSkip], dict[TracedSkip, int]]:
+        """Return the skips of rows, and of those that were packed the execution of the holder."""
+        found: list[TracedSkip] = []
+        executions: dict[TracedSkip, int] = {}
+        for row in rows:
+            if isinstance(row, PackedSkips):
+                unpacked = self.readable("skips of key {0} by host {2}", _unpack, *row)
+                executions.update(unpacked.skips if unpacked else ())
+                found.extend(each for each, _ in (unpacked.skips if unpacked else ()))
+            elif traced := self.readable("a skip of key {0} by host {6}", _traced_skip, *row):
+                found.append(traced)
+        return found, executions
+
+    def _with_holders(
+        self, skips: Iterable[TracedSkip], executions: Mapping[TracedSkip, int]
+    ) -> Iterator[TracedSkip]:
+        """Yield skips; the plain ones with host, pid and outcome on record, if retention has not removed them."""
+        ids = sorted({executions[each] for each in skips if each in executions})
+        holders: dict[int | None, _Holder] = {}
+        for first in range(0, len(ids), HOLDERS_AT_ONCE):
+            some = ids[first : first + HOLDERS_AT_ONCE]
+            for holder in self.read("holders", _Holder, "execution {0}", ids=some):
+                holders[holder.execution_id] = holder
+        for each in skips:
+            known = holders.get(executions.get(each))
+            if known is None:
+                yield each
+                continue
+            detail = known.outcome if each.skip.reason == "done" else None
+            parts: dict[str, Any] = {
+                "holder_host": known.host,
+                "holder_pid": known.pid,
+                "detail": detail,
+            }
+            yield TracedSkip(each.skip._replace(**parts), None)
+
+    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
+        """Yield why ticks of some keys were skipped, in no order. `since`: the first tick of each, an instant.
+
+        One question for all keys. There may be answers for named ticks.
+        """
+        ticks = {key: first.text for key, first in since.items()}
+        minutes = {key: int((first.instant or 0.0) // 60) for key, first in since.items()}
+        for row in self.rows("reasons", ticks=ticks, minutes=minutes):
+            if isinstance(row, PackedSkips):
+                skips = [each.skip for each in self._unpacked([row])[0]]
+                found = [
+                    SkipReason(skip.key, str(skip.tick), skip.host, skip.reason) for skip in skips
+                ]
+                yield from (each for each in found if each.tick >= str(ticks[each.key]))
+            else:
+                reason = self.readable("a skip of key {0} by host {2}", SkipReason, *row)
+                if reason and reason.tick >= str(ticks[reason.key]):
+                    yield reason
+
+    def job_keys(self) -> list[JobKey]:
+        """Return every shard of every key as it was last claimed, by name."""
+        return sorted(self.read("keys", _job_key, "key {0}"), key=lambda each: each[:2])
+
+    def key_hosts(self) -> list[KeyHost]:
+        """Return the hosts that fire each shard of each key, by key, shard and host.
+
+        A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is removed by retention.
+        """
+        return sorted(self.read("key_hosts", _key_host, "host {2} of key {0}"))
+
+    def host_ticks(self) -> list[HostTicks]:
+        """Return the rows of `key_hosts` with fewer fields, by key and host. There may be tens of thousands."""
+        return sorted(self.read("host_ticks", _host_ticks, "host {1} of key {0}"))
+
+    def namespaces(self) -> Iterator[str]:
+        """Yield the namespaces on this server, or in files beside this one, in no order, perhaps repeated.
+
+        This store's own namespace may be missing.
+        """
+        return (name for (name,) in self.rows("namespaces"))
+
+    def leases(self) -> list[LeaseView]:
+        """Return every lease and every session lock of this namespace."""
+        found = self.read("leases", LeaseView, "the lease of key {0}")
+        return sorted(found, key=lambda each: each[:2])
+
+    def pauses(self) -> list[Pause]:
+        """Return the pauses that have not ended, that of all keys first, and then the drained hosts."""
+        found = self.read("pauses", Pause, "a pause of key {0} or host {1}")
+        return sorted(found, key=lambda each: (each.host or "", each.key != ALL_KEYS, each.key))
+
+    def pause(
+        self, key: str, *, author: str, reason: str | None, seconds: float | None
+    ) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a key, or of `ALL_KEYS`; return the pause and the one that it replaced."""
+        return self._stopped(
+            self.stop_starts(key=key, host=None, author=author, reason=reason, seconds=seconds)
+        )
+
+    def resume(self, key: str) -> Pause | None:
+        """End the pause of a key, or the separate pause of `ALL_KEYS`; return it, or None if there was none."""
+        return self._pause(self.allow_starts(key=key, host=None))
+
+    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
+        """Refuse new firings of a host, as `pause` does for a key."""
+        return self._stopped(
+            self.stop_starts(key=None, host=host, author=author, reason=None, seconds=None)
+        )
+
+    def undrain(self, host: str) -> Pause | None:
+        """Let the host claim again; return the drain, or None if there was none."""
+        return self._pause(self.allow_starts(key=None, host=host))
+
+    def _stopped(self, rows: tuple[Row, Row | None]) -> tuple[Pause, Pause | None]:
+        return Pause(*rows[0]), self._pause(rows[1])
+
+    def _pause(self, row: Row | None) -> Pause | None:
+        return None if row is None else self.readable("a pause of key {0} or host {1}", Pause, *row)
+
+    def notices(self, channels: Collection[str]) -> list[Notice]:
+        """Return what these channels of `oncecron notify` were notified of, by name."""
+        return sorted(self.read("notices", Notice, "the notice of {0}", channels=[*channels]))
+
+    def put_notice(self, notice: Notice) -> bool:
+        """Write the document of a channel, if its version is still that of the notice; return False if it is not.
+
+        The version rises by one. Version 0: the channel has none yet. Raises `RecordRefusedError`, also where other
+        channels have used up `MOST_CHANNELS`.
+        """
+        bounds.check(notice._asdict())
+        return bounds.has_room(self.write_notice(*notice))
+
+    def least_retention(self) -> Retention:
+        """Return the least retention: where a caller's is shorter, this one counts."""
+        return next(self.read("least_retention", _least_retention, "the least retention"), LEAST)
+
+    def read(
+        self, view: str, convert: Callable[..., Value], name: str, **bounds: Any
+    ) -> Iterator[Value]:
+        """Yield the rows of a view as `convert` makes them of the columns; for `name` see `readable`."""
+        for row in self.rows(view, **bounds):
+            try:
+                value = convert(*row)
+                check(value)
+            except UNREADABLE as error:
+                self._pass_over(name.format(*row), reason_of(error))
+            else:
+                yield value
+
+    def readable(self, name: str, convert: Callable[..., Value], *columns: Any) -> Value | None:
+        """Return what `convert` makes of the columns of a row, or None after naming the row on standard error.
+
+        `name` says which row it is, with the places of columns: `execution {0}`.
+        """
+        try:
+            value = convert(*columns)
+            check(value)
+        except UNREADABLE as error:
+            self._pass_over(name.format(*columns), reason_of(error))
+            return None
+        return value
+
+    def _pass_over(self, name: str, why: str) -> None:
+        if name in self.unreadable:
+            return
+        self.unreadable.add(name)
+        if len(self.unreadable) <= _NAMED:
+            complain(f"{name:.{_LONGEST_NAME}} cannot be read and is left out: {why}")
+        elif len(self.unreadable) == _NAMED + 1:
+            complain("more rows cannot be read and are left out")
+
+
+def _fits(row: Execution, query: HistoryQuery) -> bool:
+    """Return whether an execution matches the filters that a store need not apply itself."""
+    return (
+        (query.host is None or row.host == query.host)
+        and (query.outcome is None or row.outcome == query.outcome)
+        and (query.tick is None or row.tick == query.tick)
+        and (query.since is None or row.started_at >= query.since)
+    )
+
+
+def _fits_skip(row: Skip, query: HistoryQuery) -> bool:
+    return (
+        (query.host is None or row.host == query.host)
+        and (query.outcome is None or row.reason == query.outcome)
+        and (query.tick is None or row.tick == query.tick)
+        and (query.since is None or row.at >= query.since)
+    )
+
+
+def _order(traced: TracedSkip) -> tuple[object, ...]:
+    """Return the sort key of skips: newest first."""
+    skip = traced.skip
+    return (-skip.at, skip.key, skip.shard, skip.host, skip.reason)
+
+
+def _traced(*row: Any) -> Traced:
+    return Traced(Execution(*row[:-3]), *row[-3:])
+
+
+def _traced_skip(*row: Any) -> TracedSkip:
+    return TracedSkip(Skip(*row[:-1]), row[-1])
+
+
+def _job_key(*row: Any) -> JobKey:
+    key, shard, schedule, zone, shards, starting_deadline, since, *times = row
+    expected = None
+    if schedule is not None and since is not None:
+        expected = Expectation(schedule, zone, shards or 1, starting_deadline, since)
+    return JobKey(key, shard, expected, *times)
+
+
+def _key_host(*row: Any) -> KeyHost:
+    *known, ticks, ticks_at, schedule, zone, command, wins, skips, twice, hours = row
+    counts = _of_last_day(wins, hours), _of_last_day(skips, hours)
+    shown = (schedule, zone, command, *counts, _machines(ticks, twice))
+    return KeyHost._make((*known, _fired(ticks, ticks_at), *shown))
+
+
+def _host_ticks(
+    key: str,
+    host: str,
+    seen_at: float,
+    clock_ahead: float,
+    ticks: str | None,
+    ticks_at: str | None,
+    twice: str | None,
+) -> HostTicks:
+    fired = _fired(ticks, ticks_at)
+    return HostTicks(key, host, seen_at, clock_ahead, fired, _machines(ticks, twice))
+
+
+@lru_cache(4096)  # most hosts have the same counts: they fire the same schedules
+def _of_last_day(counts: str | int | None, hours: int) -> int:
+    """Return the sum of counts, one for each of 24 hours and the newest last, of which `hours` have passed since."""
+    if isinstance(counts, str):
+        return sum(map(int, counts.split()[max(0, hours) :]))
+    return int(counts or 0)
+
+
+def _fired(ticks: str | None, ticks_at: str | None) -> tuple[tuple[str, float], ...]:
+    """Return the last ticks of a host and when it fired them; the texts have a word for each."""
+    times = [float(at) for at in (ticks_at or "").split()]
+    if not all(map(is_time, times)):
+        raise ValueError("the time of a tick is none")
+    return tuple(zip((ticks or "").split(), times, strict=True))
+
+
+def _machines(ticks: str | None, twice: str | None) -> int:
+    """Return how many machines have the name of a host, of whose last ticks these were fired by two.
+
+    One tick proves nothing: a host may fire it again after a reboot.
+    """
+    return min(2, max(1, len({*(ticks or "").split()} & {*(twice or "").split()})))
+
+
+def _least_retention(*seconds: float | None) -> Retention:
+    both = zip(seconds, LEAST, strict=True)
+    return Retention(*(float(default if each is None else each) for each, default in both))
+
+
+class PackedSkips(NamedTuple):
+    """The plain skips (`oncecron.core.claim.plain_skip`) of one host in one window of `PLAIN_WINDOW` minutes."""
+
+    key: str
+    shard: int
+    host: str
+    window: int
+    """The minute at which it begins, since the epoch."""
+    words: str
+    """`PlainSkip.word` of each: CODE:EXECUTION, hexadecimal. CODE: minute in the window, then `PlainSkip.code`."""
+
+
+class _Holder(NamedTuple):
+    execution_id: int
+    host: str
+    pid: int
+    outcome: str
+
+
+class _Unpacked(NamedTuple):
+    skips: tuple[tuple[TracedSkip, int], ...]
+    """The skips without their holder, and the execution of it."""
+
+
+def _unpack(*packed: Any) -> _Unpacked:
+    """Return the skips in a text: one for each tick and reason, with the newest time."""
+    key, shard, host, window, words = PackedSkips(*packed)
+    found: dict[tuple[int, int], tuple[int, int, int]] = {}
+    for word in words.split():
+        code, execution_id = (int(part, 16) for part in word.split(":"))
+        which = (code >> PLAIN_BITS, code & PLAIN_DONE)
+        count, newest, _ = found.get(which, (0, 0, 0))
+        found[which] = count + 1, max(newest, code & PLAIN_DONE - 1), execution_id
+    skips = []
+    for (minute, done), (count, milliseconds, execution_id) in found.items():
+        begin = (window + minute) * 60
+        at = begin - PLAIN_SKIP_EARLY + milliseconds / 1000
+        tick, reason = str(minute_tick(begin).text), "done" if done else "held"
+        skip = Skip(key, shard, tick, reason, None, None, host, None, at, count, None)
+        check(skip)
+        skips.append((TracedSkip(skip, None), execution_id))
+    return _Unpacked(tuple(skips))
+
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "int": (int,),
+    "float": (float, int),
+    "bool": (bool,),
+    "str": (str,),
+    "tuple": (tuple,),
+}
+_ALLOWED: dict[str, Callable[[Any], bool]] = {
+    "float": is_time,  # every float is a time, or a difference of two
+    "key": is_key,
+    "outcome": OUTCOMES.__contains__,
+    "shard": range(_MOST_SHARDS).__contains__,
+    "shards": range(1, _MOST_SHARDS + 1).__contains__,
+}
+"""What a value of a type, or of a field, must be."""
+_places: dict[tuple[type, ...], list[tuple[int, str, Callable[[Any], bool]]]] = {}
+"""What is still to be checked in a row of these types; reports read tens of thousands of rows of few types."""
+
+
+def check(row: Any) -> bool:
+    """Return True. Raise `ValueError` if a field of a row, or of a row in it, does not fit its annotation."""
+    kinds = (type(row), *map(type, row))
+    if kinds not in _places:
+        _places[kinds] = list(_checked_places(row))
+    for place, name, allowed in _places[kinds]:
+        if not allowed(row[place]):
+            raise _misfit(name, row[place])
+    return True
+
+
+def _checked_places(row: Any) -> Iterator[tuple[int, str, Callable[[Any], bool]]]:
+    """Yield the fields whose types do not say enough. Raises `ValueError` for a type that does not fit."""
+    fields = type(row).__annotations__.items()
+    for place, ((name, annotation), value) in enumerate(zip(fields, row, strict=True)):
+        kind, _, absent = annotation.partition(" | ")
+        if hasattr(value, "_fields"):
+            yield place, name, check
+        elif value is None and absent:
+            continue
+        elif type(value) not in _TYPES.get(kind.partition("[")[0], ()):
+            raise _misfit(name, value)
+        elif allowed := _ALLOWED.get(name, _ALLOWED.get(kind)):
+            yield (
+                place,
+                name,
+                _is_key_or_all if isinstance(row, Pause) and name == "key" else allowed,
+            )
+
+
+def _is_key_or_all(key: str) -> bool:
+    return key == ALL_KEYS or is_key(key)
+
+
+def _misfit(name: str, value: Any) -> ValueError:
+    return ValueError(f"{name} is {value!r:.60}")

@@ -1,0 +1,432 @@
+"""What people read of Redis: plain rows (`oncecron.stores.api.Views`) of JSON, hashes and sets.
+
+Each shard of a key has a stream with the ids of its executions. The streams of several shards are merged by id. So the
+cost of a query depends on what it shows, not on the size of the log. No script runs, which a reader may not.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count, islice
+
+from oncecron.core import bounds as limits
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.log_rows import Execution, HistoryQuery
+from oncecron.core.model import LEAST
+from oncecron.core.tick import instant_of
+from oncecron.core.timing import (
+    CLOCK_SET_BACK,
+    MAX_CLOCK_SKEW,
+    PLAIN_SKIP_EARLY,
+)
+from oncecron.core.units import HOUR
+from oncecron.stores.reader import Reader
+from oncecron.stores.redis import items, rows, scripts
+from oncecron.stores.redis.explain import misfit
+from oncecron.stores.redis.people_client import PeopleClient
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
+
+    from oncecron.core.errors import StoreError
+    from oncecron.stores.api import Row
+    from oncecron.stores.redis.address import Target
+    from oncecron.stores.redis.people_client import Command
+    from oncecron.stores.redis.rows import Shard, StoredExecution
+
+    Columns = tuple[Any, ...]
+
+_PAGE = 500
+_PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
+_CANDIDATES = 100  # failed executions that are looked at together
+_NAMES = 1000  # of a server that are looked at together, in 1.3 ms of its time
+_SCANS = 100
+LONGEST_NOTICE = limits.LONGEST_DOCUMENT + 20  # with the version before it
+_GIVEN_UP = ("failed", "timed-out", "lost")
+
+
+class RedisViews(Reader):
+    """Gives the rows of each view, by the method that has its name."""
+
+    def __init__(self, target: Target, *, namespace: str) -> None:
+        super().__init__()
+        self._target = target
+        self._namespace = namespace
+        self._names = scripts.Names(namespace)
+        self._client = PeopleClient(target, self._names, self._refusal)
+
+    def _refusal(self, recorded: Any) -> StoreError | None:
+        """Return the error of data that do not serve this program, by the version on record."""
+        layout, oldest = scripts.texts(recorded)
+        return misfit(self._target, self._namespace, layout, oldest) if layout else None
+
+    def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
+        found: Iterable[Row | None] = getattr(self, f"_view_{view}")(**bounds)
+        return (row for row in found if row is not None)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _ask(self, *words: Any) -> Any:
+        return self._client.ask([words])[0]
+
+    def _ask_shards(self, verb: str, name: str, shards: Iterable[Shard], *words: Any) -> list[Any]:
+        """Ask the same of each shard, in one round trip."""
+        names = [self._names.of_shard(name, shard.name) for shard in shards]
+        return self._client.ask([(verb, each, *words) for each in names])
+
+    def _now(self) -> float:
+        seconds, microseconds = self._ask("TIME")
+        return int(seconds) + int(microseconds) / 1e6
+
+    def _row(self, name: str, unpack: Callable[..., Columns], *stored: Any) -> Row | None:
+        found = self.readable(name, lambda *stored: rows.Unpacked(unpack(*stored)), *stored)
+        return found and found.columns
+
+    def _shards(self, keys: Collection[str] | None) -> list[Shard]:
+        """Return the shards of some keys, or of all."""
+        members = self._ask("ZRANGE", self._names.of_namespace("parts"), 0, -1)
+        known = (self.readable("the shard {0!r}", rows.shard_named, member) for member in members)
+        return sorted(each for each in known if each and (keys is None or each.key in keys))
+
+    # Executions
+
+    def _view_executions(self, **bounds: Any) -> Iterator[Row]:
+        query = HistoryQuery(**bounds)
+        found = self._history(query)
+        return (row.columns for row in (self._exhausted(found) if query.exhausted else found))
+
+    def _history(self, query: HistoryQuery) -> Iterator[StoredExecution]:
+        ids = self._ids(query)
+        oldest = _oldest_start(query)
+        while page := list(islice(ids, min(_PAGE, query.limit or _PAGE))):
+            for row in self._stored(page):
+                # A late row started long before it got its id, so it proves nothing about the others.
+                if oldest is not None and not row.late and row.started_at < oldest - CLOCK_SET_BACK:
+                    return
+                yield row
+
+    def _ids(self, query: HistoryQuery) -> Iterator[int]:
+        """Yield the ids of executions in the order of the query, from all shards that it covers."""
+        shards = self._shards(query.key and [query.key])
+        size = min(_PAGE if len(shards) == 1 else _PAGE_OF_MANY, query.limit or _PAGE)
+        forward = query.after_id is not None
+        return self._merged(shards, f"{query.after_id}-0" if forward else "", forward, size)
+
+    def _merged(
+        self, shards: Sequence[Shard], after: str, forward: bool, size: int
+    ) -> Iterator[int]:
+        streams = [self._names.of_shard("log", shard.name) for shard in shards]
+        heads = self._client.ask([_page(stream, after, forward, size) for stream in streams])
+        readers = [
+            self._read(stream, head or [], forward, size)
+            for stream, head in zip(streams, heads, strict=True)
+        ]
+        return heapq.merge(*readers, reverse=not forward)
+
+    def _read(self, stream: str, entries: Any, forward: bool, size: int) -> Iterator[int]:
+        while True:
+            yield from _ids_of(entries)
+            if len(entries) < size:
+                return
+            entries = self._ask(*_page(stream, entries[-1][0].decode(), forward, size))
+
+    def _view_execution(self, execution_id: int) -> Iterator[Row]:
+        return (row.columns for row in self._stored([execution_id]))
+
+    def _view_newest(self, limit: int, keys: list[str] | None) -> Iterator[Row]:
+        """Ask two questions, however many keys there are."""
+        shards = self._shards(keys)
+        ids: dict[str, list[int]] = {}
+        pages = self._ask_shards("XREVRANGE", "log", shards, "+", "-", "COUNT", limit)
+        for shard, page in zip(shards, pages, strict=True):
+            ids.setdefault(shard.key, []).extend(_ids_of(page))
+        wanted = [each for found in ids.values() for each in heapq.nlargest(limit, found)]
+        for at in range(0, len(wanted), _PAGE):
+            yield from (row.columns for row in self._stored(wanted[at : at + _PAGE]))
+
+    def _view_timeline(self, since: float | None) -> Iterator[Row]:
+        """Order by id, which is the order of starts; late executions are read first, and merged."""
+        for shard in self._shards(None):
+            late = sorted((row for row in self._log_of(shard) if row.late), key=_start)
+            others = (row for row in self._log_of(shard) if not row.late)
+            for row in heapq.merge(others, late, key=_start):
+                if since is None or row.started_at >= since:
+                    yield row.columns
+
+    def _log_of(self, shard: Shard) -> Iterator[StoredExecution]:
+        """Yield the executions of one shard, the oldest id first."""
+        ids = self._merged([shard], "0", True, _PAGE)
+        while page := list(islice(ids, _PAGE)):
+            yield from self._stored(page)
+
+    def _stored(self, ids: Sequence[int | bytes]) -> Iterator[StoredExecution]:
+        """Yield the executions that are there and can be read."""
+        texts = self._ask("HMGET", self._names.of_namespace("executions"), *ids) if ids else ()
+        for text, each in zip(texts, ids, strict=True):
+            number = each.decode("latin-1") if isinstance(each, bytes) else each
+            row = text and self.readable("execution {1}", rows.stored_execution, text, number)
+            if row:
+                yield row
+
+    def _exhausted(self, rows: Iterator[StoredExecution]) -> Iterator[StoredExecution]:
+        """Yield the dead letters: the last attempts of their ticks, or of their owners, that have no lease."""
+        candidates = (row for row in rows if row.retries > 0 and row.outcome in _GIVEN_UP)
+        while page := list(islice(candidates, _CANDIDATES)):
+            newest = self._newest_attempts(page)
+            leases = self._client.ask(
+                [
+                    ("HGET", self._names.of_shard("lease", row.shard_name), "execution_id")
+                    for row in page
+                ]
+            )
+            for row, last, lease in zip(page, newest, leases, strict=True):
+                if last == row.execution_id and lease != b"%d" % row.execution_id:
+                    yield row
+
+    def _newest_attempts(self, page: Sequence[StoredExecution]) -> list[int]:
+        """Return for each row the id of the last attempt of its tick that started."""
+        questions = [
+            ("owners", row.owner) if row.tick is None else ("ticks", row.tick) for row in page
+        ]
+        answers = self._client.ask(
+            [
+                ("HGET", self._names.of_shard(name, row.shard_name), field)
+                for row, (name, field) in zip(page, questions, strict=True)
+            ]
+        )
+        attempts = [
+            [int(word.rpartition(b":")[2]) for word in (answer or b"").split()]
+            for answer in answers
+        ]
+        # Several in a row may not have started: one that was lost at first may turn out to be of them.
+        unsure = attempts
+        while unsure := [ids for ids in unsure if len(ids) > 1]:
+            outcomes = {
+                row.execution_id: row.outcome for row in self._stored([i[-1] for i in unsure])
+            }
+            unsure = [ids for ids in unsure if outcomes.get(ids[-1]) == "not-started"]
+            for ids in unsure:
+                ids.pop()
+        return [ids[-1] if ids else 0 for ids in attempts]
+
+    def _view_holders(self, ids: list[int]) -> Iterator[Row]:
+        for row in self._stored(ids):
+            known = dict(zip(Execution._fields, row.columns, strict=False))
+            yield row.execution_id, known["host"], known["pid"], row.outcome
+
+    def _view_output(self, execution_id: int) -> Iterator[Row | None]:
+        text = self._ask("HGET", self._names.of_namespace("outputs"), execution_id)
+        if text is not None:
+            yield self._row(f"the output of execution {execution_id}", rows.output, text)
+
+    # Skips
+
+    def _view_skips(self, minute: int | None, **bounds: Any) -> Iterator[Row | None]:
+        del minute
+        query = HistoryQuery(**bounds)
+        shards = self._shards(query.key and [query.key])
+        kinds = (("skips", "skip_rows", self._skip), ("plain", "plain_rows", self._packed))
+        readers = [
+            self._by_time(shard, members, texts, convert, query)
+            for shard in shards
+            for members, texts, convert in kinds
+        ]
+        return (row for _, row in heapq.merge(*readers, key=lambda found: -found[0]))
+
+    def _by_time(
+        self,
+        shard: Shard,
+        members: str,
+        texts: str,
+        convert: Callable[..., Row | None],
+        query: HistoryQuery,
+    ) -> Iterator[tuple[float, Row | None]]:
+        """Yield the rows of a set by time, the newest first; their texts are in a hash."""
+        oldest = "-inf" if query.since is None else repr(query.since)
+        size = min(_PAGE, query.limit or _PAGE)
+        by_time, by_member = (self._names.of_shard(name, shard.name) for name in (members, texts))
+        for offset in count(0, size):
+            page = ("+inf", oldest, "WITHSCORES", "LIMIT", offset, size)
+            flat = self._ask("ZREVRANGEBYSCORE", by_time, *page)
+            found = self._ask("HMGET", by_member, *flat[::2]) if flat else ()
+            for member, at, text in zip(flat[::2], flat[1::2], found, strict=True):
+                if text is not None:
+                    yield float(at), convert(shard, _text(member), float(at), text)
+            if len(flat) < 2 * size:
+                return
+
+    def _skip(self, shard: Shard, member: str, at: float, text: bytes) -> Row | None:
+        return self._row("the skip {1} of {0.name}", rows.skip, shard, member, at, text)
+
+    def _packed(self, shard: Shard, member: str, _at: float, text: bytes) -> Row | None:
+        return self.readable("the skips {1} of {0.name}", rows.packed_skips, shard, member, text)
+
+    def _view_reasons(
+        self, ticks: Mapping[str, str], minutes: Mapping[str, int]
+    ) -> Iterator[Row | None]:
+        """Read page by page, of all shards at once."""
+        shards = self._shards(ticks)
+        for offset in count(0, _PAGE):
+            pages = self._client.ask(
+                [
+                    (
+                        *("ZREVRANGEBYSCORE", self._names.of_shard("skips", shard.name)),
+                        *("+inf", minutes[shard.key] * 60 - MAX_CLOCK_SKEW, "LIMIT", offset, _PAGE),
+                    )
+                    for shard in shards
+                ]
+            )
+            for shard, page in zip(shards, pages, strict=True):
+                for member in page:
+                    yield self._row("the skip {1} of {0.name}", rows.reason, shard, _text(member))
+            shards = [s for s, page in zip(shards, pages, strict=True) if len(page) == _PAGE]
+            if not shards:
+                break
+        yield from self._packed_reasons(self._shards(ticks), minutes)
+
+    def _packed_reasons(
+        self, shards: Sequence[Shard], minutes: Mapping[str, int]
+    ) -> Iterator[Row | None]:
+        pages = self._client.ask(
+            [
+                (
+                    *("ZRANGEBYSCORE", self._names.of_shard("plain", shard.name)),
+                    *(minutes[shard.key] * 60 - PLAIN_SKIP_EARLY, "+inf"),
+                )
+                for shard in shards
+            ]
+        )
+        found = [(shard, page) for shard, page in zip(shards, pages, strict=True) if page]
+        texts = self._client.ask(
+            [
+                ("HMGET", self._names.of_shard("plain_rows", shard.name), *page)
+                for shard, page in found
+            ]
+        )
+        for (shard, page), of_shard in zip(found, texts, strict=True):
+            for member, text in zip(page, of_shard, strict=True):
+                if text is not None:
+                    yield self._packed(shard, _text(member), 0.0, text)
+
+    # Keys, their hosts and their leases
+
+    def _view_keys(self) -> Iterator[Row | None]:
+        shards = self._shards(None)
+        for shard, values in zip(
+            shards, self._ask_shards("HMGET", "key", shards, *rows.KEY), strict=True
+        ):
+            yield self._row("key {0.name}", rows.key, shard, values)
+
+    def _view_key_hosts(self) -> Iterator[Row | None]:
+        hour = int(self._now()) // HOUR
+        for shard, host, text in self._hosts():
+            yield self._row("host {1} of {0.name}", rows.key_host, shard, host, text, hour)
+
+    def _view_host_ticks(self) -> Iterator[Row | None]:
+        for shard, host, text in self._hosts():
+            yield self._row("host {1} of {0.name}", rows.host_ticks, shard, host, text)
+
+    def _hosts(self) -> Iterator[tuple[Shard, str, bytes]]:
+        shards = self._shards(None)
+        for shard, hosts in zip(shards, self._ask_shards("HGETALL", "hosts", shards), strict=True):
+            for host, text in hosts.items():
+                yield shard, _text(host), text
+
+    def _view_leases(self) -> Iterator[Row | None]:
+        shards, now = self._shards(None), self._now()
+        leases = self._ask_shards("HGETALL", "lease", shards)
+        held = [(shard, lease) for shard, lease in zip(shards, leases, strict=True) if lease]
+        known = self._stored([lease.get(b"execution_id", b"") for _, lease in held])
+        executions = {row.execution_id: row for row in known}
+        for shard, lease in held:
+            yield self._row("the lease of {0.name}", rows.lease, shard, lease, executions, now)
+
+    # Pauses, notices, settings
+
+    def _view_pauses(self) -> Iterator[Row | None]:
+        now = self._now()
+        for name, column in (("pauses", 0), ("drains", 1)):
+            for member, text in self._ask("HGETALL", self._names.of_namespace(name)).items():
+                stopped = _text(member)
+                key, host = (stopped, None) if column == 0 else (None, stopped)
+                row = self._pause_row(key, host, text)
+                if row and (row[-1] is None or row[-1] > now):
+                    yield row
+
+    def _pause_row(self, key: str | None, host: str | None, text: bytes) -> Row | None:
+        name = "the pause of {0}" if host is None else "the pause of {1}"
+        return self._row(name, rows.pause, key, host, text)
+
+    def _view_notices(self, channels: list[str]) -> Iterator[Row | None]:
+        """Fetch no notice that is longer than any that is written."""
+        name = self._names.of_namespace("notices")
+        for channel in channels:
+            if size := self._notice_size(channel):
+                text = self._ask("HGET", name, channel) if size <= LONGEST_NOTICE else None
+                yield self._row("the notice of {0}", rows.notice, channel, text)
+
+    def _notice_size(self, channel: str) -> int:
+        size: int = self._ask("HSTRLEN", self._names.of_namespace("notices"), channel)
+        return size
+
+    def _view_least_retention(self) -> Iterator[Row]:
+        fields = [f"least_{name}" for name in LEAST._fields]
+        yield self._ask("HMGET", self._names.of_namespace("namespace"), *fields)
+
+    def _view_namespaces(self) -> Iterator[Row]:
+        """Look at the names of this server; in a cluster, of this node."""
+        pattern = scripts.Names("*").of_namespace("parts")
+        cursor = 0
+        for _ in range(_SCANS):
+            following, names = self._ask("SCAN", cursor, "MATCH", pattern, "COUNT", _NAMES)
+            for name in (name.decode(errors="replace") for name in names):
+                namespace = name.partition(":")[0]
+                if name == scripts.Names(namespace).of_namespace("parts"):
+                    yield (namespace,)
+            cursor = int(following)
+            if not cursor:
+                return
+
+    def _view_item_lists(self, key: str | None) -> Iterable[Row]:
+        return items.listed(self._client, key, self)
+
+    def _view_items(
+        self, key: str, tick: str, identities: Any, item_ids: Sequence[str] | None
+    ) -> Iterator[Row]:
+        del identities
+        return items.items(self._client, items.ItemList(key, tick), item_ids, self)
+
+
+def _start(row: StoredExecution) -> float:
+    return row.started_at
+
+
+def _oldest_start(query: HistoryQuery) -> float | None:
+    """Return a time before which nothing started that a query wants, by the server's clock; None: there is none.
+
+    The claim refuses a tick whose instant is more than `MAX_CLOCK_SKEW` ahead.
+    """
+    if query.after_id is not None:
+        return None
+    instant = instant_of(query.tick)
+    times = (query.since, None if instant is None else instant - MAX_CLOCK_SKEW)
+    return max((time for time in times if time is not None), default=None)
+
+
+def _text(member: bytes) -> str:
+    return member.decode("utf-8", "replace")
+
+
+def _ids_of(entries: Iterable[Any]) -> Iterator[int]:
+    """Yield the ids of executions in entries of a stream."""
+    for entry_id, _ in entries:
+        yield int(entry_id.partition(b"-")[0])
+
+
+def _page(stream: str, after: str, forward: bool, size: int) -> Command:
+    """Return the command for the page after the entry `after`, or for the newest page."""
+    if forward:
+        return ("XRANGE", stream, f"({after}", "+", "COUNT", size)
+    return ("XREVRANGE", stream, f"({after}" if after else "+", "-", "COUNT", size)
