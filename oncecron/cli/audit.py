@@ -19,15 +19,16 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.output import Kind
 from oncecron.config.options import Option
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.stderr import Patience, complain
 from oncecron.core.timing import LOG_CATCHES_UP
-from oncecron.log.overlap import Finding
+from oncecron.each.reports import item_lists, items_in_doubt
+from oncecron.log.overlap import Finding, Question, audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.log.overlap import Question
-
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 FOUND = 1
 """Exit status where anything is found."""
@@ -58,10 +59,6 @@ OPTIONS = (
 
 
 def _audit(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.config.settings import Settings
-    from oncecron.core import clock
-    from oncecron.core.stderr import complain
-    from oncecron.log.overlap import Question, audit
 
     settings = Settings(OPTIONS, given)
     since = None if settings["since"] is None else moment(settings["since"], time.time())
@@ -86,9 +83,6 @@ def _audit(given: dict[str, str], _words: list[str]) -> int:
 
 def _in_doubt(question: Question) -> Iterator[Finding]:
     """Yield the lists of `each` with items that an execution took and did not say how they ended."""
-    from oncecron.each.reports import item_lists, items_in_doubt
-    from oncecron.log.overlap import Finding
-
     for key, text, _, tick, _, at in items_in_doubt(item_lists(question.store)):
         if key and at is not None and at >= question.oldest:
             yield Finding("in-doubt", key, 0, tick, None, 1, at, None, None, text)
@@ -99,7 +93,6 @@ def _no_wait() -> None:
 
 
 def _wait_for_the_log() -> None:
-    from oncecron.core.stderr import Patience
 
     patience = Patience()
     patience.wait("log", f"firings may still write to the log; it has {LOG_CATCHES_UP:g} s")

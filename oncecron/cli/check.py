@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from typing import TYPE_CHECKING
 
 import click
 
 from oncecron.alerts.findings import OPTIONS as WHAT_COUNTS
+from oncecron.alerts.findings import STATES, Limits, check, lines, states_of, without_bars
+from oncecron.alerts.settings import channel_names
+from oncecron.cli import output
 from oncecron.cli.command import (
     JSON,
     KEYS,
@@ -17,17 +21,22 @@ from oncecron.cli.command import (
     TableCommand,
     store_and_log,
 )
+from oncecron.cli.gather import gather, spooled_records
+from oncecron.cli.sentences import unknown_key, valid_key
 from oncecron.config.options import Option
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.errors import EX_UNKNOWN, OncecronError, StoreError, UsageError
+from oncecron.core.text import Clock
 from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
+from oncecron.log.jobs import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import TextIO
 
     from oncecron.alerts.findings import Checked
-    from oncecron.config.settings import Settings
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 OPTIONS = (
     *WHAT_COUNTS,
@@ -49,9 +58,6 @@ OPTIONS = (
 
 
 def _check(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.cli import output
-    from oncecron.config.settings import Settings
-    from oncecron.core.errors import EX_UNKNOWN, OncecronError, UsageError
 
     stream = output.standard_output()
     as_json = "json" in given
@@ -68,17 +74,12 @@ def _check(given: dict[str, str], words: list[str]) -> int:
     if as_json:
         output.write_text(_as_json(checked, settings["utc"]), stream)
     else:
-        from oncecron.alerts.findings import lines
-
         output.say("\n".join(lines(checked, states)), stream)
     return checked.state
 
 
 def _states(settings: Settings) -> Mapping[str, int]:
     """Return the state of each kind of finding. Raises `UsageError` for an unknown kind."""
-    from oncecron.alerts.findings import states_of
-    from oncecron.core.errors import UsageError
-
     try:
         return states_of({name: settings[name] for name in ("warning", "critical", "ignore")})
     except ValueError as error:
@@ -86,14 +87,6 @@ def _states(settings: Settings) -> Mapping[str, int]:
 
 
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
-    from oncecron.alerts.findings import Limits, check
-    from oncecron.alerts.settings import channel_names
-    from oncecron.cli.gather import gather, spooled_records
-    from oncecron.cli.sentences import unknown_key, valid_key
-    from oncecron.core import clock
-    from oncecron.core.errors import StoreError
-    from oncecron.core.text import Clock
-    from oncecron.log.jobs import Sources
 
     keys = {valid_key(word) for word in words}
     limits = Limits(settings["failures"], settings["slow"], states, settings["min-hosts"])
@@ -117,9 +110,6 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
 
 
 def _as_json(checked: Checked, utc: bool) -> str:
-    from oncecron.alerts.findings import STATES
-    from oncecron.cli import output
-    from oncecron.core.text import Clock
 
     shown = Clock(utc)
     findings = [{**each._asdict(), "since": shown.exactly(each.since)} for each in checked.findings]
@@ -135,9 +125,6 @@ def _as_json(checked: Checked, utc: bool) -> str:
 @contextlib.contextmanager
 def _answer_in_time(seconds: float, stream: TextIO, *, as_json: bool) -> Iterator[None]:
     """Answer UNKNOWN and exit if the block has not ended by then, whatever this process waits for."""
-    import threading
-
-    from oncecron.core.errors import EX_UNKNOWN
 
     def give_up() -> None:
         _say_unknown(f"no answer from the store within {seconds:g} s", stream, as_json=as_json)
@@ -153,7 +140,6 @@ def _answer_in_time(seconds: float, stream: TextIO, *, as_json: bool) -> Iterato
 
 
 def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
-    from oncecron.cli import output
 
     if as_json:
         unknown: dict[str, object] = {
@@ -165,8 +151,6 @@ def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
         }
         output.write_text(output.json_text(unknown, 1), stream)
     else:
-        from oncecron.alerts.findings import without_bars
-
         output.say(without_bars(f"ONCECRON UNKNOWN: {why}"), stream)
 
 

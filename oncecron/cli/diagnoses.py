@@ -24,6 +24,7 @@ from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import DAY
+from oncecron.crontab.lint.line import linted_entries
 from oncecron.log.hosts import of_last_day
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ def of_cron(cron: Cron | None, proc: str = "/proc") -> Iterator[Diagnosis]:
 
 def of_path(crontabs: Iterable[LintedCrontab], cron: Cron) -> Diagnosis:
     """Judge whether the lines of crontabs find the oncecron that they name."""
-    from oncecron.crontab.lint.line import linted_entries  # noqa: PLC0415 - for doctor alone
-
     found: set[str] = set()
     missing: list[str] = []
     for source in crontabs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import (
     FORMAT,
@@ -13,17 +14,33 @@ from oncecron.cli.command import (
     open_store,
     output_format,
 )
+from oncecron.cli.crontab.installed import crontabs_of_host, installed_cron
+from oncecron.cli.diagnoses import (
+    of_cron,
+    of_hosts,
+    of_keys,
+    of_notices,
+    of_path,
+    of_spool,
+    of_zone,
+)
 from oncecron.cli.output import Column, Kind
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.errors import ConfigurationError, OncecronError
 from oncecron.core.log_rows import Diagnosis
+from oncecron.core.silent_hosts import recent
+from oncecron.core.text import Clock
+from oncecron.crontab.crons import CRONS
+from oncecron.log.wrong_times import future_marks, wrong_zones
+from oncecron.run.sandbox import diagnoses, refused
+from oncecron.run.spool import spool_of
+from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.config.settings import Settings
-    from oncecron.core.text import Clock
     from oncecron.stores.address import Address
-
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 
 def _finding(of: Diagnosis, _clock: Clock) -> str:
@@ -41,8 +58,6 @@ FOUND = 1
 
 
 def _examine(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.config.settings import Settings
-    from oncecron.core.errors import ConfigurationError
 
     stream = output.standard_output()
     found: list[Diagnosis] = []
@@ -64,12 +79,6 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
-    from oncecron.cli.crontab.installed import crontabs_of_host, installed_cron
-    from oncecron.cli.diagnoses import of_cron, of_path, of_spool, of_zone
-    from oncecron.core.errors import ConfigurationError
-    from oncecron.crontab.crons import CRONS
-    from oncecron.run.sandbox import diagnoses, refused
-    from oncecron.run.spool import spool_of
 
     path = settings.file.path
     for problem in settings.file.problems:
@@ -93,15 +102,6 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
 
 def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagnosis]:
     """Judge the store, or the log beside it; an error ends what can be known of it."""
-    from oncecron.alerts.settings import channel_names
-    from oncecron.cli.diagnoses import of_hosts, of_keys, of_notices
-    from oncecron.core import clock
-    from oncecron.core.errors import OncecronError
-    from oncecron.core.silent_hosts import recent
-    from oncecron.core.text import Clock
-    from oncecron.log.wrong_times import future_marks, wrong_zones
-    from oncecron.stores.address import masked
-
     source = settings.source(name) or (settings.file.store_file if name == "store" else "")
     where = f"{masked(address.target)}, from {source or 'the configuration file'}"
     try:

@@ -14,13 +14,14 @@ from oncecron.cli.command import (
     store_inspector,
 )
 from oncecron.cli.output import Column, Kind
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT
-from oncecron.log.hosts import HostSummary
+from oncecron.log.hosts import HostSummary, hosts
 
 if TYPE_CHECKING:
     from oncecron.core.text import Clock
-
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 
 def _clock_ahead(host: HostSummary, _clock: Clock) -> str:
@@ -49,10 +50,6 @@ OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.config.settings import Settings
-    from oncecron.core import clock
-    from oncecron.core.stderr import complain
-    from oncecron.log.hosts import hosts
 
     settings = Settings(OPTIONS, given)
     stream = output.standard_output()

@@ -13,15 +13,18 @@ from oncecron.cli.command import (
     output_format,
     store_and_log,
 )
+from oncecron.cli.gather import every_job
 from oncecron.cli.output import Column, Kind
+from oncecron.config.settings import Settings
+from oncecron.core import clock
 from oncecron.core.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.core.missed import MISSED_AT_MOST
+from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT
+from oncecron.log.jobs import Sources
 
 if TYPE_CHECKING:
     from oncecron.core.text import Clock
-
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 
 def _streak(job: JobSummary, _clock: Clock) -> str:
@@ -72,11 +75,6 @@ OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.cli.gather import every_job
-    from oncecron.config.settings import Settings
-    from oncecron.core import clock
-    from oncecron.core.stderr import complain
-    from oncecron.log.jobs import Sources
 
     settings = Settings(OPTIONS, given)
     stream = output.standard_output()

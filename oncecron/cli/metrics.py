@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
+import tempfile
 import threading
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
 
+from oncecron.alerts.findings import DEFAULT_STATES, Limits, check
+from oncecron.alerts.metrics import Reading, registry_of, text_of
+from oncecron.alerts.settings import channel_names
+from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_and_log
+from oncecron.cli.gather import gather, spooled_records
 from oncecron.config.options import Option
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.errors import (
+    ConfigurationError,
+    OncecronError,
+    OutputError,
+    StoreUnavailable,
+    UsageError,
+    reason_of,
+    shortage_of,
+)
+from oncecron.core.stderr import complain
+from oncecron.core.text import Clock
 from oncecron.core.timing import METRICS_WITHIN, SLOW_TIMES
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from oncecron.alerts.metrics import Reading
-    from oncecron.config.settings import Settings
-    from oncecron.core.errors import OncecronError
-
-# ruff: noqa: PLC0415 - --help imports as little as it can
+from oncecron.log.jobs import Sources
 
 OPTIONS = (
     Option(
@@ -43,9 +55,6 @@ _HIGHEST_PORT = 65535
 
 
 def _metrics(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.cli import output
-    from oncecron.config.settings import Settings
-    from oncecron.core.stderr import complain
 
     settings = Settings(OPTIONS, given)
     textfile, address = _destination(settings)
@@ -54,7 +63,6 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
     reader = _Reader(settings)
     if address:
         return _serve(reader, *address)
-    from oncecron.alerts.metrics import text_of
 
     reading = reader.read()
     text = text_of(reading)
@@ -69,8 +77,6 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
 
 def _destination(settings: Settings) -> tuple[str | None, tuple[str, int] | None]:
     """Return the file, or the address to listen at. Raises `UsageError`."""
-    from oncecron.core.errors import UsageError
-
     textfile: str | None = settings["textfile"]
     listen: str | None = settings["listen"]
     if textfile is not None and listen is not None:
@@ -102,8 +108,6 @@ class _Reader:
 
     def read(self) -> Reading:
         """Return a new reading; after `METRICS_WITHIN` one that says that there was no answer."""
-        from oncecron.core.errors import OncecronError, StoreUnavailable
-
         with self._lock:
             if self._question is None or self._question.done():
                 self._question = _asking(self._settings)
@@ -120,8 +124,6 @@ class _Reader:
 
     def read_aloud(self) -> Reading:
         """Return a new reading; say once that the store does not answer, and once that it does again."""
-        from oncecron.core.stderr import complain
-
         reading = self.read()
         with self._lock:
             before, self._is_away = self._is_away, reading.error is not None
@@ -134,10 +136,6 @@ class _Reader:
 
 def _asking(settings: Settings) -> Future[Reading]:
     """Look at the store in a thread that nobody has to wait for."""
-    from concurrent.futures import Future
-
-    from oncecron.core.errors import OncecronError, reason_of, shortage_of
-
     answer: Future[Reading] = Future()
 
     def ask() -> None:
@@ -156,20 +154,11 @@ def _asking(settings: Settings) -> Future[Reading]:
 
 
 def _failed(error: OncecronError) -> Reading:
-    from oncecron.alerts.metrics import Reading
-    from oncecron.core import clock
 
     return Reading(clock.wall(), error=str(error), status=error.exit_status)
 
 
 def _reading(settings: Settings) -> Reading:
-    from oncecron.alerts.findings import DEFAULT_STATES, Limits, check
-    from oncecron.alerts.metrics import Reading
-    from oncecron.alerts.settings import channel_names
-    from oncecron.cli.gather import gather, spooled_records
-    from oncecron.core import clock
-    from oncecron.core.text import Clock
-    from oncecron.log.jobs import Sources
 
     now = clock.wall()
     spooled = spooled_records(settings)
@@ -189,11 +178,6 @@ def _reading(settings: Settings) -> Reading:
 
 def _replace(path: str, text: bytes) -> None:
     """Write a file in one step: node_exporter reads the old one or the new one. Raises `OutputError`."""
-    import contextlib
-    import tempfile
-
-    from oncecron.core.errors import OutputError
-
     written = None
     try:
         descriptor, written = tempfile.mkstemp(
@@ -212,13 +196,7 @@ def _replace(path: str, text: bytes) -> None:
 
 def _serve(reader: _Reader, host: str, port: int) -> int:
     """Answer requests until SIGTERM or SIGINT. Raises `ConfigurationError` if the address cannot be used."""
-    import signal
-
     from prometheus_client import start_http_server
-
-    from oncecron.alerts.metrics import registry_of
-    from oncecron.cli import output
-    from oncecron.core.errors import ConfigurationError
 
     ends = (signal.SIGTERM, signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before the threads, which inherit it

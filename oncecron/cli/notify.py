@@ -11,21 +11,32 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from oncecron.alerts.channels import render
+from oncecron.alerts.message import Evidence
+from oncecron.alerts.notify import Context, deliver, prepare, send_all, trial_messages
+from oncecron.alerts.settings import NOTIFY_KEY, read_notify
+from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, incomplete, store_and_log
+from oncecron.cli.gather import gather
 from oncecron.config.options import Option
+from oncecron.config.run_parser import ParsedRun
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.errors import UsageError
+from oncecron.core.host import host_name
+from oncecron.core.stderr import complain
 from oncecron.core.timing import NOTIFY_TIMEOUT, NOTIFY_TTL
+from oncecron.log.account import evidence
+from oncecron.log.jobs import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from oncecron.alerts.findings import Finding, Situation
-    from oncecron.alerts.message import Evidence
-    from oncecron.alerts.notify import Context, Result
+    from oncecron.alerts.notify import Result
     from oncecron.alerts.settings import Notify
-    from oncecron.config.settings import Settings
     from oncecron.stores.api import Inspector
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 OPTIONS = (
     Option("now", "flag", "Make a pass now, and print what was sent.", "", "What to do"),
@@ -53,9 +64,6 @@ _WAIT = "60s"
 
 
 def _notify(given: dict[str, str], _words: list[str]) -> int:
-    from oncecron.alerts.settings import NOTIFY_KEY, read_notify
-    from oncecron.config.settings import Settings
-    from oncecron.core.errors import UsageError
 
     modes = [f"--{mode}" for mode in _MODES if mode in given]
     if len(modes) > 1:
@@ -75,8 +83,6 @@ def _notify(given: dict[str, str], _words: list[str]) -> int:
 def _fire(settings: Settings, given: dict[str, str]) -> int:
     """Claim the pass; the command of this firing makes it."""
     from oncecron.alerts.pinger import start
-    from oncecron.alerts.settings import NOTIFY_KEY
-    from oncecron.config.run_parser import ParsedRun
     from oncecron.run.firing import run
 
     section = settings.file.jobs.get(NOTIFY_KEY, {})
@@ -95,8 +101,6 @@ def _fire(settings: Settings, given: dict[str, str]) -> int:
 
 def _pass(settings: Settings, notify: Notify) -> int:
     """Make the pass; return 1 if a row of the store cannot be read, or with --now if a channel has not acknowledged."""
-    from oncecron.alerts.notify import deliver, prepare
-
     with store_and_log(settings) as (store, log):
         context = _context(settings, notify, store, log)
         results = deliver(context, notify, prepare(context, notify))
@@ -109,9 +113,6 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
 
     Without `now`, that is a failure when it is new, because cron mails it. The store has it as a finding.
     """
-    from oncecron.cli import output
-    from oncecron.core.stderr import complain
-
     status = 0
     for result in results:
         if result.error is not None:
@@ -127,13 +128,6 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
 
 
 def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspector) -> Context:
-    from oncecron.alerts.message import Evidence
-    from oncecron.alerts.notify import Context
-    from oncecron.cli.gather import gather
-    from oncecron.core import clock
-    from oncecron.core.host import host_name
-    from oncecron.log.account import evidence
-    from oncecron.log.jobs import Sources
 
     now = clock.wall()
 
@@ -150,10 +144,6 @@ def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspecto
 
 def _show(settings: Settings, notify: Notify) -> int:
     """Print what a pass would send."""
-    from oncecron.alerts.channels import render
-    from oncecron.alerts.notify import prepare
-    from oncecron.cli import output
-
     stream = output.standard_output()
     with store_and_log(settings) as (store, log):
         prepared = prepare(_context(settings, notify, store, log), notify)
@@ -169,10 +159,6 @@ def _show(settings: Settings, notify: Notify) -> int:
 
 def _test(settings: Settings, notify: Notify) -> int:
     """Send a message that says that nothing is wrong."""
-    from oncecron.alerts.notify import send_all, trial_messages
-    from oncecron.cli import output
-    from oncecron.core.stderr import complain
-
     status = 0
     with store_and_log(settings) as (store, log):
         trials = trial_messages(_context(settings, notify, store, log), notify)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from oncecron.cli import output
 from oncecron.cli.command import (
     JSON,
     KEYS,
@@ -16,15 +17,22 @@ from oncecron.cli.command import (
     spools,
     store_and_log,
 )
+from oncecron.cli.output import to_microseconds
+from oncecron.cli.sentences import valid_key
 from oncecron.config.options import Option
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.errors import UsageError
+from oncecron.core.text import Clock, visible
+from oncecron.core.tick import named_tick
+from oncecron.log.account import account
+from oncecron.log.jobs import Sources
+from oncecron.log.tick_history import facts_of
 
 if TYPE_CHECKING:
-    from oncecron.config.settings import Settings
-    from oncecron.core.text import Clock
     from oncecron.log.account import Account
     from oncecron.log.tick_history import Facts
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 OPTIONS = (
     Option(
@@ -41,14 +49,6 @@ OPTIONS = (
 
 
 def _explain(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.cli import output
-    from oncecron.cli.sentences import valid_key
-    from oncecron.config.settings import Settings
-    from oncecron.core import clock
-    from oncecron.core.text import Clock, visible
-    from oncecron.log.account import account
-    from oncecron.log.jobs import Sources
-    from oncecron.log.tick_history import facts_of
 
     settings = Settings(OPTIONS, given)
     key, tick = valid_key(words[0]), _tick(settings)
@@ -65,8 +65,6 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
 
 
 def _tick(settings: Settings) -> str | None:
-    from oncecron.core.errors import UsageError
-    from oncecron.core.tick import named_tick
 
     text: str | None = settings["tick"]
     if text == "":
@@ -103,7 +101,6 @@ def _record(facts: Facts, found: Account, shown: Clock) -> dict[str, Any]:
 
 
 def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
-    from oncecron.cli.output import to_microseconds
 
     names = (
         "started_at",

@@ -8,7 +8,9 @@ from typing import Any
 
 import click
 
+from oncecron.cli import output
 from oncecron.cli.command import LazyGroup
+from oncecron.cli.crontab import files
 from oncecron.core.errors import UsageError
 
 
@@ -33,8 +35,6 @@ def _let_through() -> None:
         return
     if not pipes:
         return
-    from oncecron.cli import output  # noqa: PLC0415 - not for --help
-    from oncecron.cli.crontab import files  # noqa: PLC0415 - not for --help
 
     output.give(files.read_source([files.STANDARD_INPUT]).data)
 

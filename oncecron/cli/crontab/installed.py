@@ -6,15 +6,17 @@ import contextlib
 import os
 from typing import TYPE_CHECKING
 
-from oncecron.config.options import Option
+from oncecron.cli.crontab import files, user_crontab
+from oncecron.config.options import Option, convert
 from oncecron.core.errors import OncecronError, UsageError
 from oncecron.crontab.crons import CRONS
+from oncecron.crontab.lint import LintedCrontab
+from oncecron.crontab.scanner import scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from oncecron.crontab.crons import Cron
-    from oncecron.crontab.lint import LintedCrontab
 
 CRON = Option(
     "cron",
@@ -41,7 +43,6 @@ def chosen_cron(given: Mapping[str, str]) -> Cron | None:
     """Return the cron of `--cron`, else the installed one; None if that is unknown. Raises `UsageError`."""
     if "cron" not in given:
         return installed_cron()
-    from oncecron.config.options import convert  # noqa: PLC0415 - not for --help
 
     try:
         return CRONS[str(convert(CRON, given["cron"]))]
@@ -89,10 +90,6 @@ def _content(path: str) -> bytes:
 
 def crontabs_of_host(cron: Cron | None) -> Iterator[LintedCrontab]:
     """Yield the user's own crontab, /etc/crontab and those in /etc/cron.d; one that cannot be read is left out."""
-    from oncecron.cli.crontab import files, user_crontab  # noqa: PLC0415 - not for --help
-    from oncecron.crontab.lint import LintedCrontab  # noqa: PLC0415 - for doctor alone
-    from oncecron.crontab.scanner import scan  # noqa: PLC0415 - not for --help
-
     cron = cron or CRONS["debian"]
     with contextlib.suppress(OncecronError):
         data = user_crontab.read(None)

@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oncecron.cli import output
 from oncecron.cli.command import FILES, JSON, TableCommand
 from oncecron.cli.crontab.files import STANDARD_INPUT, in_directory, read_source
 from oncecron.cli.crontab.installed import CRON, chosen_cron
 from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
+from oncecron.config.file import read_file, read_private
 from oncecron.config.options import CONFIG, Option
+from oncecron.core.errors import ConfigurationError
+from oncecron.core.host import user_name
+from oncecron.core.stderr import complain, valid
+from oncecron.core.text import visible
+from oncecron.crontab.crons import CRONS
+from oncecron.crontab.lint import LintedCrontab, lint
+from oncecron.crontab.scanner import scan
 
 if TYPE_CHECKING:
     from oncecron.cli.crontab.files import CrontabFile
     from oncecron.crontab.crons import Cron
-    from oncecron.crontab.lint import Diagnostic, LintedCrontab
+    from oncecron.crontab.lint import Diagnostic
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 FOUND = 1
 """Exit status where anything is found."""
@@ -43,12 +51,6 @@ OPTIONS = (
 
 
 def _lint(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.cli import output
-    from oncecron.config.file import read_file, read_private
-    from oncecron.core.errors import ConfigurationError
-    from oncecron.core.stderr import complain
-    from oncecron.crontab.crons import CRONS
-    from oncecron.crontab.lint import lint
 
     cron = chosen_cron(given) or CRONS["debian"]
     file = read_file(given.get("config"))
@@ -79,9 +81,6 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
 
 def _source(word: str, cron: Cron, *, system: bool) -> LintedCrontab:
     """Read a crontab; an empty word means standard input. Raises `InputError`, `UsageError`."""
-    from oncecron.crontab.lint import LintedCrontab
-    from oncecron.crontab.scanner import scan
-
     file = read_source([word] if word else [], "lint")
     crontab = scan(file.data, system=system or file.is_system, cron=cron)
     refuse_wrong_kind(crontab, file)
@@ -99,15 +98,11 @@ def _files(words: list[str], *, system: bool) -> list[str]:
 
 def _user(file: CrontabFile) -> str | None:
     """Return the owner of the crontab, None if it is unknown. Standard input is taken as the user's own."""
-    from oncecron.core.host import user_name
-
     return user_name() if file.path == STANDARD_INPUT else file.owner
 
 
 def _shown(finding: Diagnostic) -> str:
     """Return a finding as a line that editors and CI can parse."""
-    from oncecron.core.text import visible
-
     return visible(
         f"{finding.file}:{finding.line}: {finding.message}; {finding.cure} [{finding.finding}]"
     )
@@ -115,8 +110,6 @@ def _shown(finding: Diagnostic) -> str:
 
 def _as_utf8(finding: Diagnostic) -> Diagnostic:
     """Return a finding with texts in UTF-8, whatever the encoding of the crontab."""
-    from oncecron.core.stderr import valid
-
     return finding._replace(
         file=valid(finding.file), message=valid(finding.message), cure=valid(finding.cure)
     )

@@ -9,12 +9,15 @@ output if it belongs there: after an error, the original.
 from __future__ import annotations
 
 import os
+import pwd
+import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from oncecron.cli import output
 from oncecron.cli.command import FILES
-from oncecron.cli.crontab import files
+from oncecron.cli.crontab import changes, files, user_crontab, warnings
 from oncecron.config.options import Option
 from oncecron.core.errors import EX_CHANGES, OncecronError, UsageError
 from oncecron.core.masking import masked_line
@@ -22,6 +25,7 @@ from oncecron.core.stderr import complain
 from oncecron.core.text import visible
 from oncecron.crontab.crons import CRONS
 from oncecron.crontab.scanner import WRITE_HERE, scan
+from oncecron.crontab.system_files import named_user
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +34,6 @@ if TYPE_CHECKING:
     from oncecron.crontab.scanner import Crontab, Problem
     from oncecron.crontab.wrap import Rewritten
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 USER_FIELD = Option(
     "user-field",
@@ -108,8 +111,6 @@ def rewrite(
 
     `cron` is the one that reads the crontabs, `done` what was done to a line, for the summary.
     """
-    from oncecron.cli.crontab import changes, warnings
-
     _check(given, words, command)
     plans = [
         _plan(given, source, change, cron or CRONS["debian"])
@@ -126,8 +127,6 @@ def rewrite(
     if errors:
         complain(f"nothing is changed; correct the {_counted(errors)} with errors above first")
     if not any(name in given for name in _WITHOUT_OUTPUT):
-        from oncecron.cli import output
-
         output.give(plans[0].rewritten.data)
     elif not errors:
         return _carry_out(given, plans, command, done)
@@ -200,7 +199,6 @@ def _files(given: Mapping[str, str], words: list[str], command: str) -> Iterator
 
 
 def _crontabs_of_users(given: Mapping[str, str]) -> Iterator[files.CrontabFile]:
-    from oncecron.cli.crontab import user_crontab
 
     names = given.get("user", user_crontab.own_name()).split(",")
     if not all(names):
@@ -224,8 +222,6 @@ def _plan(
         return Plan(source, crontab, change(crontab, source))
     except OncecronError:
         if not any(name in given for name in _WITHOUT_OUTPUT):
-            from oncecron.cli import output
-
             output.give(source.data)
         raise
 
@@ -238,7 +234,6 @@ def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
         raise UsageError(
             f"the lines of {visible(source.path)} name a user before the command; add --user-field"
         )
-    from oncecron.crontab.system_files import named_user
 
     found = named_user(crontab, _is_user, _is_program)
     if found:
@@ -250,7 +245,6 @@ def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
 
 
 def _is_user(name: str) -> bool:
-    import pwd
 
     try:
         pwd.getpwnam(name)
@@ -261,8 +255,6 @@ def _is_user(name: str) -> bool:
 
 def _is_program(word: str, path: str) -> bool:
     """Return whether a word is a program of this host, with the PATH of the crontab, of cron or of this shell."""
-    import shutil
-
     paths = os.pathsep.join((path, _SYSTEM_PATH, os.environ.get("PATH", "")))
     try:
         return shutil.which(word, path=paths) is not None
@@ -283,9 +275,6 @@ def _report(plan: Plan) -> None:
 
 def _carry_out(given: Mapping[str, str], plans: Sequence[Plan], command: str, done: str) -> int:
     """Show the changes, and write the new crontabs unless --check forbids it; return the exit status."""
-    from oncecron.cli import output
-    from oncecron.cli.crontab import changes, warnings
-
     output.standard_output()  # nothing is written if the answer cannot be
     writing = "check" not in given and ("install" in given or "in-place" in given)
     for plan in plans:
@@ -312,7 +301,6 @@ def _put(given: Mapping[str, str], plan: Plan, done: str) -> str:
     summary = f"{_counted(rewritten.changed)} {done}"
     if "install" not in given:
         return f"{summary}; backup: {visible(files.replace_file(source, rewritten.data))}"
-    from oncecron.cli.crontab import user_crontab
 
     user = user_crontab.known(source.user or "")
     restore = user_crontab.install(user, source.data, rewritten.data)
@@ -321,8 +309,6 @@ def _put(given: Mapping[str, str], plan: Plan, done: str) -> str:
 
 def _answer(given: Mapping[str, str], text: str) -> None:
     """Print what was done: with --json on standard error, because standard output has the records."""
-    from oncecron.cli import output
-
     if "json" in given:
         complain(text)
     else:

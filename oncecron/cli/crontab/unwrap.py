@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from oncecron.cli.command import TableCommand
 from oncecron.cli.crontab.installed import installed_cron
 from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, rewrite
+from oncecron.crontab.wrap import unwrap
 
 if TYPE_CHECKING:
     from oncecron.cli.crontab.files import CrontabFile
@@ -18,7 +19,6 @@ OPTIONS = REWRITING_OPTIONS
 
 def _unwrap(given: dict[str, str], words: list[str]) -> int:
     def unwrapped(crontab: Crontab, _source: CrontabFile) -> Rewritten:
-        from oncecron.crontab.wrap import unwrap  # noqa: PLC0415 - not for --help
 
         return unwrap(crontab)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -10,15 +12,17 @@ from oncecron.cli.command import TableCommand
 from oncecron.cli.crontab.installed import CRON, chosen_cron
 from oncecron.cli.crontab.rewriting import CRONTABS, REWRITING_OPTIONS, USER, rewrite
 from oncecron.config.options import Option
+from oncecron.core import tick, time_zone
 from oncecron.core.errors import ConfigurationError, UsageError
+from oncecron.core.host import user_name
 from oncecron.core.stderr import complain
+from oncecron.crontab.wrap import WrapSettings, wrap
 
 if TYPE_CHECKING:
     from oncecron.cli.crontab.files import CrontabFile
     from oncecron.crontab.scanner import Crontab
-    from oncecron.crontab.wrap import Rewritten, WrapSettings
+    from oncecron.crontab.wrap import Rewritten
 
-# ruff: noqa: PLC0415 - --help imports as little as it can
 
 ONLY = Option(
     "only",
@@ -51,13 +55,11 @@ _PROGRAM = "oncecron"
 
 
 def _wrap(given: dict[str, str], words: list[str]) -> int:
-    import functools
 
     cron = chosen_cron(given)
 
     @functools.cache  # for all crontabs: the host's zone is doubted once
     def settings() -> WrapSettings:
-        from oncecron.crontab.wrap import WrapSettings
 
         zone = _given_zone(given["tz"]) if "tz" in given else host_zone_of_cron()
         only = tuple(filter(None, given.get("only", "").split(",")))
@@ -70,7 +72,6 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         )
 
     def wrapped(crontab: Crontab, source: CrontabFile) -> Rewritten:
-        from oncecron.crontab.wrap import wrap
 
         return wrap(crontab, settings()._replace(user=_user_of(source)))
 
@@ -79,15 +80,11 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
 
 def _user_of(source: CrontabFile) -> str:
     """Return whose crontab it is, as far as it can be known: a user's spool file has the name of the user."""
-    from oncecron.core.host import user_name
-
     return source.owner or user_name()
 
 
 def program_path() -> str:
     """Return the absolute path of oncecron for cron. Raises `ConfigurationError`."""
-    import shutil
-
     beside = os.path.join(os.path.dirname(sys.executable), _PROGRAM)
     candidates = [shutil.which(sys.argv[0]), shutil.which(_PROGRAM), beside]
     for path in candidates:
@@ -99,7 +96,6 @@ def program_path() -> str:
 
 
 def _given_zone(zone: str) -> str:
-    from oncecron.core import tick
 
     try:
         tick.scheduled_tick("@daily", zone, 0)
@@ -110,8 +106,6 @@ def _given_zone(zone: str) -> str:
 
 def host_zone_of_cron() -> str:
     """Return the time zone of this host's cron, as far as it can be known. Raises `ConfigurationError`."""
-    from oncecron.core import time_zone
-
     try:
         zone = time_zone.host_zone()
     except ValueError as error:
