@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING
 from oncecron.core.errors import OncecronError
 from oncecron.core.log_rows import Diagnosis
 from oncecron.core.safe_paths import unsafe
-from oncecron.core.silent_hosts import (
-    NAMES_CURE,
-    clock_difference,
-    newest_rows,
-    recent,
-    same_names,
-)
+from oncecron.core.silent_hosts import NAMES_CURE, clock_difference, newest_rows, recent, same_names
 from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW

@@ -48,8 +48,7 @@ def _finding(of: Diagnosis, _clock: Clock) -> str:
 
 
 DIAGNOSES = Kind(
-    Diagnosis._fields,
-    columns=(*output.fields("state", "subject"), Column("FINDING", _finding)),
+    Diagnosis._fields, columns=(*output.fields("state", "subject"), Column("FINDING", _finding))
 )
 
 OPTIONS = (FORMAT, JSON, *STORE_OPTIONS)

@@ -43,11 +43,7 @@ OPTIONS = (
         _KEPT,
     ),
     Option(
-        "keep-skips",
-        "duration",
-        "Keep skips at least this long. A new store has 1d.",
-        "AGE",
-        _KEPT,
+        "keep-skips", "duration", "Keep skips at least this long. A new store has 1d.", "AGE", _KEPT
     ),
     Option(
         "print-sql",

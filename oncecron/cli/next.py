@@ -49,7 +49,7 @@ OPTIONS = (
     *in_group(
         "Which ticks",
         RUN_OPTION["schedule"]._replace(
-            help="Use this schedule: five fields in quotes, or a nickname such as @daily.",
+            help="Use this schedule: five fields in quotes, or a nickname such as @daily."
         ),
         RUN_OPTION["tz"],
         Option(

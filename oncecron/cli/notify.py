@@ -180,9 +180,5 @@ COMMAND = TableCommand(
     about="Compare the findings of `oncecron check` with what each channel of the configuration file knows, and send "
     "one message for all changes. Cron starts it every minute on every host; one of them makes the pass. Each change "
     "is sent once to each channel, and again only if the acknowledgement was lost. Nothing is printed if all is well.",
-    examples=(
-        "oncecron notify",
-        "oncecron notify --test",
-        "oncecron notify --dry-run",
-    ),
+    examples=("oncecron notify", "oncecron notify --test", "oncecron notify --dry-run"),
 )

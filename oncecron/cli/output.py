@@ -166,12 +166,9 @@ class Writer:
 
     def write(self, records: Iterable[Any]) -> int:
         """Write records, after a heading the first time; return how many. Raises `BrokenPipeError`."""
-        write = {
-            "table": self._rows,
-            "json": self._array,
-            "ndjson": self._lines,
-            "csv": self._csv,
-        }[self._style.format]
+        write = {"table": self._rows, "json": self._array, "ndjson": self._lines, "csv": self._csv}[
+            self._style.format
+        ]
         return self._write_lines(write(records))
 
     def write_in_full(self, record: Any) -> None:

@@ -69,11 +69,7 @@ STOP_OPTIONS = (
         default="TERM",
         choices=REQUEST_SIGNALS,
     ),
-    Option(
-        "grace",
-        "duration",
-        "Wait this long before KILL. Default: the --grace of the run.",
-    ),
+    Option("grace", "duration", "Wait this long before KILL. Default: the --grace of the run."),
     JSON._replace(
         help="Print how each execution ended as JSON (one array) instead of sentences.",
         group="Options",

@@ -34,11 +34,7 @@ ITEM_OPTIONS = (
         short="0",
     ),
     Option(
-        "json",
-        "flag",
-        "Each line is a JSON object, whose `id` identifies the item.",
-        "",
-        _ITEMS,
+        "json", "flag", "Each line is a JSON object, whose `id` identifies the item.", "", _ITEMS
     ),
     Option(
         "batch",

@@ -262,9 +262,7 @@ class _Reader:
         """Return the values of the table [redis], as text."""
         if not table:
             return ()
-        from oncecron.stores.redis.address import (  # noqa: PLC0415 - the table is rare
-            check_defaults,
-        )
+        from oncecron.stores.redis.address import check_defaults  # noqa: PLC0415 - the table is rare
 
         place, texts = self._top._replace(section="[redis]"), {}
         for name, value in table.items():

@@ -41,8 +41,7 @@ def _by_name(options: tuple[Option, ...]) -> Mapping[str, Option]:
 
 JOB_COMMAND: Mapping[str, JobCommand] = {
     "run": JobCommand(
-        *("run", _by_name(RUN_OPTIONS), (), conflicts),
-        example="oncecron run --key NAME -- COMMAND",
+        *("run", _by_name(RUN_OPTIONS), (), conflicts), example="oncecron run --key NAME -- COMMAND"
     ),
     "each": JobCommand(
         *("each", _by_name(EACH_OPTIONS), ONLY_IN_RUN, each_conflicts),

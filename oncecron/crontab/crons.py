@@ -169,9 +169,7 @@ CRONS = {
     "dcron": Cron(
         *("dcron", LETTER),
         rules=_OF_BUSYBOX._replace(
-            names=(_CAPITAL[0], _CAPITAL[1]),
-            folds=True,
-            commas=(rb"", rb",", rb",?"),
+            names=(_CAPITAL[0], _CAPITAL[1]), folds=True, commas=(rb"", rb",", rb",?")
         ),
         days="nth",
         nicknames={**_HOURLY, **_DAILY, **_SELDOM, **_REBOOT},

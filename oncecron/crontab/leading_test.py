@@ -18,14 +18,7 @@ Nothing may happen beside the test and what depends on it:
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.shell_words import (
-    BLANK,
-    OPERATOR,
-    REDIRECTION,
-    WORD,
-    UnclosedError,
-    tokens,
-)
+from oncecron.core.shell_words import BLANK, OPERATOR, REDIRECTION, WORD, UnclosedError, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

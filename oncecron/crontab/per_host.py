@@ -48,11 +48,7 @@ class Judgement(NamedTuple):
 
 
 _OWN_JOBS = "it starts the jobs of each host"
-_STARTERS = {
-    "run-parts": _OWN_JOBS,
-    "anacron": _OWN_JOBS,
-    "oncecron": "it needs no guard",
-}
+_STARTERS = {"run-parts": _OWN_JOBS, "anacron": _OWN_JOBS, "oncecron": "it needs no guard"}
 _WORK_OF_EACH_HOST = {
     "each host has its own packages": """
         apt apt-get apt-file apt-show-versions apticron aptitude apk cron-apt debsecan debsums dnf dnf-automatic flatpak

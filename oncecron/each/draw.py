@@ -27,14 +27,7 @@ from oncecron.core.safe_paths import memory_file
 from oncecron.core.timing import CALL_TIMEOUT, PROGRESS_INTERVAL
 from oncecron.each.list import check_drawn
 from oncecron.each.runner import LEASE_LOST, RESULTS, Runner
-from oncecron.each.values import (
-    LONGEST_REASON,
-    Draw,
-    ItemResult,
-    after_failure,
-    item_id,
-    item_ids,
-)
+from oncecron.each.values import LONGEST_REASON, Draw, ItemResult, after_failure, item_id, item_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,10 +103,7 @@ class Worker(Runner):
             descriptors[0] = command.input(batch)
         try:
             pid = self._processes.start(
-                self._spec.program,
-                command.arguments(batch),
-                command.variables(batch),
-                descriptors,
+                self._spec.program, command.arguments(batch), command.variables(batch), descriptors
             )
             end = self._processes.finish(pid, self._items.timeout, report.read_end, report.read)
         finally:
@@ -278,10 +268,7 @@ def reports_of(
 
 
 def results_of(
-    batch: Sequence[DrawnItem],
-    end: CommandEnd,
-    said: Mapping[int, str | None],
-    policy: RetryPolicy,
+    batch: Sequence[DrawnItem], end: CommandEnd, said: Mapping[int, str | None], policy: RetryPolicy
 ) -> list[ItemResult]:
     """Return how the items of a batch ended that are not done."""
     succeeded = end.status == 0 and not end.timed_out

@@ -119,9 +119,7 @@ def newest_lists(lists: Iterable[ListView]) -> dict[str, ListView]:
     return newest
 
 
-def fields_of_jobs(
-    lists: Sequence[ListView],
-) -> Callable[[str, Execution | None], dict[str, Any]]:
+def fields_of_jobs(lists: Sequence[ListView]) -> Callable[[str, Execution | None], dict[str, Any]]:
     """Return what gives the fields of a `JobSummary`, by key and the execution that has its outcome."""
     newest = newest_lists(lists)
 

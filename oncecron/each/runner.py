@@ -31,13 +31,7 @@ from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, OncecronError, StoreU
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.retry import Backoff
-from oncecron.core.timing import (
-    CALL_TIMEOUT,
-    KILL_TIMEOUT,
-    LONGEST_SLEEP,
-    NEVER,
-    POLL_ROUNDING,
-)
+from oncecron.core.timing import CALL_TIMEOUT, KILL_TIMEOUT, LONGEST_SLEEP, NEVER, POLL_ROUNDING
 from oncecron.each.store import open_item_store
 from oncecron.each.values import ItemList
 from oncecron.run import process_tree

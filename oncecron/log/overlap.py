@@ -362,9 +362,7 @@ def _no_end(traced: Traced, clock: Clock) -> Finding:
     execution = traced.execution
     when = f" at {clock.seconds(traced.lost_at)}" if traced.lost_at else ""
     return _finding(
-        "no-end",
-        execution,
-        f"{_label(execution)} was declared lost{when} and has no end on record",
+        "no-end", execution, f"{_label(execution)} was declared lost{when} and has no end on record"
     )
 
 
@@ -382,7 +380,5 @@ def _without_end(question: Question, endless: list[Execution]) -> Iterator[Findi
         now = question.log.execution(execution.execution_id)
         if now and now.outcome == "running" and _name(now) not in living:
             yield _finding(
-                "no-end",
-                now,
-                f"{_label(now)} is recorded as running, but its lease has ended",
+                "no-end", now, f"{_label(now)} is recorded as running, but its lease has ended"
             )

@@ -183,11 +183,7 @@ class _ShardClaim:
     """The claim of one shard until its final answer."""
 
     def __init__(
-        self,
-        spec: RunSpec,
-        connection: StoreConnection,
-        firing: Firing,
-        patience: stderr.Patience,
+        self, spec: RunSpec, connection: StoreConnection, firing: Firing, patience: stderr.Patience
     ) -> None:
         self.firing = firing
         self._patience = patience

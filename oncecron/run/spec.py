@@ -5,22 +5,11 @@ from __future__ import annotations
 import os
 
 from oncecron.config.file import job_section
-from oncecron.config.options import (
-    AUTO_KEY,
-    KEY_RULE,
-    LOG,
-    RUN_OPTIONS,
-    STORE,
-    is_key,
-)
+from oncecron.config.options import AUTO_KEY, KEY_RULE, LOG, RUN_OPTIONS, STORE, is_key
 from oncecron.config.rules import AUTO_WITHOUT_COMMAND, conflicts, tick_rules
 from oncecron.config.settings import Settings
 from oncecron.core import clock, tick
-from oncecron.core.errors import (
-    ConfigurationError,
-    UnknownZoneError,
-    UsageError,
-)
+from oncecron.core.errors import ConfigurationError, UnknownZoneError, UsageError
 from oncecron.core.host import host_name, user_name
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
@@ -252,11 +241,7 @@ def key_of(parsed: ParsedRun) -> str:
 
 def _derived_key(parsed: ParsedRun) -> str:
     # Only this rule needs these modules.
-    from oncecron.core.derived_key import (  # noqa: PLC0415
-        PREFIX_VARIABLE,
-        command_of,
-        derived_key,
-    )
+    from oncecron.core.derived_key import PREFIX_VARIABLE, command_of, derived_key  # noqa: PLC0415
 
     if not (parsed.given.get("shell") or parsed.command):
         raise UsageError(str(AUTO_WITHOUT_COMMAND))

@@ -58,15 +58,9 @@ _IN_PLACE = Option(
     "Replace FILE in one step. Keep owner and mode, and save the old file as .FILE.TIME~ beside it.",
 )
 _CHECK = Option(
-    "check",
-    "flag",
-    "Change nothing. Exit with status 2 if there is something to change.",
+    "check", "flag", "Change nothing. Exit with status 2 if there is something to change."
 )
-_DIFF = Option(
-    "diff",
-    "flag",
-    "Show the changes as a unified diff instead of the new crontab.",
-)
+_DIFF = Option("diff", "flag", "Show the changes as a unified diff instead of the new crontab.")
 _JSON = Option(
     "json",
     "flag",

@@ -45,7 +45,7 @@ STRICT = Option(
 )
 _OWNER = USER._replace(
     help="Say whose crontab this is, because some keys have the name of the user. With --install: change it. "
-    "Repeatable. Default: you.",
+    "Repeatable. Default: you."
 )
 OPTIONS = (
     *(ONLY, TZ, CRON, STRICT),
@@ -66,9 +66,7 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         if "only" in given and not only:
             raise UsageError("--only is empty (an unset variable?); leave it out for all lines")
         return WrapSettings(
-            *(program_path(), zone, only, cron),
-            zone_given="tz" in given,
-            strict="strict" in given,
+            *(program_path(), zone, only, cron), zone_given="tz" in given, strict="strict" in given
         )
 
     def wrapped(crontab: Crontab, source: CrontabFile) -> Rewritten:

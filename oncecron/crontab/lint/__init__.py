@@ -16,13 +16,7 @@ from oncecron.core.shell_words import is_bourne_shell
 from oncecron.crontab.crons import CRONS
 from oncecron.crontab.directives import read_directives
 from oncecron.crontab.lint import keys, schedules, unguarded
-from oncecron.crontab.lint.line import (
-    FINDINGS,
-    Diagnostic,
-    LintedCrontab,
-    excerpt,
-    linted_entries,
-)
+from oncecron.crontab.lint.line import FINDINGS, Diagnostic, LintedCrontab, excerpt, linted_entries
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import OWN_REASONS
 from oncecron.crontab.simple_commands import simple_commands
