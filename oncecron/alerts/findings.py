@@ -60,90 +60,60 @@ class Kind(NamedTuple):
 
 KINDS = {
     "missed": Kind(
-        CRITICAL,
-        "Scheduled ticks that no host has started since the newest start.",
-        "runs again: no tick is missed now",
-        "missed_ticks",
-        has_count=True,
+        CRITICAL, "Scheduled ticks that no host has started since the newest start.",
+        "runs again: no tick is missed now", "missed_ticks", has_count=True,
     ),
     "silent": Kind(
-        CRITICAL,
-        "1: a key without a schedule has not run for three times its longest gap.",
-        "runs again",
-        "silent",
+        CRITICAL, "1: a key without a schedule has not run for three times its longest gap.", "runs again", "silent",
     ),
     "failed": Kind(
         CRITICAL, "How many ticks in a row have ended badly.", "no longer fails", "failures"
     ),
     "lost": Kind(
-        CRITICAL,
-        "1: the newest run was lost.",
-        "is no longer lost: a later run has ended, or runs",
-        "lost",
+        CRITICAL, "1: the newest run was lost.", "is no longer lost: a later run has ended, or runs", "lost",
     ),
     "expired": Kind(
-        CRITICAL,
-        "Leases that have expired and that no host has taken over.",
-        "the expired lease is gone",
+        CRITICAL, "Leases that have expired and that no host has taken over.", "the expired lease is gone",
         "expired_leases",
     ),
     "in-doubt": Kind(
-        CRITICAL,
-        "Items of the newest list that are in doubt.",
-        "is no longer in-doubt",
-        "items_in_doubt",
+        CRITICAL, "Items of the newest list that are in doubt.", "is no longer in-doubt", "items_in_doubt",
         has_count=True,
     ),
     "channel": Kind(CRITICAL, "Messages of `oncecron notify` fail.", "works again"),
     "left": Kind(
-        WARNING,
-        "Items of older ticks that no newer tick runs.",
-        "is no longer left",
-        "items_left",
-        has_count=True,
+        WARNING, "Items of older ticks that no newer tick runs.", "is no longer left", "items_left", has_count=True,
     ),
     "slow": Kind(
-        WARNING,
-        "1: the job runs for more than three times its usual duration, and a minute.",
-        "is no longer slow",
+        WARNING, "1: the job runs for more than three times its usual duration, and a minute.", "is no longer slow",
         "slow",
     ),
     "overrun": Kind(
-        WARNING,
-        "Ticks since the newest start that were skipped during the run.",
-        "no longer skips ticks",
-        "overrun_ticks",
-        has_count=True,
+        WARNING, "Ticks since the newest start that were skipped during the run.", "no longer skips ticks",
+        "overrun_ticks", has_count=True,
     ),
     "spooled": Kind(
         WARNING, "Records wait in the spool of this host.", "is no longer spooled", has_count=True
     ),
     "silent-host": Kind(
-        WARNING,
-        "Hosts that used to fire the key and have fired none of its last three ticks.",
-        "is fired by HOST again",
-        "silent_hosts",
-        has_count=True,
+        WARNING, "Hosts that used to fire the key and have fired none of its last three ticks.",
+        "is fired by HOST again", "silent_hosts", has_count=True,
     ),
     "clock": Kind(
         WARNING, "The clock of a host is not the store's.", "the clock of HOST is right again"
     ),
     "future": Kind(
-        WARNING,
-        "1: a tick, a start or the pause of the key is in the future.",
-        "nothing of it is in the future any more",
-        "in_future",
+        WARNING, "1: a tick, a start or the pause of the key is in the future.",
+        "nothing of it is in the future any more", "in_future",
     ),
     "zone": Kind(
-        WARNING,
-        "1: the key starts some quarters of an hour after its ticks.",
-        "starts at its ticks again",
+        WARNING, "1: the key starts some quarters of an hour after its ticks.", "starts at its ticks again",
         "wrong_zone",
     ),
     "same-name": Kind(
         WARNING, "Two machines have the name of one host.", "HOST is the name of one machine again"
     ),
-}
+}  # fmt: skip
 DEFAULT_STATES = {name: kind.state for name, kind in KINDS.items()}
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")

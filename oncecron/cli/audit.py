@@ -34,28 +34,23 @@ FOUND = 1
 """Exit status where anything is found."""
 
 FINDINGS = Kind(
-    Finding._fields,
-    ("at",),
+    Finding._fields, ("at",),
     (
         *output.fields("key", "tick"),
         output.field("last_tick", "LAST"),
         output.number("count", "TICKS"),
         *output.fields("finding", "reason"),
     ),
-)
+)  # fmt: skip
 
 OPTIONS = (
     Option(
-        "since",
-        "text",
-        "Check only what started since then: an age such as 2h or 7d, a date, or a time such as "
-        "2026-11-20T02:00+01:00.",
-        "AGE|TIME",
-        "Which records",
+        "since", "text", "Check only what started since then: an age such as 2h or 7d, a date, or a time such as "
+        "2026-11-20T02:00+01:00.", "AGE|TIME", "Which records",
     ),
     *OUTPUT_OPTIONS,
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 
 
 def _audit(given: dict[str, str], _words: list[str]) -> int:
@@ -100,12 +95,10 @@ def _wait_for_the_log() -> None:
 
 
 COMMAND = TableCommand(
-    "audit",
-    OPTIONS,
-    _audit,
+    "audit", OPTIONS, _audit,
     short="Check for overlapping, duplicate and missed runs.",
     about="Check in the log that each tick ran once: report overlaps, ticks that ran twice without --again, "
-    "scheduled ticks without a start, executions without an end, and fencing tokens that do not rise. Print one "
-    "line per finding; exit with status 1 if there is any.",
+    "scheduled ticks without a start, executions without an end, and fencing tokens that do not rise. Print one line "
+    "per finding; exit with status 1 if there is any.",
     examples=("oncecron audit --since 7d",),
-)
+)  # fmt: skip

@@ -34,20 +34,13 @@ if TYPE_CHECKING:
 OPTIONS = (
     *WHAT_COUNTS,
     Option(
-        "timeout",
-        "duration",
-        "Answer UNKNOWN after this long.",
-        "DURATION",
-        "What counts",
-        ANSWER_WITHIN,
-        short="t",
-        minimum=SHORTEST_ANSWER,
-        maximum=LONGEST_ANSWER,
+        "timeout", "duration", "Answer UNKNOWN after this long.", "DURATION", "What counts", ANSWER_WITHIN, short="t",
+        minimum=SHORTEST_ANSWER, maximum=LONGEST_ANSWER,
     ),
     JSON._replace(help="Print all fields as one JSON object."),
     UTC,
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 
 
 def _check(given: dict[str, str], words: list[str]) -> int:
@@ -148,17 +141,15 @@ def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
 
 
 COMMAND = TableCommand(
-    "check",
-    OPTIONS,
-    _check,
+    "check", OPTIONS, _check,
     short="Check for a monitoring system whether all is well.",
     about="Check whether every key runs as it should, or only the named keys. Print one line with performance data, "
-    "and one line per finding. The exit status is 0 (ok), 1 (warning), 2 (critical) or 3 (unknown), as Nagios, Icinga "
-    "and others expect of a plugin.",
+    "and one line per finding. The exit status is 0 (ok), 1 (warning), 2 (critical) or 3 (unknown), as Nagios, "
+    "Icinga and others expect of a plugin.",
     examples=(
         "oncecron check",
         "oncecron check billing-nightly --failures 3",
         "oncecron check -c slow --json",
     ),
     words=click.Argument(["words"], metavar="[KEY...]", nargs=-1, shell_complete=KEYS),
-)
+)  # fmt: skip

@@ -62,13 +62,10 @@ KEYS, HOSTS, FILES = completer("key"), completer("host"), completer("file")
 
 UTC = Option("utc", "flag", "Show times in UTC instead of this host's time zone.", "", "Output")
 FORMAT = Option(
-    "format",
-    "choice",
+    "format", "choice",
     "Print a table, or all fields as JSON (one array), as ndjson (one JSON object per line), or as CSV.",
-    group="Output",
-    default="table",
-    choices=("table", "json", "ndjson", "csv"),
-)
+    group="Output", default="table", choices=("table", "json", "ndjson", "csv"),
+)  # fmt: skip
 JSON = Option("json", "flag", "Same as --format json.", "", "Output")
 OUTPUT_OPTIONS = (FORMAT, JSON, UTC)
 

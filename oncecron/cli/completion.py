@@ -145,9 +145,7 @@ def _print(_given: dict[str, str], words: list[str]) -> int:
 
 
 COMMAND = TableCommand(
-    "completion",
-    (),
-    _print,
+    "completion", (), _print,
     short="Print a completion script for a shell.",
     about="Print a completion script for bash, zsh or fish.",
     examples=(
@@ -155,4 +153,4 @@ COMMAND = TableCommand(
         "oncecron completion fish > ~/.config/fish/completions/oncecron.fish",
     ),
     words=click.Argument(["words"], metavar="bash|zsh|fish", type=click.Choice(tuple(SCRIPTS))),
-)
+)  # fmt: skip

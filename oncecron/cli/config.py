@@ -140,29 +140,26 @@ def _source(settings: Settings, name: str) -> str | None:
 
 
 CHECK = TableCommand(
-    "check",
-    CHECK_OPTIONS,
-    _check,
+    "check", CHECK_OPTIONS, _check,
     short="Find every mistake in the configuration file.",
-    about="Check a configuration file, by default the one that `oncecron run` would read. Print one line per problem: "
-    "FILE [SECTION]: problem; cure. Exit with status 78 if there is any. No store is contacted.",
+    about="Check a configuration file, by default the one that `oncecron run` would read. Print one line per "
+    "problem: FILE [SECTION]: problem; cure. Exit with status 78 if there is any. No store is contacted.",
     examples=("oncecron config check", "oncecron config check web1/oncecron.toml"),
     words=click.Argument(
         ["words"], metavar="[FILE]", nargs=1, required=False, shell_complete=FILES
     ),
-)
+)  # fmt: skip
 SHOW = TableCommand(
-    "show",
-    SHOW_OPTIONS,
-    _show,
+    "show", SHOW_OPTIONS, _show,
     short="Show every value of the configuration, and where it comes from.",
-    about="Show the options of `oncecron run` that can be configured: the value that a firing on this host would use, "
-    "and its source. With KEY, the section [job.KEY] counts too. Passwords are masked. The last lines are the services "
-    "that are pinged, and the channels of `oncecron notify`. If `oncecron config check` finds a mistake in the file, "
-    "with KEY in what concerns the key, it is printed too, and the exit status is 78. No store is contacted.",
+    about="Show the options of `oncecron run` that can be configured: the value that a firing on this host would "
+    "use, and its source. With KEY, the section [job.KEY] counts too. Passwords are masked. The last lines are the "
+    "services that are pinged, and the channels of `oncecron notify`. If `oncecron config check` finds a mistake in "
+    "the file, with KEY in what concerns the key, it is printed too, and the exit status is 78. No store is "
+    "contacted.",
     examples=("oncecron config show", "oncecron config show billing-nightly"),
     words=click.Argument(["words"], metavar="[KEY]", nargs=1, required=False, shell_complete=KEYS),
-)
+)  # fmt: skip
 COMMANDS = {"check": CHECK, "show": SHOW}
 COMMAND = LazyGroup(
     "config",

@@ -76,13 +76,11 @@ class _Bar:
 
 
 COMMAND = TableCommand(
-    "each",
-    EACH_OPTIONS,
-    _each,
+    "each", EACH_OPTIONS, _each,
     short="Run a command once per item of a list, on several hosts.",
     about="Run a command once per item of a list, or per batch of items. The list belongs to a tick, is loaded once, "
-    "and its items are drawn by up to --slots commands on all hosts together. An item whose command ended is never run "
-    "again in that tick, also after a crash. Items follow COMMAND as arguments, or take the place of {}. Without "
+    "and its items are drawn by up to --slots commands on all hosts together. An item whose command ended is never "
+    "run again in that tick, also after a crash. Items follow COMMAND as arguments, or take the place of {}. Without "
     "--schedule and --tick the tick is the host's current minute.",
     examples=(
         "oncecron each --key digest --schedule '0 2 * * *' --items ./list-users --batch 20 --slots 8 -- ./send {}",
@@ -90,4 +88,4 @@ COMMAND = TableCommand(
     ),
     words=click.Argument(["words"], metavar="COMMAND [ARGUMENT]...", nargs=-1),
     greedy=True,
-)
+)  # fmt: skip

@@ -51,8 +51,7 @@ _POLLS_AGAIN = 5  # seconds within which ids may appear out of order: a claim ta
 _LOST_WATCHED = 20  # a spool may still report how they ended
 
 EXECUTIONS = Kind(
-    Execution._fields,
-    ("started_at", "finished_at"),
+    Execution._fields, ("started_at", "finished_at"),
     (
         output.number("execution_id", "ID"),
         *output.fields("key", "tick", "outcome"),
@@ -64,7 +63,7 @@ EXECUTIONS = Kind(
         output.SHARD,
         output.field("command"),
     ),
-)
+)  # fmt: skip
 IN_FULL = EXECUTIONS._replace(fields=(*EXECUTIONS.fields, "output", "output_cut"))
 """For one execution, with its output."""
 
@@ -74,8 +73,7 @@ def _holder(skip: Skip, _clock: Clock) -> str:
 
 
 SKIPS = Kind(
-    Skip._fields,
-    ("at",),
+    Skip._fields, ("at",),
     (
         output.time("at"),
         *output.fields("key", "tick", "reason", "host"),
@@ -84,60 +82,43 @@ SKIPS = Kind(
         output.SHARD,
         output.field("detail"),
     ),
-)
+)  # fmt: skip
 
 OPTIONS = (
     *in_group(
         "Which records",
         Option(
-            "since",
-            "text",
-            "Show only what started since then: an age such as 2h or 7d, a date, or a time such as "
-            "2026-11-20T02:00+01:00.",
-            "AGE|TIME",
+            "since", "text", "Show only what started since then: an age such as 2h or 7d, a date, or a time such as "
+            "2026-11-20T02:00+01:00.", "AGE|TIME",
         ),
         Option("host", "text", "Show only this host.", "HOST", completion="host"),
         Option(
-            "outcome",
-            "text",
-            "Show only this outcome: running, succeeded, failed, timed-out, stopped, lost, not-started, unclaimed. "
-            "With --skips, a reason: held, done, passed, recent, late, paused, drained, exhausted, broken, unmet, "
-            "no-store.",
-            "OUTCOME",
+            "outcome", "text", "Show only this outcome: running, succeeded, failed, timed-out, stopped, lost, "
+            "not-started, unclaimed. With --skips, a reason: held, done, passed, recent, late, paused, drained, "
+            "exhausted, broken, unmet, no-store.", "OUTCOME",
             completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
         ),
         Option("tick", "text", "Show only this tick, written as in the table.", "TICK"),
         Option(
-            "exhausted",
-            "flag",
+            "exhausted", "flag",
             "Show only ticks that failed after all --retries (dead letters): the last attempt of each.",
         ),
         Option(
-            "id",
-            "integer",
-            "Show one execution in full, with the output that --capture recorded.",
-            "ID",
-            minimum=1,
+            "id", "integer", "Show one execution in full, with the output that --capture recorded.", "ID", minimum=1,
             maximum=_MOST,
         ),
         Option(
-            "limit",
-            "integer",
-            "Show at most N, newest first. 0: no limit, which is also the default with --since.",
-            default="50",
-            minimum=0,
-            maximum=_MOST,
+            "limit", "integer", "Show at most N, newest first. 0: no limit, which is also the default with --since.",
+            default="50", minimum=0, maximum=_MOST,
         ),
         Option("skips", "flag", "Show skips instead of executions."),
         Option(
-            "follow",
-            "flag",
-            "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
+            "follow", "flag", "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
         ),
     ),
     *OUTPUT_OPTIONS,
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
@@ -358,9 +339,7 @@ class Follower:
 
 
 COMMAND = TableCommand(
-    "history",
-    OPTIONS,
-    _show,
+    "history", OPTIONS, _show,
     short="Show the job-execution log.",
     about="Show the job-execution log, newest first, for all keys or for one. With --log, read that log.",
     examples=(
@@ -369,4 +348,4 @@ COMMAND = TableCommand(
         "oncecron history --skips --since 1h",
     ),
     words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
-)
+)  # fmt: skip

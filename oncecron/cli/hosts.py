@@ -33,8 +33,7 @@ def _drained(host: HostSummary, _clock: Clock) -> str:
 
 
 HOSTS = Kind(
-    HostSummary._fields,
-    ("seen_at",),
+    HostSummary._fields, ("seen_at",),
     (
         output.field("host"),
         output.time("seen_at", "SEEN"),
@@ -45,7 +44,7 @@ HOSTS = Kind(
         output.field("silent_on", "SILENT ON"),
         output.number("machines"),
     ),
-)
+)  # fmt: skip
 OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
 
 
@@ -63,12 +62,11 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
 
 
 COMMAND = TableCommand(
-    "hosts",
-    OPTIONS,
-    _show,
+    "hosts", OPTIONS, _show,
     short="Show which hosts fire which keys.",
-    about="Show one line per host: when its last firing reached the store, its version of oncecron, how far its clock "
-    "is ahead of the store's, how many keys it fires, how many ticks it ran and skipped in the last 24 hours, and on "
-    "which keys it is silent. A host is silent on a key when other hosts fired the last three ticks and it did not.",
+    about="Show one line per host: when its last firing reached the store, its version of oncecron, how far its "
+    "clock is ahead of the store's, how many keys it fires, how many ticks it ran and skipped in the last 24 hours, "
+    "and on which keys it is silent. A host is silent on a key when other hosts fired the last three ticks and it "
+    "did not.",
     examples=("oncecron hosts", "oncecron hosts --json"),
-)
+)  # fmt: skip

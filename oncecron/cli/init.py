@@ -36,23 +36,19 @@ OPTIONS = (
         )
     ),
     Option(
-        "keep-executions",
-        "duration",
+        "keep-executions", "duration",
         "Keep executions at least this long, even if [retention] of a host or prune has less. A new store has 7d.",
-        "AGE",
-        _KEPT,
+        "AGE", _KEPT,
     ),
     Option(
         "keep-skips", "duration", "Keep skips at least this long. A new store has 1d.", "AGE", _KEPT
     ),
     Option(
-        "print-sql",
-        "flag",
-        "Print the SQL and do not run it. It creates the schema; on PostgreSQL it also upgrades an older one. "
-        "Needs no connection.",
+        "print-sql", "flag", "Print the SQL and do not run it. It creates the schema; on PostgreSQL it also upgrades "
+        "an older one. Needs no connection.",
     ),
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 
 
 def _initialise(given: dict[str, str], _words: list[str]) -> int:
@@ -106,16 +102,14 @@ def _names(settings: Settings, option: str) -> tuple[str, ...]:
 
 
 COMMAND = TableCommand(
-    "init",
-    OPTIONS,
-    _initialise,
+    "init", OPTIONS, _initialise,
     short="Create or upgrade the store's schema.",
     about="Create or upgrade the schema of the store and of the log, grant rights, and set the least retention. You "
-    "can run it again, and on many hosts at once. Without it, the first firing creates the schema if its role has the "
-    "right to.",
+    "can run it again, and on many hosts at once. Without it, the first firing creates the schema if its role has "
+    "the right to.",
     examples=(
         "oncecron init --store postgresql://owner@db/cron --run-role cron --read-role ops",
         "oncecron init --print-sql --run-role cron > schema.sql",
         "oncecron init --keep-executions 90d",
     ),
-)
+)  # fmt: skip

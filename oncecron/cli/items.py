@@ -41,8 +41,7 @@ _MENDS: dict[str, MendedState] = {"retry": "queued", "done": "done"}
 """The options that change items, and the state that they give them."""
 
 ITEMS = Kind(
-    ItemRow._fields,
-    ("since", "not_before"),
+    ItemRow._fields, ("since", "not_before"),
     (
         output.number("position"),
         output.field("state"),
@@ -52,57 +51,42 @@ ITEMS = Kind(
         output.time("not_before", "RETRY"),
         *output.fields("item", "reason"),
     ),
-)
+)  # fmt: skip
 LISTS = Kind(
-    ListView._fields,
-    ("loaded_at",),
+    ListView._fields, ("loaded_at",),
     (
         *output.fields("key", "tick"),
         output.time("loaded_at", "LOADED"),
         *map(output.number, ("total", "queued", "taken", "done", "failed", "lost", "dead")),
     ),
-)
+)  # fmt: skip
 
 OPTIONS = (
     *in_group(
         "Which items",
         Option(
-            "tick",
-            "text",
-            "Show the items of this tick instead of those of the newest list.",
-            "TICK",
+            "tick", "text", "Show the items of this tick instead of those of the newest list.", "TICK",
         ),
         Option(
-            "state",
-            "text",
-            "Show only items in these states: queued, taken, done, failed (waits for its retry), lost (in doubt), dead "
-            "(given up).",
-            "STATE,...",
-            completion=ITEM_STATES,
+            "state", "text", "Show only items in these states: queued, taken, done, failed (waits for its retry), "
+            "lost (in doubt), dead (given up).", "STATE,...", completion=ITEM_STATES,
         ),
         Option(
-            "item",
-            "text",
-            "Show only this item: a line of the list, or the `id` of a JSON object. Repeatable. -: those on the lines "
-            "of standard input.",
-            "ITEM",
-            repeatable=True,
-            joined_by=_BETWEEN_ITEMS,
+            "item", "text", "Show only this item: a line of the list, or the `id` of a JSON object. Repeatable. -: "
+            "those on the lines of standard input.", "ITEM", repeatable=True, joined_by=_BETWEEN_ITEMS,
         ),
     ),
     Option(
-        "retry",
-        "flag",
+        "retry", "flag",
         "Queue items again instead of showing them: those that are lost, or those of --state or --item.",
     ),
     Option(
-        "done",
-        "flag",
+        "done", "flag",
         "Mark items as done instead of showing them: those that are lost, or those of --state or --item.",
     ),
     *OUTPUT_OPTIONS,
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 
 
 def _items(given: dict[str, str], words: list[str]) -> int:
@@ -221,13 +205,11 @@ def _summary(view: ListView) -> str:
 
 
 COMMAND = TableCommand(
-    "items",
-    OPTIONS,
-    _items,
+    "items", OPTIONS, _items,
     short="Show the items of `each`; queue some again, or mark them done.",
-    about="Show the items of the newest list of a key, or of one tick, in the order of the list. Without KEY, show one "
-    "line for each list, with how many of its items are in which state. An item is lost (in doubt) if the host that "
-    "had taken it died: the command may have run for it or not.",
+    about="Show the items of the newest list of a key, or of one tick, in the order of the list. Without KEY, show "
+    "one line for each list, with how many of its items are in which state. An item is lost (in doubt) if the host "
+    "that had taken it died: the command may have run for it or not.",
     examples=(
         "oncecron items",
         "oncecron items digest --state lost,dead",
@@ -236,4 +218,4 @@ COMMAND = TableCommand(
         "oncecron items digest --retry",
     ),
     words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
-)
+)  # fmt: skip

@@ -53,8 +53,7 @@ def _paused(job: JobSummary, clock: Clock) -> str:
 
 
 JOBS = Kind(
-    JobSummary._fields,
-    tuple(name for name in JobSummary._fields if name.endswith(("_at", "_since", "_until"))),
+    JobSummary._fields, tuple(name for name in JobSummary._fields if name.endswith(("_at", "_since", "_until"))),
     (
         *output.fields("key", "outcome"),
         output.EXIT,
@@ -70,7 +69,7 @@ JOBS = Kind(
         output.ITEMS,
         Column("PAUSED", _paused),
     ),
-)
+)  # fmt: skip
 OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
 
 
@@ -89,12 +88,10 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
 
 
 COMMAND = TableCommand(
-    "jobs",
-    OPTIONS,
-    _show,
+    "jobs", OPTIONS, _show,
     short="Show the state of every key.",
     about="Show one line per key: the last outcome, the last success, the host where it runs now, how many runs in a "
-    "row succeeded or failed, the usual duration, the next tick (if the key runs with --schedule), and who has paused "
-    "it.",
+    "row succeeded or failed, the usual duration, the next tick (if the key runs with --schedule), and who has "
+    "paused it.",
     examples=("oncecron jobs", "oncecron jobs --json"),
-)
+)  # fmt: skip

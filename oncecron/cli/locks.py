@@ -67,15 +67,14 @@ LEASES = Kind(
     ),
 )
 PAUSES = Kind(
-    Pause._fields,
-    ("since", "until"),
+    Pause._fields, ("since", "until"),
     (
         *output.fields("key", "host"),
         output.time("since"),
         output.time("until"),
         *output.fields("author", "reason"),
     ),
-)
+)  # fmt: skip
 
 OPTIONS = (
     Option("pauses", "flag", "Show paused keys and drained hosts instead of leases."),
@@ -110,12 +109,10 @@ def _counts(pauses: Iterable[Pause]) -> str:
 
 
 COMMAND = TableCommand(
-    "locks",
-    OPTIONS,
-    _show,
+    "locks", OPTIONS, _show,
     short="Show what is running now, and where.",
-    about="Show the current leases: holder, start, age of the last heartbeat, time left and fencing token. "
-    "held: the holder renews the lease; stale: the lease has expired, or the holder has missed two heartbeats; "
-    "orphaned: PostgreSQL has released the holder's session lock, but the lease has not expired.",
+    about="Show the current leases: holder, start, age of the last heartbeat, time left and fencing token. held: the "
+    "holder renews the lease; stale: the lease has expired, or the holder has missed two heartbeats; orphaned: "
+    "PostgreSQL has released the holder's session lock, but the lease has not expired.",
     examples=("oncecron locks", "oncecron locks --pauses"),
-)
+)  # fmt: skip

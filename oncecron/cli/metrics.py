@@ -34,22 +34,17 @@ from oncecron.log.jobs import Sources
 
 OPTIONS = (
     Option(
-        "textfile",
-        "text",
+        "textfile", "text",
         "Write the metrics to this file, for the textfile collector of node_exporter. Its name ends in .prom.",
-        "FILE",
-        "Output",
-        completion="file",
+        "FILE", "Output", completion="file",
     ),
     Option(
-        "listen",
-        "text",
+        "listen", "text",
         "Serve the metrics at http://HOST:PORT/metrics until a signal ends the command. Without HOST, on 127.0.0.1.",
-        "[HOST:]PORT",
-        "Output",
+        "[HOST:]PORT", "Output",
     ),
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 _LOOPBACK = "127.0.0.1"
 _HIGHEST_PORT = 65535
 
@@ -217,9 +212,7 @@ def _serve(reader: _Reader, host: str, port: int) -> int:
 
 
 COMMAND = TableCommand(
-    "metrics",
-    OPTIONS,
-    _metrics,
+    "metrics", OPTIONS, _metrics,
     short="Show every key for Prometheus.",
     about="Print metrics of every key and of this host in the text format of Prometheus, write them to a file, or "
     "serve them. Every host shows the same of a key, so rules take `max by (key)`. If the store is unreachable, the "
@@ -229,4 +222,4 @@ COMMAND = TableCommand(
         "oncecron metrics --textfile /var/lib/prometheus/node-exporter/oncecron.prom",
         "oncecron metrics --listen 9188",
     ),
-)
+)  # fmt: skip

@@ -53,16 +53,12 @@ OPTIONS = (
         ),
         RUN_OPTION["tz"],
         Option(
-            "count",
-            "integer",
-            "Show exactly N ticks. Without it, also show the ticks around the next two clock changes.",
-            default="10",
-            minimum=1,
-            maximum=_MOST,
+            "count", "integer",
+            "Show exactly N ticks. Without it, also show the ticks around the next two clock changes.", default="10",
+            minimum=1, maximum=_MOST,
         ),
         Option(
-            "since",
-            "text",
+            "since", "text",
             "Start then instead of now: a date, a time such as 2026-11-20T02:00+01:00, or an age such as 2h.",
             "AGE|TIME",
         ),
@@ -70,7 +66,7 @@ OPTIONS = (
     FORMAT,
     JSON,
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
@@ -128,9 +124,7 @@ def _wrong(settings: Settings, error: ValueError) -> Exception:
 
 
 COMMAND = TableCommand(
-    "next",
-    OPTIONS,
-    _show,
+    "next", OPTIONS, _show,
     short="Show the next ticks of a schedule.",
     about="Show the next ticks of --schedule, or of a key. The schedule of a key comes from [job.KEY] in the "
     "configuration file, else from the store. Ticks around a clock change are marked with its effect.",
@@ -139,4 +133,4 @@ COMMAND = TableCommand(
         "oncecron next --schedule '30 2 * * *' --tz Europe/Berlin",
     ),
     words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
-)
+)  # fmt: skip

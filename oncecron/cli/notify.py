@@ -41,16 +41,11 @@ if TYPE_CHECKING:
 OPTIONS = (
     Option("now", "flag", "Make a pass now, and print what was sent.", "", "What to do"),
     Option(
-        "dry-run",
-        "flag",
-        "Print what would be sent to each channel, and send nothing.",
-        "",
-        "What to do",
-        short="n",
+        "dry-run", "flag", "Print what would be sent to each channel, and send nothing.", "", "What to do", short="n",
     ),
     Option("test", "flag", "Send a test message to each channel.", "", "What to do"),
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 _MODES = ("now", "dry-run", "test")
 _OF_THE_FIRING = {
     "ttl": f"{NOTIFY_TTL:g}s",
@@ -173,12 +168,11 @@ def _test(settings: Settings, notify: Notify) -> int:
 
 
 COMMAND = TableCommand(
-    "notify",
-    OPTIONS,
-    _notify,
+    "notify", OPTIONS, _notify,
     short="Send what goes wrong, and what recovers, to mail, chat or a program.",
     about="Compare the findings of `oncecron check` with what each channel of the configuration file knows, and send "
     "one message for all changes. Cron starts it every minute on every host; one of them makes the pass. Each change "
-    "is sent once to each channel, and again only if the acknowledgement was lost. Nothing is printed if all is well.",
+    "is sent once to each channel, and again only if the acknowledgement was lost. Nothing is printed if all is "
+    "well.",
     examples=("oncecron notify", "oncecron notify --test", "oncecron notify --dry-run"),
-)
+)  # fmt: skip

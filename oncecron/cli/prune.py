@@ -20,15 +20,13 @@ if TYPE_CHECKING:
 OPTIONS = (
     *(
         Option(
-            what,
-            "duration",
-            f"Remove {what} older than this. Default: [retention] in the configuration file, else {days}.",
-            "AGE",
+            what, "duration",
+            f"Remove {what} older than this. Default: [retention] in the configuration file, else {days}.", "AGE",
         )
         for what, days in (("executions", "400d"), ("skips", "7d"))
     ),
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 
 
 def _prune(given: dict[str, str], _words: list[str]) -> int:
@@ -70,12 +68,10 @@ def _done(executions: int, skips: int) -> str:
 
 
 COMMAND = TableCommand(
-    "prune",
-    OPTIONS,
-    _prune,
+    "prune", OPTIONS, _prune,
     short="Remove old records now.",
     about="Remove all records older than the retention, from the store and from the log. Each firing already removes "
     "a few. Running executions stay, and so do the newest 1000 tick names of each key, so that no named tick runs "
     "again.",
     examples=("oncecron prune", "oncecron prune --executions 90d --skips 1d"),
-)
+)  # fmt: skip

@@ -20,9 +20,7 @@ def _run(given: dict[str, str], words: list[str]) -> int:
 
 
 COMMAND = TableCommand(
-    "run",
-    RUN_OPTIONS,
-    _run,
+    "run", RUN_OPTIONS, _run,
     short="Run a command once per tick, on one host.",
     about="Run a command once per tick, on one host, and never twice at the same time. A tick is a scheduled time; "
     "without --schedule, --tick and --no-tick it is the host's current minute. The command keeps its arguments, "
@@ -33,4 +31,4 @@ COMMAND = TableCommand(
     ),
     words=click.Argument(["words"], metavar="COMMAND [ARGUMENT]...", nargs=-1),
     greedy=True,
-)
+)  # fmt: skip

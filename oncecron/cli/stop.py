@@ -53,20 +53,13 @@ if TYPE_CHECKING:
 FATES = Kind(Fate._fields, ("acknowledged_at", "lease_ends_at"))
 
 SHARD = Option(
-    "shard",
-    "integer",
-    "Act on this shard only, counted from 0.",
-    "N",
-    minimum=0,
+    "shard", "integer", "Act on this shard only, counted from 0.", "N", minimum=0,
     maximum=(RUN_OPTION["shards"].maximum or 0) - 1,
-)
+)  # fmt: skip
 STOP_OPTIONS = (
     SHARD,
     Option(
-        "signal",
-        "choice",
-        "Send this signal first, to every process of the command.",
-        default="TERM",
+        "signal", "choice", "Send this signal first, to every process of the command.", default="TERM",
         choices=REQUEST_SIGNALS,
     ),
     Option("grace", "duration", "Wait this long before KILL. Default: the --grace of the run."),
@@ -76,16 +69,14 @@ STOP_OPTIONS = (
     ),
     UTC._replace(group="Options"),
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 RELEASE_OPTIONS = (
     SHARD,
     Option(
-        "force",
-        "flag",
-        "Also end the PostgreSQL session, or the job's transaction, that blocks an expired lease.",
+        "force", "flag", "Also end the PostgreSQL session, or the job's transaction, that blocks an expired lease.",
     ),
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 _GRACE_OF_THE_RUN = RUN_OPTION["grace"]._replace(default=f"{ASSUMED_GRACE:g}s")
 """The configuration may set it for the run that is released."""
 
@@ -332,24 +323,20 @@ def _lasts(seconds: float) -> str:
 
 
 STOP = TableCommand(
-    "stop",
-    STOP_OPTIONS,
-    _stop,
+    "stop", STOP_OPTIONS, _stop,
     short="Stop a running job, on any host.",
-    about="Stop the running job of a key, on any host, and wait until it has ended. The log shows it as stopped, with "
-    "your name, and no host runs the tick again. The next tick runs as usual; to prevent that, use `oncecron pause` "
-    "first. If the job has not ended after --grace and --ttl, exit with status 75. If the key is not running, exit "
-    "with status 0.",
+    about="Stop the running job of a key, on any host, and wait until it has ended. The log shows it as stopped, "
+    "with your name, and no host runs the tick again. The next tick runs as usual; to prevent that, use `oncecron "
+    "pause` first. If the job has not ended after --grace and --ttl, exit with status 75. If the key is not running, "
+    "exit with status 0.",
     examples=(
         "oncecron stop billing-nightly",
         "oncecron stop billing-nightly --signal INT --grace 1m",
     ),
     words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
-)
+)  # fmt: skip
 RELEASE = TableCommand(
-    "release",
-    RELEASE_OPTIONS,
-    _release,
+    "release", RELEASE_OPTIONS, _release,
     short="Release a key that a dead host still holds.",
     about="Release a key, or one shard. First ask the holder to stop, and wait for its answer. If it does not answer "
     "and its lease has not expired, exit with status 75 and release nothing: the job may still run. Once the lease "
@@ -357,5 +344,5 @@ RELEASE = TableCommand(
     "host holds the key, exit with status 0.",
     examples=("oncecron release billing-nightly", "oncecron release billing-nightly --force"),
     words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
-)
+)  # fmt: skip
 COMMANDS = {"stop": STOP, "release": RELEASE}

@@ -36,28 +36,23 @@ _LONGEST_REASON = 500
 PAUSE_OPTIONS = (
     Option("all", "flag", "Pause every key, also keys that have never run."),
     Option(
-        "for",
-        "duration",
-        "End the pause after this long. Default: the pause lasts until `oncecron resume`.",
+        "for", "duration", "End the pause after this long. Default: the pause lasts until `oncecron resume`.",
         minimum=1,
     ),
     Option("reason", "text", "Record a reason. It is shown with your name for each skip.", "TEXT"),
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 RESUME_OPTIONS = (
     Option("all", "flag", "End the pause of all keys, instead of the pause of KEY."),
     *STORE_OPTIONS,
 )
 FORGET_OPTIONS = (
     Option(
-        "host",
-        "text",
-        "Forget a retired HOST, instead of KEY: it is not silent on the keys that it used to fire.",
-        "HOST",
-        completion="host",
+        "host", "text", "Forget a retired HOST, instead of KEY: it is not silent on the keys that it used to fire.",
+        "HOST", completion="host",
     ),
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 
 
 def _pause(given: dict[str, str], words: list[str]) -> int:
@@ -218,9 +213,7 @@ def _host_argument() -> click.Argument:
 
 
 PAUSE = TableCommand(
-    "pause",
-    PAUSE_OPTIONS,
-    _pause,
+    "pause", PAUSE_OPTIONS, _pause,
     short="Start no new runs of a key, on any host.",
     about="Start no new runs of a key, or of all keys, on any host. A running job continues. Missed ticks do not run "
     "later. Pausing a key again replaces author, reason and end. The pause of all keys is separate from the pauses "
@@ -230,47 +223,39 @@ PAUSE = TableCommand(
         "oncecron pause --all",
     ),
     words=_key_argument("--all"),
-)
+)  # fmt: skip
 RESUME = TableCommand(
-    "resume",
-    RESUME_OPTIONS,
-    _resume,
+    "resume", RESUME_OPTIONS, _resume,
     short="End a pause.",
-    about="End the pause of a key, or of all keys. --all does not end the pauses of single keys. The next firing runs; "
-    "missed ticks do not run later. If the key is not paused, say so and exit with status 0.",
+    about="End the pause of a key, or of all keys. --all does not end the pauses of single keys. The next firing "
+    "runs; missed ticks do not run later. If the key is not paused, say so and exit with status 0.",
     examples=("oncecron resume billing-nightly", "oncecron resume --all"),
     words=_key_argument("--all"),
-)
+)  # fmt: skip
 DRAIN = TableCommand(
-    "drain",
-    STORE_OPTIONS,
-    _drain,
+    "drain", STORE_OPTIONS, _drain,
     short="Start no new jobs on a host.",
     about="Start no new jobs on a host: on HOST, or on this host. Running jobs continue, and the other hosts run the "
     "ticks. HOST is the name that `oncecron history` shows. The host stays drained, also after a reboot, until "
     "`oncecron undrain`. List drained hosts with `oncecron locks --pauses`.",
     examples=("oncecron drain", "oncecron drain web2"),
     words=_host_argument(),
-)
+)  # fmt: skip
 UNDRAIN = TableCommand(
-    "undrain",
-    STORE_OPTIONS,
-    _undrain,
+    "undrain", STORE_OPTIONS, _undrain,
     short="Start jobs on a drained host again.",
     about="Start jobs again on a drained host: on HOST, or on this host. If the host is not drained, say so and exit "
     "with status 0.",
     examples=("oncecron undrain", "oncecron undrain web2"),
     words=_host_argument(),
-)
+)  # fmt: skip
 FORGET = TableCommand(
-    "forget",
-    FORGET_OPTIONS,
-    _forget,
+    "forget", FORGET_OPTIONS, _forget,
     short="Expect no further runs of a retired key, or of a retired host.",
     about="Remove the schedule that is on record for a key, so that no command reports its ticks as missed any more. "
-    "The log stays. The next firing with --schedule puts the key back. With --host, forget which keys a host fires, so "
-    "that no command reports it as silent. Its next firing puts it back.",
+    "The log stays. The next firing with --schedule puts the key back. With --host, forget which keys a host fires, "
+    "so that no command reports it as silent. Its next firing puts it back.",
     examples=("oncecron forget billing-nightly", "oncecron forget --host web3"),
     words=_key_argument("--host"),
-)
+)  # fmt: skip
 COMMANDS = {"pause": PAUSE, "resume": RESUME, "drain": DRAIN, "undrain": UNDRAIN, "forget": FORGET}

@@ -36,16 +36,14 @@ if TYPE_CHECKING:
 
 OPTIONS = (
     Option(
-        "tick",
-        "text",
-        "Explain this tick, written as in `oncecron history`, or as a time. Default: the newest tick.",
-        "TICK",
+        "tick", "text",
+        "Explain this tick, written as in `oncecron history`, or as a time. Default: the newest tick.", "TICK",
         "Which tick",
     ),
     JSON._replace(help="Print all fields as one JSON object instead of sentences."),
     UTC,
     *STORE_OPTIONS,
-)
+)  # fmt: skip
 
 
 def _explain(given: dict[str, str], words: list[str]) -> int:
@@ -120,15 +118,13 @@ def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
 
 
 COMMAND = TableCommand(
-    "why",
-    OPTIONS,
-    _explain,
+    "why", OPTIONS, _explain,
     short="Explain what happened at one tick.",
-    about="Explain in sentences what happened at one tick of a key: which host ran it, why the others skipped it, how "
-    "it ended, or why no host ran it. Records that are still spooled on this host are included.",
+    about="Explain in sentences what happened at one tick of a key: which host ran it, why the others skipped it, "
+    "how it ended, or why no host ran it. Records that are still spooled on this host are included.",
     examples=(
         "oncecron why billing-nightly",
         "oncecron why billing-nightly --tick 2026-11-20T02:00Z",
     ),
     words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
-)
+)  # fmt: skip

@@ -82,58 +82,31 @@ def in_group(heading: str, *options: Option) -> tuple[Option, ...]:
 
 
 STORE = Option(
-    "store",
-    "text",
-    "Keep leases and the log here: postgresql://USER@HOST/DATABASE, redis://HOST, sqlite:///PATH, or local "
-    "(this machine only).",
-    "URL",
-    "Where",
-    environment="ONCECRON_STORE",
-    config="anywhere",
+    "store", "text", "Keep leases and the log here: postgresql://USER@HOST/DATABASE, redis://HOST, sqlite:///PATH, "
+    "or local (this machine only).", "URL", "Where", environment="ONCECRON_STORE", config="anywhere",
     completion=("local", "postgresql://", "redis://", "rediss://", "sqlite:///"),
-)
+)  # fmt: skip
 LOG = Option(
-    "log",
-    "text",
-    "Also write the job-execution log here, and read it from here: postgresql://USER@HOST/DATABASE or "
-    "sqlite:///PATH.",
-    "URL",
-    "Where",
-    environment="ONCECRON_LOG",
-    config="anywhere",
+    "log", "text", "Also write the job-execution log here, and read it from here: postgresql://USER@HOST/DATABASE or "
+    "sqlite:///PATH.", "URL", "Where", environment="ONCECRON_LOG", config="anywhere",
     completion=("postgresql://", "sqlite:///"),
-)
+)  # fmt: skip
 NAMESPACE = Option(
-    "namespace",
-    "text",
-    "Use this PostgreSQL schema, Redis key prefix or SQLite file suffix, so that staging and production can share "
-    "a server.",
-    "NAME",
-    "Where",
-    "oncecron",
-    "ONCECRON_NAMESPACE",
-    "anywhere",
+    "namespace", "text", "Use this PostgreSQL schema, Redis key prefix or SQLite file suffix, so that staging and "
+    "production can share a server.", "NAME", "Where", "oncecron", "ONCECRON_NAMESPACE", "anywhere",
     completion="namespace",
-)
+)  # fmt: skip
 CONFIG = Option(
-    "config",
-    "text",
-    "Read this configuration file instead of ~/.config/oncecron/config.toml or /etc/oncecron.toml.",
-    "FILE",
-    "Where",
-    environment="ONCECRON_CONFIG",
-    completion="file",
-)
+    "config", "text", "Read this configuration file instead of ~/.config/oncecron/config.toml or /etc/oncecron.toml.",
+    "FILE", "Where", environment="ONCECRON_CONFIG", completion="file",
+)  # fmt: skip
 STORE_OPTIONS = (STORE, LOG, NAMESPACE, CONFIG)
 
 SHELL = Option(
-    "shell",
-    "text",
-    "Run STRING with $SHELL -c, as cron runs a line, instead of COMMAND. Without $SHELL, use /bin/sh.",
-    "STRING",
-    "What",
-    short="c",
-)
+    "shell", "text",
+    "Run STRING with $SHELL -c, as cron runs a line, instead of COMMAND. Without $SHELL, use /bin/sh.", "STRING",
+    "What", short="c",
+)  # fmt: skip
 BOURNE_SHELL = "/bin/sh"
 OWN_SHELL = "oncecron-shell"
 """Our program for SHELL= in a crontab. A job must not run under it: it would start oncecron again."""
@@ -141,207 +114,125 @@ RUN_OPTIONS = (
     *in_group(
         "What",
         Option(
-            "key",
-            "text",
-            "Name the job. Use the same key on every host. auto: derive the key from the command, as "
-            "`oncecron crontab wrap` does.",
-            "KEY",
-            completion="key",
+            "key", "text", "Name the job. Use the same key on every host. auto: derive the key from the command, as "
+            "`oncecron crontab wrap` does.", "KEY", completion="key",
         ),
         SHELL,
         Option(
-            "only-if",
-            "text",
-            "Skip on this host unless TEST succeeds, run with $SHELL -c before the tick is claimed. Another host can "
-            "still run the tick.",
-            "TEST",
-            config="job",
+            "only-if", "text", "Skip on this host unless TEST succeeds, run with $SHELL -c before the tick is "
+            "claimed. Another host can still run the tick.", "TEST", config="job",
         ),
     ),
     *in_group(
         "Which tick",
         Option(
-            "schedule",
-            "text",
-            "Use the latest scheduled time as the tick, even if the start is late. EXPR is five cron fields in quotes, "
-            "or a nickname such as @daily.",
-            "EXPR",
-            config="job",
+            "schedule", "text", "Use the latest scheduled time as the tick, even if the start is late. EXPR is five "
+            "cron fields in quotes, or a nickname such as @daily.", "EXPR", config="job",
         ),
         Option(
-            "tz",
-            "text",
-            "Read --schedule in this time zone, such as Europe/Berlin. Default: the zone of this host.",
-            "ZONE",
-            config="job",
+            "tz", "text", "Read --schedule in this time zone, such as Europe/Berlin. Default: the zone of this host.",
+            "ZONE", config="job",
         ),
         Option("tick", "text", "Use NAME as the tick, for schedulers other than cron.", "NAME"),
         Option(
-            "no-tick",
-            "flag",
+            "no-tick", "flag",
             "Only prevent overlap; do not limit to one run per tick. For @reboot, daemons and manual jobs.",
             config="job",
         ),
         Option(
-            "min-gap",
-            "duration",
+            "min-gap", "duration",
             "Skip if the key last started less than DURATION ago. Default: 30s; with --no-tick: no limit.",
             config="job",
         ),
         Option(
-            "starting-deadline",
-            "duration",
-            "Skip if the scheduled time is more than DURATION ago.",
-            config="job",
+            "starting-deadline", "duration", "Skip if the scheduled time is more than DURATION ago.", config="job",
         ),
         Option(
-            "spread",
-            "duration",
-            "Wait up to DURATION before claiming the tick: for another time on each host and at each tick. It stays "
-            "the same tick.",
-            default="0s",
-            config="anywhere",
+            "spread", "duration", "Wait up to DURATION before claiming the tick: for another time on each host and "
+            "at each tick. It stays the same tick.", default="0s", config="anywhere",
         ),
         Option(
-            "again",
-            "flag",
-            "Run the tick again by hand, although it has already run. Never overlaps a running job.",
+            "again", "flag", "Run the tick again by hand, although it has already run. Never overlaps a running job.",
         ),
     ),
     *in_group(
         "When it is busy or fails",
         Option(
-            "wait",
-            "duration",
-            "If the key is already running, wait up to DURATION for it to end before skipping.",
-            default="0s",
+            "wait", "duration", "If the key is already running, wait up to DURATION for it to end before skipping.",
+            default="0s", config="job",
+        ),
+        Option(
+            "failover", "flag", "Wait while another host runs the tick. If that host dies or is cut off, a waiting "
+            "host runs the tick again.", config="job",
+        ),
+        Option(
+            "retries", "integer", "Retry up to N times after a failure or a timeout, counted across all hosts.",
+            config="job", minimum=0, maximum=1000,
+        ),
+        Option(
+            "retry-delay", "range", "Wait a random time before a retry: at least BASE, at most twice BASE. The upper "
+            "limit doubles with each attempt, up to CAP. A single value is a fixed delay.", default="5s..5m",
             config="job",
         ),
         Option(
-            "failover",
-            "flag",
-            "Wait while another host runs the tick. If that host dies or is cut off, a waiting host runs the tick "
-            "again.",
-            config="job",
-        ),
-        Option(
-            "retries",
-            "integer",
-            "Retry up to N times after a failure or a timeout, counted across all hosts.",
-            config="job",
-            minimum=0,
-            maximum=1000,
-        ),
-        Option(
-            "retry-delay",
-            "range",
-            "Wait a random time before a retry: at least BASE, at most twice BASE. The upper limit doubles with each "
-            "attempt, up to CAP. A single value is a fixed delay.",
-            default="5s..5m",
-            config="job",
-        ),
-        Option(
-            "no-retry-on",
-            "codes",
+            "no-retry-on", "codes",
             "Do not retry after these exit statuses, such as 64,65,78. 124 means --timeout, 128+N means signal N.",
-            config="job",
-            minimum=1,
-            maximum=255,
+            config="job", minimum=1, maximum=255,
         ),
         Option(
-            "shards",
-            "integer",
-            "Split the tick into N shards that several hosts run in parallel. $ONCECRON_SHARD has the number of the "
-            "shard, from 0.",
-            default="1",
-            config="job",
-            minimum=1,
-            maximum=1000,
+            "shards", "integer", "Split the tick into N shards that several hosts run in parallel. $ONCECRON_SHARD "
+            "has the number of the shard, from 0.", default="1", config="job", minimum=1, maximum=1000,
         ),
         Option(
-            "timeout",
-            "duration",
-            "Stop the command after this long: TERM, then KILL after --grace. The exit status is 124.",
-            config="job",
+            "timeout", "duration",
+            "Stop the command after this long: TERM, then KILL after --grace. The exit status is 124.", config="job",
             minimum=0.001,
         ),
         Option(
-            "grace",
-            "duration",
-            "Wait this long between TERM and KILL.",
-            default="10s",
-            config="anywhere",
+            "grace", "duration", "Wait this long between TERM and KILL.", default="10s", config="anywhere",
         ),
         Option(
-            "skip-exit",
-            "integer",
-            "Exit with this status when the firing is skipped.",
-            default="0",
-            config="anywhere",
-            minimum=0,
-            maximum=255,
+            "skip-exit", "integer", "Exit with this status when the firing is skipped.", default="0",
+            config="anywhere", minimum=0, maximum=255,
         ),
         Option(
-            "on-store-error",
-            "choice",
+            "on-store-error", "choice",
             "Choose what to do if the store is unreachable: fail (exit status 69), skip, or run without protection.",
-            default="fail",
-            config="anywhere",
-            choices=("fail", "skip", "run"),
+            default="fail", config="anywhere", choices=("fail", "skip", "run"),
         ),
         Option(
-            "connect-timeout",
-            "duration",
-            "Keep trying to reach the store for this long.",
-            default="30s",
-            config="anywhere",
-            minimum=1,
-            maximum=LONGEST_CONNECT_TIMEOUT,
+            "connect-timeout", "duration", "Keep trying to reach the store for this long.", default="30s",
+            config="anywhere", minimum=1, maximum=LONGEST_CONNECT_TIMEOUT,
         ),
     ),
     *in_group(
         "Where",
         *(STORE, LOG, NAMESPACE),
         Option(
-            "ttl",
-            "duration",
+            "ttl", "duration",
             "Stop the job before the store has been unreachable for this long. Unrelated to how long the job runs.",
-            default="60s",
-            config="anywhere",
-            minimum=MINIMUM_TTL,
-            maximum=LONGEST_TTL,
+            default="60s", config="anywhere", minimum=MINIMUM_TTL, maximum=LONGEST_TTL,
         ),
         Option(
-            "capture",
-            "size",
-            "Record the last SIZE bytes of the command's standard output and error: 4096, 64k, at most 1M. 0 records "
-            "nothing.",
-            default="0",
-            config="anywhere",
+            "capture", "size", "Record the last SIZE bytes of the command's standard output and error: 4096, 64k, at "
+            "most 1M. 0 records nothing.", default="0", config="anywhere",
         ),
         Option(
-            "record-command",
-            "choice",
+            "record-command", "choice",
             "Record and show the command in full, with its secrets masked, or only the name of its program.",
-            default="masked",
-            config="anywhere",
-            choices=("full", "masked", "program"),
+            default="masked", config="anywhere", choices=("full", "masked", "program"),
         ),
         CONFIG,
         Option(
-            "pass-store",
-            "flag",
+            "pass-store", "flag",
             "Leave $ONCECRON_STORE and $ONCECRON_LOG in the environment of the command, for oncecron inside it.",
             config="anywhere",
         ),
         Option(
-            "verbose",
-            "count",
-            "Say what happens: a start, a skip, a long wait; -vv adds tracebacks.",
-            short="v",
+            "verbose", "count", "Say what happens: a start, a skip, a long wait; -vv adds tracebacks.", short="v",
         ),
     ),
-)
+)  # fmt: skip
 
 RUN_OPTION = {option.name: option for option in RUN_OPTIONS}
 """The options of `run` by their names."""

@@ -19,12 +19,9 @@ if TYPE_CHECKING:
     from oncecron.crontab.crons import Cron
 
 CRON = Option(
-    "cron",
-    "choice",
-    "Read the crontab as this cron does. Default: the cron that is installed on this host.",
-    "NAME",
+    "cron", "choice", "Read the crontab as this cron does. Default: the cron that is installed on this host.", "NAME",
     choices=tuple(CRONS),
-)
+)  # fmt: skip
 _DIRECTORIES = ("usr/sbin", "usr/bin", "usr/local/sbin", "usr/local/bin", "sbin", "bin")
 _DAEMONS = ("cron", "crond")
 _PROGRAMS = {"bcron-sched": "bcron", "supercronic": "supercronic"}

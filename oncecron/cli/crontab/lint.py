@@ -33,21 +33,18 @@ FOUND = 1
 
 OPTIONS = (
     Option(
-        "require-guard",
-        "flag",
-        "Report every line without oncecron and without `# oncecron: off` above it. Without this option, report them "
-        "only in files that use oncecron.",
+        "require-guard", "flag", "Report every line without oncecron and without `# oncecron: off` above it. Without "
+        "this option, report them only in files that use oncecron.",
     ),
     Option(
-        "compare",
-        "flag",
+        "compare", "flag",
         "Compare the files as crontabs of several hosts. Files with the same name are always compared.",
     ),
     CRON,
     USER_FIELD,
     JSON._replace(help="Print all fields as JSON (one array) instead of lines.", group="Options"),
     CONFIG._replace(group="Options"),
-)
+)  # fmt: skip
 
 
 def _lint(given: dict[str, str], words: list[str]) -> int:
@@ -116,9 +113,7 @@ def _as_utf8(finding: Diagnostic) -> Diagnostic:
 
 
 COMMAND = TableCommand(
-    "lint",
-    OPTIONS,
-    _lint,
+    "lint", OPTIONS, _lint,
     short="Find lines that run twice, nowhere or at another time.",
     about="Find lines that run on every host, lines that are only partly protected, wrong keys and schedules, "
     "misleading fields, and differences between the crontabs of several hosts. Print one line per finding: "
@@ -131,4 +126,4 @@ COMMAND = TableCommand(
     words=click.Argument(
         ["words"], metavar="[FILE|DIRECTORY]...", nargs=-1, required=False, shell_complete=FILES
     ),
-)
+)  # fmt: skip

@@ -36,36 +36,27 @@ if TYPE_CHECKING:
 
 
 USER_FIELD = Option(
-    "user-field",
-    "flag",
-    "Expect a user name before each command, as in /etc/crontab and /etc/cron.d.",
-)
+    "user-field", "flag", "Expect a user name before each command, as in /etc/crontab and /etc/cron.d.",
+)  # fmt: skip
 _INSTALL = Option(
-    "install",
-    "flag",
+    "install", "flag",
     "Change your crontab by crontab(1): show the changes, save the old crontab, install and verify the new one.",
-)
+)  # fmt: skip
 USER = Option(
-    "user",
-    "text",
-    "With --install: change the crontab of this user instead of your own. Repeatable.",
-    "USER",
+    "user", "text", "With --install: change the crontab of this user instead of your own. Repeatable.", "USER",
     repeatable=True,
-)
+)  # fmt: skip
 _IN_PLACE = Option(
-    "in-place",
-    "flag",
+    "in-place", "flag",
     "Replace FILE in one step. Keep owner and mode, and save the old file as .FILE.TIME~ beside it.",
-)
+)  # fmt: skip
 _CHECK = Option(
     "check", "flag", "Change nothing. Exit with status 2 if there is something to change."
 )
 _DIFF = Option("diff", "flag", "Show the changes as a unified diff instead of the new crontab.")
 _JSON = Option(
-    "json",
-    "flag",
-    "Print what happens to each line, and why, as JSON (one array) instead of the new crontab.",
-)
+    "json", "flag", "Print what happens to each line, and why, as JSON (one array) instead of the new crontab.",
+)  # fmt: skip
 REWRITING_OPTIONS = (USER_FIELD, _INSTALL, USER, _IN_PLACE, _CHECK, _DIFF, _JSON)
 CRONTABS = click.Argument(
     ["words"], metavar="[FILE|DIRECTORY|-]...", nargs=-1, required=False, shell_complete=FILES

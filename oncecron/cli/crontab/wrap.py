@@ -25,24 +25,18 @@ if TYPE_CHECKING:
 
 
 ONLY = Option(
-    "only",
-    "text",
+    "only", "text",
     "Change only lines whose command contains this text, or matches it as a whole if it has * or ?. Repeatable.",
-    "PATTERN",
-    repeatable=True,
-)
+    "PATTERN", repeatable=True,
+)  # fmt: skip
 TZ = Option(
-    "tz",
-    "text",
-    "Write this time zone after each schedule, unless cron reads another one from the crontab. Default: the zone of "
-    "this host.",
-    "ZONE",
-)
+    "tz", "text", "Write this time zone after each schedule, unless cron reads another one from the crontab. "
+    "Default: the zone of this host.", "ZONE",
+)  # fmt: skip
 STRICT = Option(
-    "strict",
-    "flag",
+    "strict", "flag",
     "Change nothing and exit with status 1 if a line would stay unchanged that no comment or option leaves out.",
-)
+)  # fmt: skip
 _OWNER = USER._replace(
     help="Say whose crontab this is, because some keys have the name of the user. With --install: change it. "
     "Repeatable. Default: you."
@@ -120,23 +114,19 @@ def host_zone_of_cron() -> str:
 
 
 COMMAND = TableCommand(
-    "wrap",
-    OPTIONS,
-    _wrap,
+    "wrap", OPTIONS, _wrap,
     short="Add `oncecron run` to the lines of a crontab.",
     about="Put `oncecron run` with a key, the schedule and the time zone in front of each command of a crontab. "
-    "--install changes your crontab; without it, the new crontab is written to standard output. "
-    "`oncecron crontab unwrap` undoes it. Lines that every host must run "
-    "stay unchanged and are reported: @reboot, run-parts, logrotate, apt and the like, and lines below "
-    "`# oncecron: off`. So do lines that a guard would break: those that test the name of the host, and jobs in the "
-    "background. With "
-    "--user-field, only lines that --only or a comment selects are changed. A comment such as "
-    "`# oncecron: key=NAME timeout=1h` above a line sets its key and options. If one line cannot be changed, nothing "
-    "is changed, and the exit status is 1.",
+    "--install changes your crontab; without it, the new crontab is written to standard output. `oncecron crontab "
+    "unwrap` undoes it. Lines that every host must run stay unchanged and are reported: @reboot, run-parts, "
+    "logrotate, apt and the like, and lines below `# oncecron: off`. So do lines that a guard would break: those "
+    "that test the name of the host, and jobs in the background. With --user-field, only lines that --only or a "
+    "comment selects are changed. A comment such as `# oncecron: key=NAME timeout=1h` above a line sets its key and "
+    "options. If one line cannot be changed, nothing is changed, and the exit status is 1.",
     examples=(
         "oncecron crontab wrap --install --check",
         "oncecron crontab wrap --install",
         "oncecron crontab wrap --user-field --only backup --in-place /etc/cron.d/app",
     ),
     words=CRONTABS,
-)
+)  # fmt: skip
