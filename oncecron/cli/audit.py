@@ -96,7 +96,6 @@ def _wait_for_the_log() -> None:
 
 COMMAND = TableCommand(
     "audit", OPTIONS, _audit,
-    short="Check for overlapping, duplicate and missed runs.",
     about="Check in the log that each tick ran once: report overlaps, ticks that ran twice without --again, "
     "scheduled ticks without a start, executions without an end, and fencing tokens that do not rise. Print one line "
     "per finding; exit with status 1 if there is any.",

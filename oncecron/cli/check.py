@@ -142,7 +142,6 @@ def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
 
 COMMAND = TableCommand(
     "check", OPTIONS, _check,
-    short="Check for a monitoring system whether all is well.",
     about="Check whether every key runs as it should, or only the named keys. Print one line with performance data, "
     "and one line per finding. The exit status is 0 (ok), 1 (warning), 2 (critical) or 3 (unknown), as Nagios, "
     "Icinga and others expect of a plugin.",

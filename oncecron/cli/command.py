@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from oncecron.cli import output
 from oncecron.cli.output import Kind, Writer
@@ -35,8 +36,6 @@ from oncecron.stores.address import has_password, masked, shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from click.shell_completion import CompletionItem
 
     from oncecron.config.options import Completion
     from oncecron.config.settings import Settings
@@ -105,22 +104,21 @@ class LazyGroup(_Helpful, click.Group):
     def __init__(
         self,
         name: str,
-        sections: Mapping[str, Sequence[str]],
+        sections: Mapping[str, Mapping[str, str]],
         package: str,
         *,
         about: str,
-        short: str = "",
         modules: Mapping[str, str] | None = None,
         meant: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`sections`: names by heading of the help; `package`: of the modules; `modules`: those with another name.
+        """`sections`: names with their sentences, by heading of the help; `modules`: those with another name than it.
 
-        `meant`: hints for other names.
+        `package`: of the modules; `meant`: hints for other names.
         """
-        super().__init__(name, help=about, short_help=short, no_args_is_help=False, **more)
+        super().__init__(name, help=about, no_args_is_help=False, **more)
         self.sections = sections
-        self.names = tuple(name for names in sections.values() for name in names)
+        self.names = {name: text for names in sections.values() for name, text in names.items()}
         self._package = package
         self._modules = modules or {}
         self._meant = meant or {}
@@ -137,7 +135,18 @@ class LazyGroup(_Helpful, click.Group):
             return None
         name = self._modules.get(cmd_name)
         module = importlib.import_module(f"{self._package}.{name or cmd_name}")
-        return module.COMMANDS[cmd_name] if name else module.COMMAND  # type: ignore[no-any-return]
+        command: click.Command = module.COMMANDS[cmd_name] if name else module.COMMAND
+        command.short_help = self.names[cmd_name]
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands, of which none is imported, and the options."""
+        found = [
+            CompletionItem(name, help=text)
+            for name, text in self.names.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -177,18 +186,11 @@ class LazyGroup(_Helpful, click.Group):
         found = self.get_command(ctx, command)
         return found is not None and any(name in parameter.opts for parameter in found.params)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the commands under their headings."""
         for title, names in self.sections.items():
-            commands = ((name, self.get_command(ctx, name)) for name in names)
             with formatter.section(title):
-                formatter.write_dl(
-                    [
-                        (name, command.get_short_help_str(100))
-                        for name, command in commands
-                        if command
-                    ]
-                )
+                formatter.write_dl([*names.items()])
 
 
 def _shell_line(line: Sequence[str]) -> str:
@@ -216,7 +218,6 @@ class TableCommand(_Helpful):
         use: Callable[[dict[str, str], list[str]], int],
         *,
         about: str,
-        short: str,
         words: click.Argument | None = None,
         examples: Sequence[str] = (),
         greedy: bool = False,
@@ -227,7 +228,6 @@ class TableCommand(_Helpful):
             params=[*map(_click_option, options), *([words] if words else [])],
             callback=self._call,
             help=about,
-            short_help=short,
             context_settings={"allow_interspersed_args": not greedy, "allow_extra_args": True},
         )
         self.examples = tuple(examples)

@@ -146,7 +146,6 @@ def _print(_given: dict[str, str], words: list[str]) -> int:
 
 COMMAND = TableCommand(
     "completion", (), _print,
-    short="Print a completion script for a shell.",
     about="Print a completion script for bash, zsh or fish.",
     examples=(
         "oncecron completion bash > ~/.local/share/bash-completion/completions/oncecron",

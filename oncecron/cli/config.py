@@ -141,7 +141,6 @@ def _source(settings: Settings, name: str) -> str | None:
 
 CHECK = TableCommand(
     "check", CHECK_OPTIONS, _check,
-    short="Find every mistake in the configuration file.",
     about="Check a configuration file, by default the one that `oncecron run` would read. Print one line per "
     "problem: FILE [SECTION]: problem; cure. Exit with status 78 if there is any. No store is contacted.",
     examples=("oncecron config check", "oncecron config check web1/oncecron.toml"),
@@ -151,7 +150,6 @@ CHECK = TableCommand(
 )  # fmt: skip
 SHOW = TableCommand(
     "show", SHOW_OPTIONS, _show,
-    short="Show every value of the configuration, and where it comes from.",
     about="Show the options of `oncecron run` that can be configured: the value that a firing on this host would "
     "use, and its source. With KEY, the section [job.KEY] counts too. Passwords are masked. The last lines are the "
     "services that are pinged, and the channels of `oncecron notify`. If `oncecron config check` finds a mistake in "
@@ -163,9 +161,13 @@ SHOW = TableCommand(
 COMMANDS = {"check": CHECK, "show": SHOW}
 COMMAND = LazyGroup(
     "config",
-    {"Commands": tuple(COMMANDS)},
+    {
+        "Commands": {
+            "check": "Find every mistake in the configuration file.",
+            "show": "Show every value of the configuration, and where it comes from.",
+        }
+    },
     "oncecron.cli",
-    short="Check and show the configuration.",
     about="Check the configuration file, or show where each value comes from. These commands need no store.",
     modules=dict.fromkeys(COMMANDS, "config"),
 )

@@ -127,7 +127,6 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
 
 COMMAND = TableCommand(
     "doctor", OPTIONS, _examine,
-    short="Find what is wrong with this host and its store.",
     about="Look at the configuration, the store, the spool, the clock and the cron daemon of this host. Print one "
     "line for each: ok, warn or fail, and what to do about it. Exit with status 1 unless all are ok. Run it as the "
     "user of the crontab.",

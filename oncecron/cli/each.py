@@ -77,7 +77,6 @@ class _Bar:
 
 COMMAND = TableCommand(
     "each", EACH_OPTIONS, _each,
-    short="Run a command once per item of a list, on several hosts.",
     about="Run a command once per item of a list, or per batch of items. The list belongs to a tick, is loaded once, "
     "and its items are drawn by up to --slots commands on all hosts together. An item whose command ended is never "
     "run again in that tick, also after a crash. Items follow COMMAND as arguments, or take the place of {}. Without "

@@ -109,7 +109,6 @@ def _line(record: dict[str, Any], whither: str) -> str:
 
 COMMAND = TableCommand(
     "flush", OPTIONS, _flush,
-    short="Deliver spooled records to the store.",
     about="Deliver the records that this user's firings on this host could not write while the store or the log was "
     "unreachable. The next firing of a key delivers its records too. Print each delivered record. If the store is "
     "still unreachable, keep the rest and exit with status 69. Set aside records that the store refuses, list them, "

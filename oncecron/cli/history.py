@@ -340,7 +340,6 @@ class Follower:
 
 COMMAND = TableCommand(
     "history", OPTIONS, _show,
-    short="Show the job-execution log.",
     about="Show the job-execution log, newest first, for all keys or for one. With --log, read that log.",
     examples=(
         "oncecron history billing-nightly --limit 5",

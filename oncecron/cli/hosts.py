@@ -63,7 +63,6 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
 
 COMMAND = TableCommand(
     "hosts", OPTIONS, _show,
-    short="Show which hosts fire which keys.",
     about="Show one line per host: when its last firing reached the store, its version of oncecron, how far its "
     "clock is ahead of the store's, how many keys it fires, how many ticks it ran and skipped in the last 24 hours, "
     "and on which keys it is silent. A host is silent on a key when other hosts fired the last three ticks and it "

@@ -103,7 +103,6 @@ def _names(settings: Settings, option: str) -> tuple[str, ...]:
 
 COMMAND = TableCommand(
     "init", OPTIONS, _initialise,
-    short="Create or upgrade the store's schema.",
     about="Create or upgrade the schema of the store and of the log, grant rights, and set the least retention. You "
     "can run it again, and on many hosts at once. Without it, the first firing creates the schema if its role has "
     "the right to.",

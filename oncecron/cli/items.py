@@ -206,7 +206,6 @@ def _summary(view: ListView) -> str:
 
 COMMAND = TableCommand(
     "items", OPTIONS, _items,
-    short="Show the items of `each`; queue some again, or mark them done.",
     about="Show the items of the newest list of a key, or of one tick, in the order of the list. Without KEY, show "
     "one line for each list, with how many of its items are in which state. An item is lost (in doubt) if the host "
     "that had taken it died: the command may have run for it or not.",

@@ -89,7 +89,6 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
 
 COMMAND = TableCommand(
     "jobs", OPTIONS, _show,
-    short="Show the state of every key.",
     about="Show one line per key: the last outcome, the last success, the host where it runs now, how many runs in a "
     "row succeeded or failed, the usual duration, the next tick (if the key runs with --schedule), and who has "
     "paused it.",

@@ -110,7 +110,6 @@ def _counts(pauses: Iterable[Pause]) -> str:
 
 COMMAND = TableCommand(
     "locks", OPTIONS, _show,
-    short="Show what is running now, and where.",
     about="Show the current leases: holder, start, age of the last heartbeat, time left and fencing token. held: the "
     "holder renews the lease; stale: the lease has expired, or the holder has missed two heartbeats; orphaned: "
     "PostgreSQL has released the holder's session lock, but the lease has not expired.",

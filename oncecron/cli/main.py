@@ -16,7 +16,6 @@ import click
 
 from oncecron import __version__
 from oncecron.cli.command import LazyGroup, UsageErrorWithCure, answer
-from oncecron.config.options import JOB_COMMANDS
 from oncecron.core.errors import EX_USAGE
 from oncecron.core.stderr import complain
 
@@ -24,15 +23,43 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SECTIONS = {
-    "Run a job": JOB_COMMANDS,
-    "See what happened": (
-        *("history", "why", "jobs", "hosts", "locks", "items", "next", "audit", "check"),
-        "notify",
-        "metrics",
-    ),
-    "Intervene": ("stop", "release", "pause", "resume", "drain", "undrain", "forget"),
-    "Set up": ("doctor", "config", "crontab", "init", "prune", "flush", "completion"),
+    "Run a job": {
+        "run": "Run a command once per tick, on one host.",
+        "each": "Run a command once per item of a list, on several hosts.",
+    },
+    "See what happened": {
+        "history": "Show the job-execution log.",
+        "why": "Explain what happened at one tick.",
+        "jobs": "Show the state of every key.",
+        "hosts": "Show which hosts fire which keys.",
+        "locks": "Show what is running now, and where.",
+        "items": "Show the items of `each`; queue some again, or mark them done.",
+        "next": "Show the next ticks of a schedule.",
+        "audit": "Check for overlapping, duplicate and missed runs.",
+        "check": "Check for a monitoring system whether all is well.",
+        "notify": "Send what goes wrong, and what recovers, to mail, chat or a program.",
+        "metrics": "Show every key for Prometheus.",
+    },
+    "Intervene": {
+        "stop": "Stop a running job, on any host.",
+        "release": "Release a key that a dead host still holds.",
+        "pause": "Start no new runs of a key, on any host.",
+        "resume": "End a pause.",
+        "drain": "Start no new jobs on a host.",
+        "undrain": "Start jobs on a drained host again.",
+        "forget": "Expect no further runs of a retired key, or of a retired host.",
+    },
+    "Set up": {
+        "doctor": "Find what is wrong with this host and its store.",
+        "config": "Check and show the configuration.",
+        "crontab": "Add, remove or check oncecron in a crontab.",
+        "init": "Create or upgrade the store's schema.",
+        "prune": "Remove old records now.",
+        "flush": "Deliver spooled records to the store.",
+        "completion": "Print a completion script for a shell.",
+    },
 }
+"""The commands by the headings of the help, each with its sentence."""
 _SHOWN = "`oncecron jobs` (every key), `oncecron locks` (what runs now) or `oncecron history`"
 _MEANT = {
     **{name: f"`oncecron crontab {name}`" for name in ("wrap", "unwrap", "lint")},

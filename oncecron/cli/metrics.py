@@ -8,9 +8,9 @@ import signal
 import tempfile
 import threading
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from oncecron.alerts.findings import DEFAULT_STATES, Limits, check
-from oncecron.alerts.metrics import Reading, registry_of, text_of
 from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_and_log
@@ -31,6 +31,9 @@ from oncecron.core.stderr import complain
 from oncecron.core.text import Clock
 from oncecron.core.timing import METRICS_WITHIN, SLOW_TIMES
 from oncecron.log.jobs import Sources
+
+if TYPE_CHECKING:
+    from oncecron.alerts.metrics import Reading
 
 OPTIONS = (
     Option(
@@ -58,6 +61,8 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
     reader = _Reader(settings)
     if address:
         return _serve(reader, *address)
+
+    from oncecron.alerts.metrics import text_of  # noqa: PLC0415 - not for --help
 
     reading = reader.read()
     text = text_of(reading)
@@ -150,10 +155,14 @@ def _asking(settings: Settings) -> Future[Reading]:
 
 def _failed(error: OncecronError) -> Reading:
 
+    from oncecron.alerts.metrics import Reading  # noqa: PLC0415 - not for --help
+
     return Reading(clock.wall(), error=str(error), status=error.exit_status)
 
 
 def _reading(settings: Settings) -> Reading:
+
+    from oncecron.alerts.metrics import Reading  # noqa: PLC0415 - not for --help
 
     now = clock.wall()
     spooled = spooled_records(settings)
@@ -191,7 +200,9 @@ def _replace(path: str, text: bytes) -> None:
 
 def _serve(reader: _Reader, host: str, port: int) -> int:
     """Answer requests until SIGTERM or SIGINT. Raises `ConfigurationError` if the address cannot be used."""
-    from prometheus_client import start_http_server
+    from prometheus_client import start_http_server  # noqa: PLC0415 - not for --help
+
+    from oncecron.alerts.metrics import registry_of  # noqa: PLC0415 - not for --help
 
     ends = (signal.SIGTERM, signal.SIGINT)
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before the threads, which inherit it
@@ -213,7 +224,6 @@ def _serve(reader: _Reader, host: str, port: int) -> int:
 
 COMMAND = TableCommand(
     "metrics", OPTIONS, _metrics,
-    short="Show every key for Prometheus.",
     about="Print metrics of every key and of this host in the text format of Prometheus, write them to a file, or "
     "serve them. Every host shows the same of a key, so rules take `max by (key)`. If the store is unreachable, the "
     "metrics say `oncecron_up 0`, and nothing about any key.",

@@ -125,7 +125,6 @@ def _wrong(settings: Settings, error: ValueError) -> Exception:
 
 COMMAND = TableCommand(
     "next", OPTIONS, _show,
-    short="Show the next ticks of a schedule.",
     about="Show the next ticks of --schedule, or of a key. The schedule of a key comes from [job.KEY] in the "
     "configuration file, else from the store. Ticks around a clock change are marked with its effect.",
     examples=(

@@ -77,8 +77,8 @@ def _notify(given: dict[str, str], _words: list[str]) -> int:
 
 def _fire(settings: Settings, given: dict[str, str]) -> int:
     """Claim the pass; the command of this firing makes it."""
-    from oncecron.alerts.pinger import start
-    from oncecron.run.firing import run
+    from oncecron.alerts.pinger import start  # noqa: PLC0415 - not for --help
+    from oncecron.run.firing import run  # noqa: PLC0415 - likewise
 
     section = settings.file.jobs.get(NOTIFY_KEY, {})
     options = {name: text for name, text in _OF_THE_FIRING.items() if name not in section}
@@ -169,7 +169,6 @@ def _test(settings: Settings, notify: Notify) -> int:
 
 COMMAND = TableCommand(
     "notify", OPTIONS, _notify,
-    short="Send what goes wrong, and what recovers, to mail, chat or a program.",
     about="Compare the findings of `oncecron check` with what each channel of the configuration file knows, and send "
     "one message for all changes. Cron starts it every minute on every host; one of them makes the pass. Each change "
     "is sent once to each channel, and again only if the acknowledgement was lost. Nothing is printed if all is "

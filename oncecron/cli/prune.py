@@ -69,7 +69,6 @@ def _done(executions: int, skips: int) -> str:
 
 COMMAND = TableCommand(
     "prune", OPTIONS, _prune,
-    short="Remove old records now.",
     about="Remove all records older than the retention, from the store and from the log. Each firing already removes "
     "a few. Running executions stay, and so do the newest 1000 tick names of each key, so that no named tick runs "
     "again.",

@@ -21,7 +21,6 @@ def _run(given: dict[str, str], words: list[str]) -> int:
 
 COMMAND = TableCommand(
     "run", RUN_OPTIONS, _run,
-    short="Run a command once per tick, on one host.",
     about="Run a command once per tick, on one host, and never twice at the same time. A tick is a scheduled time; "
     "without --schedule, --tick and --no-tick it is the host's current minute. The command keeps its arguments, "
     "standard streams, signals and exit status. Write durations as 90s, 15m, 1h30m or 1d.",

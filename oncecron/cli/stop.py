@@ -324,7 +324,6 @@ def _lasts(seconds: float) -> str:
 
 STOP = TableCommand(
     "stop", STOP_OPTIONS, _stop,
-    short="Stop a running job, on any host.",
     about="Stop the running job of a key, on any host, and wait until it has ended. The log shows it as stopped, "
     "with your name, and no host runs the tick again. The next tick runs as usual; to prevent that, use `oncecron "
     "pause` first. If the job has not ended after --grace and --ttl, exit with status 75. If the key is not running, "
@@ -337,7 +336,6 @@ STOP = TableCommand(
 )  # fmt: skip
 RELEASE = TableCommand(
     "release", RELEASE_OPTIONS, _release,
-    short="Release a key that a dead host still holds.",
     about="Release a key, or one shard. First ask the holder to stop, and wait for its answer. If it does not answer "
     "and its lease has not expired, exit with status 75 and release nothing: the job may still run. Once the lease "
     "has expired, record the execution as lost and raise the fencing token. The next firing would do the same. If no "

@@ -214,7 +214,6 @@ def _host_argument() -> click.Argument:
 
 PAUSE = TableCommand(
     "pause", PAUSE_OPTIONS, _pause,
-    short="Start no new runs of a key, on any host.",
     about="Start no new runs of a key, or of all keys, on any host. A running job continues. Missed ticks do not run "
     "later. Pausing a key again replaces author, reason and end. The pause of all keys is separate from the pauses "
     "of single keys. List all pauses with `oncecron locks --pauses`.",
@@ -226,7 +225,6 @@ PAUSE = TableCommand(
 )  # fmt: skip
 RESUME = TableCommand(
     "resume", RESUME_OPTIONS, _resume,
-    short="End a pause.",
     about="End the pause of a key, or of all keys. --all does not end the pauses of single keys. The next firing "
     "runs; missed ticks do not run later. If the key is not paused, say so and exit with status 0.",
     examples=("oncecron resume billing-nightly", "oncecron resume --all"),
@@ -234,7 +232,6 @@ RESUME = TableCommand(
 )  # fmt: skip
 DRAIN = TableCommand(
     "drain", STORE_OPTIONS, _drain,
-    short="Start no new jobs on a host.",
     about="Start no new jobs on a host: on HOST, or on this host. Running jobs continue, and the other hosts run the "
     "ticks. HOST is the name that `oncecron history` shows. The host stays drained, also after a reboot, until "
     "`oncecron undrain`. List drained hosts with `oncecron locks --pauses`.",
@@ -243,7 +240,6 @@ DRAIN = TableCommand(
 )  # fmt: skip
 UNDRAIN = TableCommand(
     "undrain", STORE_OPTIONS, _undrain,
-    short="Start jobs on a drained host again.",
     about="Start jobs again on a drained host: on HOST, or on this host. If the host is not drained, say so and exit "
     "with status 0.",
     examples=("oncecron undrain", "oncecron undrain web2"),
@@ -251,7 +247,6 @@ UNDRAIN = TableCommand(
 )  # fmt: skip
 FORGET = TableCommand(
     "forget", FORGET_OPTIONS, _forget,
-    short="Expect no further runs of a retired key, or of a retired host.",
     about="Remove the schedule that is on record for a key, so that no command reports its ticks as missed any more. "
     "The log stays. The next firing with --schedule puts the key back. With --host, forget which keys a host fires, "
     "so that no command reports it as silent. Its next firing puts it back.",

@@ -119,7 +119,6 @@ def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
 
 COMMAND = TableCommand(
     "why", OPTIONS, _explain,
-    short="Explain what happened at one tick.",
     about="Explain in sentences what happened at one tick of a key: which host ran it, why the others skipped it, "
     "how it ended, or why no host ran it. Records that are still spooled on this host are included.",
     examples=(

@@ -35,15 +35,19 @@ def _let_through() -> None:
         return
     if not pipes:
         return
-
     output.give(files.read_source([files.STANDARD_INPUT]).data)
 
 
 COMMAND = CrontabGroup(
     "crontab",
-    {"Commands": ("wrap", "unwrap", "lint")},
+    {
+        "Commands": {
+            "wrap": "Add `oncecron run` to the lines of a crontab.",
+            "unwrap": "Remove what wrap has added.",
+            "lint": "Find lines that run twice, nowhere or at another time.",
+        }
+    },
     __name__,
-    short="Add, remove or check oncecron in a crontab.",
     about="Add, remove or check oncecron in a crontab. These commands need no store. They read a file or standard "
     "input, and write to standard output unless you add --install or --in-place.",
 )

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from oncecron.core import safe_paths
 from oncecron.core.errors import InputError, OutputError, UsageError
-from oncecron.core.text import Clock
+from oncecron.core.text import Clock, visible
 from oncecron.crontab.system_files import DIRECTORY_NAME, cron_reads, why_not_read
 
 STANDARD_INPUT = "-"
@@ -63,6 +63,13 @@ class CrontabFile(NamedTuple):
         if os.path.basename(directory) != DIRECTORY_NAME:
             return None
         return why_not_read(name, self.status if self.is_system else None)
+
+    def place_of(self, number: int) -> str:
+        """Return how messages name a line."""
+        path = visible(self.path)
+        if path == STANDARD_INPUT:
+            return f"line {number}"
+        return f"{path}, line {number}" if self.user else f"{path}:{number}"
 
 
 def read_source(words: list[str], command: str = "wrap") -> CrontabFile:

@@ -114,7 +114,6 @@ def _as_utf8(finding: Diagnostic) -> Diagnostic:
 
 COMMAND = TableCommand(
     "lint", OPTIONS, _lint,
-    short="Find lines that run twice, nowhere or at another time.",
     about="Find lines that run on every host, lines that are only partly protected, wrong keys and schedules, "
     "misleading fields, and differences between the crontabs of several hosts. Print one line per finding: "
     "FILE:LINE: problem; cure. Exit with status 1 if there is any.",

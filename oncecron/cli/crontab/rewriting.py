@@ -222,7 +222,7 @@ def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
 
     found = named_user(crontab, _is_user, _is_program)
     if found:
-        where = place_of(source, found.number)
+        where = source.place_of(found.number)
         raise UsageError(
             f"{where}: {visible(found.name)!r} seems to be a user before the command; add --user-field, or write the "
             "path of the command if it is one"
@@ -252,10 +252,10 @@ def _report(plan: Plan) -> None:
     source, crontab, rewritten = plan
     for problem in rewritten.unchanged:
         complain(
-            f"{place_of(source, problem.number)}: unchanged: {problem.reason}{_line(crontab, problem)}"
+            f"{source.place_of(problem.number)}: unchanged: {problem.reason}{_line(crontab, problem)}"
         )
     for problem in rewritten.warnings + rewritten.errors:
-        complain(f"{place_of(source, problem.number)}: {problem.reason}{_line(crontab, problem)}")
+        complain(f"{source.place_of(problem.number)}: {problem.reason}{_line(crontab, problem)}")
 
 
 def _carry_out(given: Mapping[str, str], plans: Sequence[Plan], command: str, done: str) -> int:
@@ -309,14 +309,6 @@ def _summary(plans: Sequence[Plan], done: str) -> str:
 
 def _counted(lines: int) -> str:
     return "1 line" if lines == 1 else f"{lines} lines"
-
-
-def place_of(source: files.CrontabFile, number: int) -> str:
-    """Return how messages name a line of a crontab."""
-    path = visible(source.path)
-    before = f"{path}, line " if source.user else f"{path}:"
-    before = "line " if path == files.STANDARD_INPUT else before
-    return f"{before}{number}"
 
 
 def _line(crontab: Crontab, problem: Problem) -> str:

@@ -28,7 +28,6 @@ def _unwrap(given: dict[str, str], words: list[str]) -> int:
 
 COMMAND = TableCommand(
     "unwrap", OPTIONS, _unwrap,
-    short="Remove what wrap has added.",
     about="Remove what `oncecron crontab wrap` has added, and restore the original crontab, byte for byte. --install "
     "changes your crontab; without it, the original is written to standard output. Lines where you wrote `oncecron "
     "run` by hand stay unchanged and are reported.",

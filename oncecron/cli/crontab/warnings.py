@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import tomllib
 from typing import TYPE_CHECKING, Any
 
-from oncecron.cli.crontab.rewriting import place_of
 from oncecron.cli.crontab.user_crontab import own_name
 from oncecron.config.file import find_file
 from oncecron.core.stderr import complain
@@ -58,7 +56,7 @@ def warn_of_shared_keys(plans: Sequence[Plan]) -> None:
     sources = {plan.source.path: plan.source for plan in plans}
     for found in check_users(lines):
         complain(
-            visible(f"{place_of(sources[found.file], found.line)}: {found.message}; {found.cure}")
+            visible(f"{sources[found.file].place_of(found.line)}: {found.message}; {found.cure}")
         )
 
 
@@ -81,6 +79,8 @@ def _users_without_store(crontab: Crontab, owner: str | None) -> list[str]:
 def _has_store(prefix: Prefix, environment: Mapping[str, str], user: str) -> bool:
     if "store" in prefix.options or any(environment.get(name) for name in _VARIABLES):
         return True
+    import tomllib  # noqa: PLC0415 - not for --help
+
     path = prefix.options.get("config") or find_file(environment, lambda: _home(user))
     try:
         with open(path or os.devnull, "rb") as file:

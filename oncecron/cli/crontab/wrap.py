@@ -115,7 +115,6 @@ def host_zone_of_cron() -> str:
 
 COMMAND = TableCommand(
     "wrap", OPTIONS, _wrap,
-    short="Add `oncecron run` to the lines of a crontab.",
     about="Put `oncecron run` with a key, the schedule and the time zone in front of each command of a crontab. "
     "--install changes your crontab; without it, the new crontab is written to standard output. `oncecron crontab "
     "unwrap` undoes it. Lines that every host must run stay unchanged and are reported: @reboot, run-parts, "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -335,6 +334,8 @@ def _is_of_a_user(section: str, used: UsedKey) -> bool:
 
 def _lines_of_headings(text: str) -> Mapping[str, int]:
     """Return the numbers of the lines with headings of sections, by key; TOML has other ways to write a section."""
+    import tomllib  # noqa: PLC0415 - only with a configuration file
+
     found: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.lstrip().startswith("["):
