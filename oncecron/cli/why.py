@@ -99,18 +99,9 @@ def _record(facts: Facts, found: Account, shown: Clock) -> dict[str, Any]:
 
 
 def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
-
     names = (
-        "started_at",
-        "finished_at",
-        "fired_at",
-        "lost_at",
-        "at",
-        "since",
-        "until",
-        "tick_instant",
-        "next_at",
-    )
+        "started_at", "finished_at", "fired_at", "lost_at", "at", "since", "until", "tick_instant", "next_at",
+    )  # fmt: skip
     return {
         name: shown.exactly(value) if name in names else to_microseconds(value)
         for name, value in fields.items()

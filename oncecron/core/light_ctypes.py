@@ -98,13 +98,5 @@ else:
 
 
 __all__ = [
-    "CDLL",
-    "CFUNCTYPE",
-    "Structure",
-    "byref",
-    "c_char_p",
-    "c_int",
-    "c_void_p",
-    "get_errno",
-    "sizeof",
-]
+    "CDLL", "CFUNCTYPE", "Structure", "byref", "c_char_p", "c_int", "c_void_p", "get_errno", "sizeof",
+]  # fmt: skip

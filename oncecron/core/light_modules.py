@@ -22,14 +22,8 @@ else:
     from _thread import start_new_thread as start_thread
 
 __all__ = [
-    "deque",
-    "light_module",
-    "sha256_digest",
-    "sha256_digests",
-    "signal",
-    "signal_name",
-    "start_thread",
-]
+    "deque", "light_module", "sha256_digest", "sha256_digests", "signal", "signal_name", "start_thread",
+]  # fmt: skip
 
 
 def light_module(private: str, public: str, *names: str) -> ModuleType:

@@ -24,18 +24,8 @@ if TYPE_CHECKING:
     from oncecron.core.tick import Tick
 
     RefusalReason = Literal[
-        "held",
-        "done",
-        "passed",
-        "recent",
-        "late",
-        "paused",
-        "drained",
-        "exhausted",
-        "broken",
-        "unmet",
-        "no-store",
-    ]
+        "held", "done", "passed", "recent", "late", "paused", "drained", "exhausted", "broken", "unmet", "no-store",
+    ]  # fmt: skip
     Outcome = Literal[
         "running", "succeeded", "failed", "timed-out", "stopped", "lost", "not-started", "unclaimed"
     ]

@@ -122,22 +122,9 @@ _PANELS = (
 _DELETING = frozenset(("-delete", "rm", "/bin/rm", "/usr/bin/rm", "unlink"))
 _BESIDE_CLEARING = frozenset(
     (
-        "",
-        ":",
-        "[",
-        "[[",
-        "cd",
-        "date",
-        "echo",
-        "exit",
-        "logger",
-        "printf",
-        "sleep",
-        "sync",
-        "test",
-        "true",
+        "", ":", "[", "[[", "cd", "date", "echo", "exit", "logger", "printf", "sleep", "sync", "test", "true",
     )
-)
+)  # fmt: skip
 """Programs beside one that clears a directory; any other is a job that perhaps only removes its own files."""
 _DAEMONIZING = frozenset(("at", "batch", "bg", "daemon", "daemonize", "disown", "tsp"))
 _OF_TMUX = frozenset(

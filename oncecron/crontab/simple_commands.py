@@ -31,22 +31,13 @@ _DEEPEST = 5
 _LAUNCHERS = frozenset(
     (
         *(
-            "nice",
-            "ionice",
-            "chrt",
-            "taskset",
-            "cpulimit",
-            "timeout",
-            "time",
-            "env",
-            "nohup",
-            "exec",
+            "nice", "ionice", "chrt", "taskset", "cpulimit", "timeout", "time", "env", "nohup", "exec",
         ),
         *("eatmydata", "stdbuf", "unbuffer", "chronic", "cronic", "systemd-cat", "systemd-inhibit"),
         *("sudo", "doas", "su", "runuser", "flock", "lockf", "setlock", "lckdo", "lockrun", "solo"),
         *("run-one", "run-this-one"),
     )
-)
+)  # fmt: skip
 """Programs that start another one, which is somewhere among their arguments."""
 _ASSIGNMENT = re.compile(r"\w+=")
 _RESERVED = frozenset(

@@ -34,13 +34,8 @@ _SI_KERNEL = 0x80
 _LOOKS = 10  # at most, before the stopped processes are killed
 
 FORWARDED = (
-    signal.SIGTERM,
-    signal.SIGINT,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
+    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+)  # fmt: skip
 """The signals that the wrapper passes on to the job."""
 
 _libc = CDLL(None, use_errno=True)

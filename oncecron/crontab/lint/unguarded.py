@@ -30,23 +30,12 @@ _INSTALLED = "/usr/local/bin"
 _PREPARING = frozenset(
     (
         *(
-            "cd",
-            "chdir",
-            "test",
-            "[",
-            "[[",
-            ":",
-            "true",
-            ".",
-            "source",
-            "export",
-            "umask",
-            "ulimit",
+            "cd", "chdir", "test", "[", "[[", ":", "true", ".", "source", "export", "umask", "ulimit",
         ),
         *("set", "command", "type", "which", "sleep", "exec", "exit"),
         *("echo", "printf", "date", "for", "case"),
     )
-)
+)  # fmt: skip
 _FILTERS = frozenset(
     ("logger", "systemd-cat", "ts", "cat", "grep", "egrep", "fgrep", "sed", "true", ":", "exit")
 )
