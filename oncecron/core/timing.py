@@ -11,10 +11,8 @@ from oncecron.core.units import DAY
 
 NEVER = float("inf")
 """A deadline that is not set."""
-
 LONGEST_SLEEP = 1.0
 """Timers stop while the machine is suspended, so every wait looks at the clock at least this often."""
-
 POLL_ROUNDING = 0.001
 """poll(2) counts whole milliseconds: a timeout one longer never ends just before the deadline."""
 
@@ -25,41 +23,32 @@ EARLY = 2.0
 
 The other bound of this rule, a quarter of the interval, is never smaller: crontab ticks are a minute apart.
 """
-
 DEFAULT_MIN_GAP = 30.0
 """Between two starts when the host's minute is the tick: half a minute separates a late firing from the next one."""
-
 MAX_CLOCK_SKEW = 300.0
 """The largest difference between the host's clock and the store's clock at which a scheduled tick is accepted.
 
 An instant named with `--tick` may be this far ahead of the store's clock.
 """
-
 FALSE_TIME_AGO = 1.0 * DAY
 """A time that only a wrong clock can have written counts as one so long ago.
 
 That is longer than a scheduled firing is usually late, and not longer than the log keeps executions, whose ticks are
 `done`.
 """
-
 TOKEN_AHEAD = 1.0 * DAY
 """A fencing token that a record or a re-adoption brings counts up to this far ahead of the store's clock.
 
 Tokens are the store's clock in microseconds, or the last one plus one. With `--log` they are another store's.
 """
-
 CRON_CORRECTION = 3 * 3600
 """Debian's cron takes a jump forward by this much, or back by more, for a corrected clock, not for summer time."""
-
 LONGEST_SCHEDULE_GAP = 50 * 366 * DAY
 """A schedule without a time for this long has none: a 29 February on a given weekday is at most 40 years away."""
-
 QUARTER_YEAR = 91 * DAY
 """Between the instants at which /etc/timezone is compared with /etc/localtime: four of them see both offsets."""
-
 ZONE_CHANGES_WITHIN = 400 * DAY
 """A zone whose offset changes at all changes it twice within this time."""
-
 OLDEST_PROCESS = 3600.0
 """A process older than this did not just start: its start time is wrong, and the present time is used."""
 
@@ -67,13 +56,10 @@ OLDEST_PROCESS = 3600.0
 
 LONGEST_LOAD = 1.0 * DAY
 """How long a firing of `each` waits for the host that loads the list."""
-
 LOAD_CALL_TIMEOUT = 60.0
 """For one chunk of a load: a busy server needs longer for 5,000 items than for a heartbeat."""
-
 PROGRESS_INTERVAL = 1.0
 """Between two looks at the progress of a tick, of all hosts: for a bar at a terminal."""
-
 PROGRESS_LINE_INTERVAL = 60.0
 """Between two lines of progress with -v."""
 
@@ -81,35 +67,25 @@ PROGRESS_LINE_INTERVAL = 60.0
 
 MOST_TAKEOVERS = 1000
 """How often the firings of `each` that wait take over a slot of one tick."""
-
 MINIMUM_TTL = 6.0
 """With a shorter ttl, heartbeats would come more than once a second."""
-
 LONGEST_TTL = 1.0 * DAY
 """With a longer ttl, a lost host would block its key for days; ten times the ttl is a time limit of PostgreSQL, whose
 largest is 24.8 days."""
-
 HEARTBEATS_PER_TTL = 6
 """The lease is renewed this many times in one ttl."""
-
 TRUST_MARGIN = 0.002
 """Trust ends this long before the lease: the resolution of clocks and timers."""
-
 TRUST_MARGIN_PER_TTL = 0.01
 """Trust ends this fraction of the ttl earlier still: two clocks run at different speeds, far less than 1 % apart."""
-
 TERM_BEFORE = 1 / 4
 """The guard sends TERM this long before trust ends (15 s with a ttl of one minute)."""
-
 GUARD_KILLS_BEFORE = 1 / 12
 """The guard sends KILL this long before trust ends (5 s with a ttl of one minute)."""
-
 WRAPPER_KILLS_BEFORE = 1 / 20
 """The wrapper sends KILL this long before trust ends, if a stopped guard did not (3 s with a ttl of one minute)."""
-
 SILENT_FOR = 1 / 3
 """A holder that has not renewed for this long (two heartbeats) may be dead."""
-
 ASSUMED_TTL = 60.0
 """The ttl of a connection without a lease, and of a lease whose ttl is unknown: the default of --ttl."""
 
@@ -125,37 +101,26 @@ It decides whether a program or a file is there, which takes milliseconds. A rem
 
 CALL_TIMEOUT = 5.0
 """The limit for one call of a firing. With a short ttl, one heartbeat interval is the limit."""
-
 INSPECTOR_TIMEOUT = 10.0
 """The limit for one call of a command that a person waits for. On SQLite: the wait for the locks of firings."""
-
 SKIP_TIMEOUT = 1.0
 """A skipped firing waits this long for the store to record its skip. Nothing depends on that record."""
-
 SQLITE_RETRY_PAUSE = 0.01
 """Between two tries of the one statement for which SQLite itself does not wait."""
-
 KEEPALIVE_IDLE = 10
 """TCP keepalive: probes start after this many seconds without traffic (whole seconds, tcp(7))."""
-
 KEEPALIVE_INTERVAL = 5
 """TCP keepalive: between two probes (whole seconds)."""
-
 KEEPALIVE_COUNT = 3
 """TCP keepalive: after this many unanswered probes the connection is dead, 25 s after packets stopped."""
-
 SHORTEST_SERVER_TIMEOUT = 2
 """libpq's smallest connect_timeout (whole seconds); also the smallest TCP_USER_TIMEOUT."""
-
 SESSION_LOCK_FREED_AFTER = 1.0
 """A PostgreSQL session whose client has ended frees its lock within this time."""
-
 TERMINATED_AFTER = 5.0
 """A PostgreSQL session that was terminated ends within this time."""
-
 RELEASE_POLL = 0.05
 """Between two tries of `release --force` while a terminated session ends, and of a pause while a write is under way."""
-
 REPLICA_TIMEOUT = 5.0
 """The limit for replicas to acknowledge a change by a person (`?wait=N`)."""
 
@@ -163,46 +128,32 @@ REPLICA_TIMEOUT = 5.0
 
 LONGEST_CONNECT_TIMEOUT = 1.0 * DAY
 """The largest --connect-timeout: far below 24.8 days, the longest wait of poll(2)."""
-
 FIRST_BACKOFF = 0.05
 """The first upper bound of the delay before a call is retried; it doubles each time, with full jitter."""
-
 LONGEST_BACKOFF = 2.0
 """The largest upper bound of that delay."""
-
 RENEW_PAUSE = 0.01
 """Added to the delay before a failed renewal is retried: full jitter may give 0."""
-
 LONGEST_RENEW_PAUSE = 1 / 4
 """The largest upper bound of the delay before a renewal is retried, as a fraction of the heartbeat interval."""
-
 SHORTEST_RENEW_PAUSE = 0.2
 """That bound is never smaller than this."""
-
 CONTENDED_FOR = 2.0
 """After this long without the session lock, the row lock of the key decides alone."""
-
 CONTENDED_PAUSE = 0.05
 """After meeting another firing in the middle of its claim or end: both last for some milliseconds."""
-
 NOTIFY_SPREAD = 0.5
 """After a notification, waiting firings claim at random moments within this time, not all at once."""
-
 RECHECK_SPREAD = 0.25
 """The same for firings that wait until an old lease ends: they must not start much later than they could."""
-
 WAIT_OVERRUN = 0.05
 """The last claim of --wait comes this long after the wait has ended, so that it is the last one."""
-
 FIRST_POLL = 1.0
 """Without notifications, a waiting firing polls for the first time after this long."""
-
 POLL_GROWTH = 1.5
 """Each later pause is longer by this factor."""
-
 LONGEST_POLL = 5.0
 """The longest pause between two polls."""
-
 ABANDON_TIMEOUT = 5.0
 """After a signal to stop, the firing waits this long for the answer to its claim."""
 
@@ -210,33 +161,25 @@ ABANDON_TIMEOUT = 5.0
 
 LISTEN_AFTER = 1.0
 """The holder listens for requests after the job has run for this long, so that short jobs do not pay for it."""
-
 FIRST_KILL_PAUSE = 0.002
 """The first pause between two kills: a killed process needs a moment to disappear."""
-
 KILL_PAUSE_GROWTH = 1.5
 """Each later pause between two kills is longer by this factor."""
-
 LONGEST_KILL_PAUSE = 0.5
 """The longest pause between two kills."""
-
 KILL_TIMEOUT = 5.0
 """After this long the wrapper gives up on a process that cannot be killed."""
-
 GUARD_LEAVES_WITHIN = 1.0
 """The wrapper waits this long for the guard to exit after its last report."""
-
 OUTPUT_TIMEOUT = 1.0
 """The limit for captured output to arrive, and for a slow reader to take the output of a command that was stopped."""
 
 # Pings
 
 PING_TIMEOUT = 5.0
-"""The limit for one try of a ping, from the look-up of the name to the answer."""
-
+"""The limit for one try of a ping, from the look-up of the name to the answer: also of `ping_url` of [notify]."""
 PING_PAUSE = 1.0
 """The pause before the second try of a ping: enough for a restart of the server's workers."""
-
 PINGS_END_WITHIN = 3 * PING_TIMEOUT + 2 * PING_PAUSE
 """Within this time after the job the last ping has been sent or given up: one try of the start, two of the end."""
 
@@ -244,29 +187,21 @@ PINGS_END_WITHIN = 3 * PING_TIMEOUT + 2 * PING_PAUSE
 
 RECORD_TIMEOUT = 10.0
 """The limit for all tries to write a record to the store; then the record is spooled."""
-
 RECORD_GIVE_UP = RECORD_TIMEOUT + CALL_TIMEOUT
 """The guard waits this long for its store thread, whose last call may still be running."""
-
 SPOOL_WRITE_TIMEOUT = 5.0
 """An older temporary file in the spool is left over from a killed process."""
-
 LOG_GOODBYE = 2.0
 """A firing that ends waits this long for the log store: enough to connect to a distant server and to write one record,
 and too short for two firings of a minutely line to overlap."""
-
 LOG_BACKLOG = LOG_GOODBYE / 2
 """The part of it for older spooled records; the rest is for the record of this firing."""
-
 LOG_RECORD_TIMEOUT = 5.0
 """The limit for one record to reach the log store."""
-
 LOG_IDLE = 10.0
 """After this long without a record the connection to the log store is closed: the job may run for hours."""
-
 LOG_LONGEST_PAUSE = 30.0
 """The longest pause between two tries to reach the log store while the job runs."""
-
 LOG_LAST_PAUSE = 0.2
 """The longest pause between two tries when the firing waits only for the log store."""
 
@@ -274,19 +209,14 @@ LOG_LAST_PAUSE = 0.2
 
 KEEP_EXECUTIONS = 400 * DAY
 """The default of `[retention] executions`: more than a year, so that a yearly job has its last run on record."""
-
 KEEP_SKIPS = 7 * DAY
 """The default of `[retention] skips`: 40 hosts with 50 minutely lines write 2.8 million skips a day."""
-
 LEAST_EXECUTIONS = 7 * DAY
 """What a new store keeps of the executions, whatever a firing asks for: the last run of a weekly job."""
-
 HOST_FORGOTTEN_AFTER = 35 * DAY
 """A host that has not fired a key for this long fires it no more: three ticks of a weekly job, and two weeks more."""
-
 LEAST_SKIPS = DAY
 """What a new store keeps of the skips: the last night. More could fill a small disk."""
-
 PRUNE_INTERVAL = 300.0
 """On PostgreSQL, the ends of a key remove expired rows this often: that costs a new session five times an end."""
 
@@ -294,118 +224,79 @@ PRUNE_INTERVAL = 300.0
 
 LOG_CATCHES_UP = 5.0
 """`audit` waits this long for the log store, to which firings write for up to `LOG_GOODBYE` before they spool."""
-
 SETTLED = 60.0
 """After this long the start of a tick is recorded like its skips, in a separate log store too."""
-
 MISSED_AFTER = 600.0
 """A tick that was due this long ago and was not started is missed: cron, a retry of the network and `--wait` are over.
 
 With a longer --starting-deadline, that counts.
 """
-
 SILENT_WAIT = 2.0
 """A firing at a terminal or with -v says what it waits for after this long: shorter waits are usual."""
-
 LEAST_SILENCE = 3600.0
 """A key without a schedule is not silent before this, however often it usually runs."""
-
 ZONE_STEP = 900.0
 """The offsets of time zones are multiples of this."""
-
 ZONE_STEP_WITHIN = 20.0
 """Cron, the interpreter and a connection need less, from a tick in cron's zone to the start of a firing on record."""
-
 SLOW_AND_MORE = 60.0
 """A job is not slow before it has run this much longer than usual: short jobs vary by seconds."""
-
 SLOW_TIMES = 3
 """A job is slow when it has run this many times as long as usual: the default of `check --slow`."""
-
 NOTABLE_CLOCK_SKEW = 2.0
 """`doctor` warns if the clocks of host and store differ by more: NTP keeps them within milliseconds."""
-
 ANSWER_WITHIN = "10s"
 """`check` answers within this time: monitoring systems end a plugin after 10 s to a minute, without a word."""
-
 METRICS_WITHIN = 8.0
 """`metrics` answers within this time: Prometheus waits 10 s for a scrape unless it is configured otherwise."""
-
 SHORTEST_ANSWER, LONGEST_ANSWER = 1.0, 3600.0
 """The bounds of `check --timeout`."""
-
 NOTIFY_TTL = 15.0
 """The ttl of a pass of `notify`: the pass of a dead host is over before the next minute."""
-
 NOTIFY_TIMEOUT = 50.0
 """A pass of `notify` is stopped after this long, before the next minute."""
-
 CHANNEL_TIMEOUT = 20.0
 """A channel of `notify` acknowledges a message within this time, unless its `timeout` says otherwise."""
-
 LONGEST_CHANNEL_TIMEOUT = 40.0
 """The longest `timeout` of a channel: the pass has to record what was sent before it is stopped itself."""
-
 CHANNEL_REPORTS = 0.5
 """A channel gets this much beyond its timeout, to report by itself that it failed."""
-
-PING_TIMEOUT = 5.0
-"""The ping at the end of a pass has this long: nothing waits for it but the end of the pass."""
-
 SHORTEST_REMINDER = 600.0
 """The least that `remind` may be: more often, it would be noise."""
-
 CHANNEL_TRIES = 2
 """A channel that fails this many times in a row is a finding: a single failure is sent again a minute later."""
-
 CHANNEL_FORGOTTEN = 3600.0
 """A channel that failed, and was not tried again for this long, is no longer configured."""
-
 ONE_STEP = 0.5
 """A loss and the start that found it are one step, but a store may read its clock twice for them."""
-
 PLAIN_SKIP_WITHIN = 10.0
 """A skip that the store decided within so many seconds of its firing, by the clocks of both, is a plain one."""
-
 PLAIN_SKIP_EARLY = 20.0
 """So many seconds before the time of its tick a plain skip may happen."""
-
 PLAIN_SKIP_LATE = 500.0
 """So many seconds after it: with the others, 19 bits hold the milliseconds."""
-
 NOTABLE_LATENESS = 60.0
 """`why` says how long after its tick a host fired, from this on: cron fires within the minute."""
-
 SAME_TIME = 2.0
 """`why` does not mention a difference between two clocks, or two steps of one firing, that is smaller than this."""
-
 CLOCK_ROUNDING = 0.001
 """Two times of the log that are closer than this are equal."""
-
 SKIP_WINDOWS = (600.0, 4800.0, 38400.0, 307200.0)
 """PostgreSQL looks for the newest skips in the last ten minutes, then in windows eight times as long, then in all
 skips: the index on their time finds a range without sorting the rest."""
-
 CLOCK_SET_BACK = 1.0 * DAY
 """Redis: starts are in the order of their ids, except where the server's clock was set back by at most this much."""
-
 COMPLETION_TIMEOUT = 1.0
 """The limit for shell completion to ask the store: a person waits after a TAB."""
-
 FOLLOW_POLL = 1.0
 """Between two polls of `history --follow`."""
-
 REQUEST_POLL = 0.5
 """Between two polls of `stop` and `release`, with jitter: commands for people get no notifications."""
-
 ASSUMED_GRACE = 10.0
 """`stop` assumes this grace for a job whose own --grace it does not know: the default of that option."""
-
 STOP_MARGIN = 10.0
 """Within this time a running holder acknowledges a stop and a poll sees it."""
-
 RELEASE_MARGIN = 5.0
 """Within this time a running holder acknowledges a release and a poll sees it."""
-
 TAKEOVER_WITHIN = 3.0
 """A standby starts within this time after a lease has ended."""

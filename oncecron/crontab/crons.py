@@ -126,11 +126,7 @@ _OF_SYSTEMD_CRON = Cron(
 CRONS = {
     # cron 3.0pl1-162 and 3.0pl1-197 (Debian 12 and 13): entry.c, env.c
     "debian": Cron(
-        "Debian's cron",
-        no_command=rb"\*",
-        longest_command=998,
-        bad_line="rejects the file",
-        ignores=False,
+        "Debian's cron", no_command=rb"\*", longest_command=998, bad_line="rejects the file", ignores=False,
         needs_newline=True,
     ),
     # cronie 1.7.2: src/entry.c (get_range), src/user.c
@@ -139,31 +135,21 @@ CRONS = {
         rules=Rules(
             falling="empty", to_sunday=rb"0+|sun", foreign=(rb"[^,/]*~[^,/]*(?:/\d+)?",) * 5
         ),
-        dash=True,
-        no_command=rb"\Z|\*|-(?!n[ \t])",
-        own_words=rb"-n",
-        needs_newline=True,
+        dash=True, no_command=rb"\Z|\*|-(?!n[ \t])", own_words=rb"-n", needs_newline=True,
     ),
     # busybox 1.37: miscutils/crond.c (ParseField, FixDayDow, load_crontab), libbb/parse_config.c
     "busybox": Cron(
-        *("busybox crond", HASH),
-        rules=_OF_BUSYBOX,
-        joins=True,
-        trimmed=b" \t",
-        bad_line="runs it at other times than it says",
-        ignores=False,
+        *("busybox crond", HASH), rules=_OF_BUSYBOX, joins=True, trimmed=b" \t",
+        bad_line="runs it at other times than it says", ignores=False,
     ),
     # bcron 0.11: timespec-parse.c, crontab.c
     "bcron": Cron(
         *("bcron", LETTER),
         rules=Rules(
-            names=(rb"(?:%b)(?![a-z])" % LONG[0], rb"(?:%b)(?![a-z])" % LONG[1]),
-            commas=(rb"", rb",*", rb",*"),
+            names=(rb"(?:%b)(?![a-z])" % LONG[0], rb"(?:%b)(?![a-z])" % LONG[1]), commas=(rb"", rb",*", rb",*"),
             number_with_step="number",
         ),
-        days="both",
-        nicknames={},
-        trimmed=_BLANKS,
+        days="both", nicknames={}, trimmed=_BLANKS,
     ),
     # dcron 4.6: database.c (ParseField, FixDayDow, SynchronizeFile)
     "dcron": Cron(
@@ -171,9 +157,7 @@ CRONS = {
         rules=_OF_BUSYBOX._replace(
             names=(_CAPITAL[0], _CAPITAL[1]), folds=True, commas=(rb"", rb",", rb",?")
         ),
-        days="nth",
-        nicknames={**_HOURLY, **_DAILY, **_SELDOM, **_REBOOT},
-        own_words=rb"(ID|AFTER|FREQ)=",
+        days="nth", nicknames={**_HOURLY, **_DAILY, **_SELDOM, **_REBOOT}, own_words=rb"(ID|AFTER|FREQ)=",
         longest_command=1000,
     ),
     "systemd-cron": _OF_SYSTEMD_CRON,
@@ -183,44 +167,22 @@ CRONS = {
         percent=LETTER,
         zone_variables=frozenset(),
         rules=Rules(
-            lasts=(59, 23, 31, 12, 6, 0, 0),
-            names=_BEGUN,
-            number_with_step="number",
-            seven_is_zero=True,
-            cuts=True,
+            lasts=(59, 23, 31, 12, 6, 0, 0), names=_BEGUN, number_with_step="number", seven_is_zero=True, cuts=True,
             foreign=(*(NOTHING,) * 3, rb".*(?:oct|nov|dec).*", NOTHING),
         ),
     ),
     # supercronic 0.2.34: crontab/crontab.go, cronexpr/cronexpr_parse.go
     "supercronic": Cron(
-        *("supercronic", LETTER, frozenset((CRON_TZ,))),
-        whole_file=True,
+        *("supercronic", LETTER, frozenset((CRON_TZ,))), whole_file=True,
         rules=Rules(
-            lasts=(59, 23, 31, 12, 6, 59, 2099),
-            names=LONG,
-            stars=rb"[*?](?![^,/])",
-            commas=_SEVERAL_COMMAS,
-            number_with_step="rest",
-            seven_is_zero=True,
-            small_steps=True,
-            every_day="bare",
-            foreign=(
-                NOTHING,
-                NOTHING,
-                rb"l|lw|\d+w",
-                NOTHING,
-                rb"\w+l|\w+#[1-5]|0\d[^,]*",
-                NOTHING,
-                NOTHING,
-            ),
+            lasts=(59, 23, 31, 12, 6, 59, 2099), names=LONG, stars=rb"[*?](?![^,/])", commas=_SEVERAL_COMMAS,
+            number_with_step="rest", seven_is_zero=True, small_steps=True, every_day="bare",
+            foreign=(NOTHING, NOTHING, rb"l|lw|\d+w", NOTHING, rb"\w+l|\w+#[1-5]|0\d[^,]*", NOTHING, NOTHING),
         ),
-        fields=((_SECOND, *FIVE, _YEAR), (*FIVE, _YEAR), FIVE),
-        nicknames={**_HOURLY, **_DAILY, **_SELDOM},
-        trimmed=b"\r",
-        bad_line="rejects the file",
-        ignores=False,
+        fields=((_SECOND, *FIVE, _YEAR), (*FIVE, _YEAR), FIVE), nicknames={**_HOURLY, **_DAILY, **_SELDOM},
+        trimmed=b"\r", bad_line="rejects the file", ignores=False,
     ),
-}
+}  # fmt: skip
 """By the name that `--cron` takes."""
 
 
