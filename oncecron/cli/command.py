@@ -57,7 +57,24 @@ def completer(what: Completion) -> Callable[..., list[CompletionItem]]:
     return complete
 
 
-KEYS, HOSTS, FILES = completer("key"), completer("host"), completer("file")
+_COMPLETED: tuple[tuple[str, Completion], ...] = (
+    ("KEY", "key"),
+    ("HOST", "host"),
+    ("FILE", "file"),
+)
+
+
+def _argument(metavar: str) -> click.Argument:
+    """Return the words of a command: `KEY`, `[KEY]` for none or one, `[FILE]...` for any number."""
+    found = (completer(what) for name, what in _COMPLETED if name in metavar)
+    return click.Argument(
+        ["words"],
+        metavar=metavar,
+        nargs=-1 if "..." in metavar else 1,
+        required=metavar.isalpha(),
+        shell_complete=next(found, None),
+    )
+
 
 UTC = Option("utc", "flag", "Show times in UTC instead of this host's time zone.", "", "Output")
 FORMAT = Option(
@@ -218,14 +235,15 @@ class TableCommand(_Helpful):
         use: Callable[[dict[str, str], list[str]], int],
         *,
         about: str,
-        words: click.Argument | None = None,
+        words: str | click.Argument = "",
         examples: Sequence[str] = (),
         greedy: bool = False,
     ) -> None:
         """`use` gets the typed values by option, and the words; `greedy`: no options after the first word."""
+        arguments = [_argument(words) if isinstance(words, str) else words] if words else []
         super().__init__(
             name,
-            params=[*map(_click_option, options), *([words] if words else [])],
+            params=[*map(_click_option, options), *arguments],
             callback=self._call,
             help=about,
             context_settings={"allow_interspersed_args": not greedy, "allow_extra_args": True},

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from oncecron.alerts.settings import channel_section, parse_notify
 from oncecron.cli import output
-from oncecron.cli.command import FILES, FORMAT, JSON, KEYS, LazyGroup, TableCommand, writer
+from oncecron.cli.command import FORMAT, JSON, LazyGroup, TableCommand, writer
 from oncecron.cli.output import Kind
 from oncecron.cli.sentences import suggestion, valid_key
 from oncecron.config.check import check_file
@@ -144,9 +142,7 @@ CHECK = TableCommand(
     about="Check a configuration file, by default the one that `oncecron run` would read. Print one line per "
     "problem: FILE [SECTION]: problem; cure. Exit with status 78 if there is any. No store is contacted.",
     examples=("oncecron config check", "oncecron config check web1/oncecron.toml"),
-    words=click.Argument(
-        ["words"], metavar="[FILE]", nargs=1, required=False, shell_complete=FILES
-    ),
+    words="[FILE]",
 )  # fmt: skip
 SHOW = TableCommand(
     "show", SHOW_OPTIONS, _show,
@@ -156,7 +152,7 @@ SHOW = TableCommand(
     "the file, with KEY in what concerns the key, it is printed too, and the exit status is 78. No store is "
     "contacted.",
     examples=("oncecron config show", "oncecron config show billing-nightly"),
-    words=click.Argument(["words"], metavar="[KEY]", nargs=1, required=False, shell_complete=KEYS),
+    words="[KEY]",
 )  # fmt: skip
 COMMANDS = {"check": CHECK, "show": SHOW}
 COMMAND = LazyGroup(

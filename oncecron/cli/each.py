@@ -85,6 +85,6 @@ COMMAND = TableCommand(
         "oncecron each --key digest --schedule '0 2 * * *' --items ./list-users --batch 20 --slots 8 -- ./send {}",
         "find . -name '*.raw' -print0 | oncecron each --key convert --tick 2026-11 -0 -- ./convert",
     ),
-    words=click.Argument(["words"], metavar="COMMAND [ARGUMENT]...", nargs=-1),
+    words="COMMAND [ARGUMENT]...",
     greedy=True,
 )  # fmt: skip

@@ -13,11 +13,8 @@ import time
 import types
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from oncecron.cli import output
 from oncecron.cli.command import (
-    KEYS,
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
@@ -346,5 +343,5 @@ COMMAND = TableCommand(
         "oncecron history --since 24h --outcome failed",
         "oncecron history --skips --since 1h",
     ),
-    words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
+    words="[KEY]",
 )  # fmt: skip

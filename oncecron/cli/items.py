@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import click
-
 from oncecron.cli import output
 from oncecron.cli.command import (
-    KEYS,
     OUTPUT_OPTIONS,
     STORE_OPTIONS,
     TableCommand,
@@ -216,5 +213,5 @@ COMMAND = TableCommand(
         "oncecron items digest --item - --retry <not-sent",
         "oncecron items digest --retry",
     ),
-    words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
+    words="[KEY]",
 )  # fmt: skip

@@ -6,13 +6,10 @@ import time
 from datetime import date
 from typing import TYPE_CHECKING
 
-import click
-
 from oncecron.cli import output
 from oncecron.cli.command import (
     FORMAT,
     JSON,
-    KEYS,
     STORE_OPTIONS,
     TableCommand,
     moment,
@@ -131,5 +128,5 @@ COMMAND = TableCommand(
         "oncecron next billing-nightly",
         "oncecron next --schedule '30 2 * * *' --tz Europe/Berlin",
     ),
-    words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=KEYS),
+    words="[KEY]",
 )  # fmt: skip

@@ -5,8 +5,6 @@ A well-formed line never comes here: `config.run_parser` reads it, by the same t
 
 from __future__ import annotations
 
-import click
-
 from oncecron.cli.command import TableCommand
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.config.run_parser import ParsedRun
@@ -28,6 +26,6 @@ COMMAND = TableCommand(
         "oncecron run --key billing-nightly --schedule '0 2 * * *' -- ./bill.sh --all",
         "oncecron run --key report --shell './collect | mail -s report ops'",
     ),
-    words=click.Argument(["words"], metavar="COMMAND [ARGUMENT]...", nargs=-1),
+    words="COMMAND [ARGUMENT]...",
     greedy=True,
 )  # fmt: skip

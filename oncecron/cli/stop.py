@@ -9,10 +9,8 @@ from __future__ import annotations
 from signal import SIGTERM, Signals
 from typing import TYPE_CHECKING
 
-import click
-
 from oncecron.cli import output
-from oncecron.cli.command import JSON, KEYS, STORE_OPTIONS, UTC, TableCommand, store_inspector
+from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_inspector
 from oncecron.cli.output import Kind, Style, Writer
 from oncecron.cli.sentences import (
     author,
@@ -332,7 +330,7 @@ STOP = TableCommand(
         "oncecron stop billing-nightly",
         "oncecron stop billing-nightly --signal INT --grace 1m",
     ),
-    words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
+    words="KEY",
 )  # fmt: skip
 RELEASE = TableCommand(
     "release", RELEASE_OPTIONS, _release,
@@ -341,6 +339,6 @@ RELEASE = TableCommand(
     "has expired, record the execution as lost and raise the fencing token. The next firing would do the same. If no "
     "host holds the key, exit with status 0.",
     examples=("oncecron release billing-nightly", "oncecron release billing-nightly --force"),
-    words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
+    words="KEY",
 )  # fmt: skip
 COMMANDS = {"stop": STOP, "release": RELEASE}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from oncecron.cli import output
-from oncecron.cli.command import HOSTS, KEYS, STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
 from oncecron.cli.sentences import (
     author,
     known_keys,
@@ -204,14 +202,6 @@ def _has_two_machines(store: Inspector, host: str) -> bool:
         return False
 
 
-def _key_argument(other: str) -> click.Argument:
-    return click.Argument(["words"], metavar=f"KEY|{other}", required=False, shell_complete=KEYS)
-
-
-def _host_argument() -> click.Argument:
-    return click.Argument(["words"], metavar="[HOST]", required=False, shell_complete=HOSTS)
-
-
 PAUSE = TableCommand(
     "pause", PAUSE_OPTIONS, _pause,
     about="Start no new runs of a key, or of all keys, on any host. A running job continues. Missed ticks do not run "
@@ -221,14 +211,14 @@ PAUSE = TableCommand(
         "oncecron pause billing-nightly --for 2h --reason 'database upgrade'",
         "oncecron pause --all",
     ),
-    words=_key_argument("--all"),
+    words="KEY|--all",
 )  # fmt: skip
 RESUME = TableCommand(
     "resume", RESUME_OPTIONS, _resume,
     about="End the pause of a key, or of all keys. --all does not end the pauses of single keys. The next firing "
     "runs; missed ticks do not run later. If the key is not paused, say so and exit with status 0.",
     examples=("oncecron resume billing-nightly", "oncecron resume --all"),
-    words=_key_argument("--all"),
+    words="KEY|--all",
 )  # fmt: skip
 DRAIN = TableCommand(
     "drain", STORE_OPTIONS, _drain,
@@ -236,14 +226,14 @@ DRAIN = TableCommand(
     "ticks. HOST is the name that `oncecron history` shows. The host stays drained, also after a reboot, until "
     "`oncecron undrain`. List drained hosts with `oncecron locks --pauses`.",
     examples=("oncecron drain", "oncecron drain web2"),
-    words=_host_argument(),
+    words="[HOST]",
 )  # fmt: skip
 UNDRAIN = TableCommand(
     "undrain", STORE_OPTIONS, _undrain,
     about="Start jobs again on a drained host: on HOST, or on this host. If the host is not drained, say so and exit "
     "with status 0.",
     examples=("oncecron undrain", "oncecron undrain web2"),
-    words=_host_argument(),
+    words="[HOST]",
 )  # fmt: skip
 FORGET = TableCommand(
     "forget", FORGET_OPTIONS, _forget,
@@ -251,6 +241,6 @@ FORGET = TableCommand(
     "The log stays. The next firing with --schedule puts the key back. With --host, forget which keys a host fires, "
     "so that no command reports it as silent. Its next firing puts it back.",
     examples=("oncecron forget billing-nightly", "oncecron forget --host web3"),
-    words=_key_argument("--host"),
+    words="KEY|--host",
 )  # fmt: skip
 COMMANDS = {"pause": PAUSE, "resume": RESUME, "drain": DRAIN, "undrain": UNDRAIN, "forget": FORGET}

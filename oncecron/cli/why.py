@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from oncecron.cli import output
 from oncecron.cli.command import (
     JSON,
-    KEYS,
     STORE_OPTIONS,
     UTC,
     TableCommand,
@@ -116,5 +113,5 @@ COMMAND = TableCommand(
         "oncecron why billing-nightly",
         "oncecron why billing-nightly --tick 2026-11-20T02:00Z",
     ),
-    words=click.Argument(["words"], metavar="KEY", shell_complete=KEYS),
+    words="KEY",
 )  # fmt: skip

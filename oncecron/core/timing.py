@@ -19,28 +19,19 @@ POLL_ROUNDING = 0.001
 # Which tick
 
 EARLY = 2.0
-"""A firing may start this long before its tick, for example when the clock is set back after cron woke up.
-
-The other bound of this rule, a quarter of the interval, is never smaller: crontab ticks are a minute apart.
-"""
+"""A firing may start this long before its tick, for example when the clock is set back after cron woke up. The
+other bound of this rule, a quarter of the interval, is never smaller: crontab ticks are a minute apart."""
 DEFAULT_MIN_GAP = 30.0
 """Between two starts when the host's minute is the tick: half a minute separates a late firing from the next one."""
 MAX_CLOCK_SKEW = 300.0
-"""The largest difference between the host's clock and the store's clock at which a scheduled tick is accepted.
-
-An instant named with `--tick` may be this far ahead of the store's clock.
-"""
+"""The largest difference between the host's clock and the store's clock at which a scheduled tick is accepted. An
+instant named with `--tick` may be this far ahead of the store's clock."""
 FALSE_TIME_AGO = 1.0 * DAY
-"""A time that only a wrong clock can have written counts as one so long ago.
-
-That is longer than a scheduled firing is usually late, and not longer than the log keeps executions, whose ticks are
-`done`.
-"""
+"""A time that only a wrong clock can have written counts as one so long ago. That is longer than a scheduled
+firing is usually late, and not longer than the log keeps executions, whose ticks are `done`."""
 TOKEN_AHEAD = 1.0 * DAY
-"""A fencing token that a record or a re-adoption brings counts up to this far ahead of the store's clock.
-
-Tokens are the store's clock in microseconds, or the last one plus one. With `--log` they are another store's.
-"""
+"""A fencing token that a record or a re-adoption brings counts up to this far ahead of the store's clock. Tokens
+are the store's clock in microseconds, or the last one plus one. With `--log` they are another store's."""
 CRON_CORRECTION = 3 * 3600
 """Debian's cron takes a jump forward by this much, or back by more, for a corrected clock, not for summer time."""
 LONGEST_SCHEDULE_GAP = 50 * 366 * DAY
@@ -92,10 +83,8 @@ ASSUMED_TTL = 60.0
 # Before the claim
 
 ONLY_IF_TIMEOUT = 30.0
-"""The limit for the test of --only-if, half a minute: a test that hangs must not meet the next firing.
-
-It decides whether a program or a file is there, which takes milliseconds. A remote file system may take seconds.
-"""
+"""The limit for the test of --only-if, half a minute: a test that hangs must not meet the next firing. It decides
+whether a program or a file is there, which takes milliseconds. A remote file system may take seconds."""
 
 # One call to the store
 
@@ -227,10 +216,8 @@ LOG_CATCHES_UP = 5.0
 SETTLED = 60.0
 """After this long the start of a tick is recorded like its skips, in a separate log store too."""
 MISSED_AFTER = 600.0
-"""A tick that was due this long ago and was not started is missed: cron, a retry of the network and `--wait` are over.
-
-With a longer --starting-deadline, that counts.
-"""
+"""A tick that was due this long ago and was not started is missed: cron, a retry of the network and `--wait` are
+over. With a longer --starting-deadline, that counts."""
 SILENT_WAIT = 2.0
 """A firing at a terminal or with -v says what it waits for after this long: shorter waits are usual."""
 LEAST_SILENCE = 3600.0

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-import click
-
 from oncecron.cli import output
-from oncecron.cli.command import FILES, JSON, TableCommand
+from oncecron.cli.command import JSON, TableCommand
 from oncecron.cli.crontab.files import STANDARD_INPUT, in_directory, read_source
 from oncecron.cli.crontab.installed import CRON, chosen_cron
 from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
@@ -122,7 +120,5 @@ COMMAND = TableCommand(
         "oncecron crontab lint /etc/cron.d/*",
         "oncecron crontab lint web1/crontab web2/crontab",
     ),
-    words=click.Argument(
-        ["words"], metavar="[FILE|DIRECTORY]...", nargs=-1, required=False, shell_complete=FILES
-    ),
+    words="[FILE|DIRECTORY]...",
 )  # fmt: skip

@@ -13,10 +13,7 @@ import pwd
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
-import click
-
 from oncecron.cli import output
-from oncecron.cli.command import FILES
 from oncecron.cli.crontab import changes, files, user_crontab, warnings
 from oncecron.config.options import Option
 from oncecron.core.errors import EX_CHANGES, OncecronError, UsageError
@@ -58,9 +55,7 @@ _JSON = Option(
     "json", "flag", "Print what happens to each line, and why, as JSON (one array) instead of the new crontab.",
 )  # fmt: skip
 REWRITING_OPTIONS = (USER_FIELD, _INSTALL, USER, _IN_PLACE, _CHECK, _DIFF, _JSON)
-CRONTABS = click.Argument(
-    ["words"], metavar="[FILE|DIRECTORY|-]...", nargs=-1, required=False, shell_complete=FILES
-)
+CRONTABS = "[FILE|DIRECTORY|-]..."
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _WITHOUT_OUTPUT = ("install", "in-place", "check", "diff", "json")
 """With one of these options, the new crontab is not written to standard output."""
