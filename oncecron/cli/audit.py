@@ -36,10 +36,8 @@ FOUND = 1
 FINDINGS = Kind(
     Finding._fields, ("at",),
     (
-        *output.fields("key", "tick"),
-        output.field("last_tick", "LAST"),
-        output.number("count", "TICKS"),
-        *output.fields("finding", "reason"),
+        *output.fields("key", "tick"), output.field("last_tick", "LAST"),
+        output.number("count", "TICKS"), *output.fields("finding", "reason"),
     ),
 )  # fmt: skip
 

@@ -50,15 +50,9 @@ _LOST_WATCHED = 20  # a spool may still report how they ended
 EXECUTIONS = Kind(
     Execution._fields, ("started_at", "finished_at"),
     (
-        output.number("execution_id", "ID"),
-        *output.fields("key", "tick", "outcome"),
-        output.EXIT,
-        output.time("started_at", "STARTED"),
-        output.duration("duration"),
-        output.field("host"),
-        output.number("attempt"),
-        output.SHARD,
-        output.field("command"),
+        output.number("execution_id", "ID"), *output.fields("key", "tick", "outcome"), output.EXIT,
+        output.time("started_at", "STARTED"), output.duration("duration"), output.field("host"),
+        output.number("attempt"), output.SHARD, output.field("command"),
     ),
 )  # fmt: skip
 IN_FULL = EXECUTIONS._replace(fields=(*EXECUTIONS.fields, "output", "output_cut"))
@@ -72,12 +66,8 @@ def _holder(skip: Skip, _clock: Clock) -> str:
 SKIPS = Kind(
     Skip._fields, ("at",),
     (
-        output.time("at"),
-        *output.fields("key", "tick", "reason", "host"),
-        Column("HOLDER", _holder),
-        output.number("count"),
-        output.SHARD,
-        output.field("detail"),
+        output.time("at"), *output.fields("key", "tick", "reason", "host"),
+        Column("HOLDER", _holder), output.number("count"), output.SHARD, output.field("detail"),
     ),
 )  # fmt: skip
 

@@ -35,13 +35,9 @@ def _drained(host: HostSummary, _clock: Clock) -> str:
 HOSTS = Kind(
     HostSummary._fields, ("seen_at",),
     (
-        output.field("host"),
-        output.time("seen_at", "SEEN"),
-        output.field("version"),
-        Column("CLOCK", _clock_ahead, right=True),
-        *map(output.number, ("keys", "wins", "skips")),
-        Column("DRAINED", _drained),
-        output.field("silent_on", "SILENT ON"),
+        output.field("host"), output.time("seen_at", "SEEN"), output.field("version"),
+        Column("CLOCK", _clock_ahead, right=True), *map(output.number, ("keys", "wins", "skips")),
+        Column("DRAINED", _drained), output.field("silent_on", "SILENT ON"),
         output.number("machines"),
     ),
 )  # fmt: skip

@@ -40,20 +40,15 @@ _MENDS: dict[str, MendedState] = {"retry": "queued", "done": "done"}
 ITEMS = Kind(
     ItemRow._fields, ("since", "not_before"),
     (
-        output.number("position"),
-        output.field("state"),
-        output.number("attempts"),
-        output.number("execution_id", "EXECUTION"),
-        output.time("since"),
-        output.time("not_before", "RETRY"),
-        *output.fields("item", "reason"),
+        output.number("position"), output.field("state"), output.number("attempts"),
+        output.number("execution_id", "EXECUTION"), output.time("since"),
+        output.time("not_before", "RETRY"), *output.fields("item", "reason"),
     ),
 )  # fmt: skip
 LISTS = Kind(
     ListView._fields, ("loaded_at",),
     (
-        *output.fields("key", "tick"),
-        output.time("loaded_at", "LOADED"),
+        *output.fields("key", "tick"), output.time("loaded_at", "LOADED"),
         *map(output.number, ("total", "queued", "taken", "done", "failed", "lost", "dead")),
     ),
 )  # fmt: skip

@@ -55,19 +55,11 @@ def _paused(job: JobSummary, clock: Clock) -> str:
 JOBS = Kind(
     JobSummary._fields, tuple(name for name in JobSummary._fields if name.endswith(("_at", "_since", "_until"))),
     (
-        *output.fields("key", "outcome"),
-        output.EXIT,
-        output.time("succeeded_at", "SUCCESS"),
-        output.time("failed_at", "FAILURE"),
-        output.field("running_host", "RUNNING"),
-        output.time("running_since", "SINCE"),
-        Column("STREAK", _streak, right=True),
-        output.duration("usual_duration", "USUAL"),
-        output.time("next_at", "NEXT"),
-        Column("DUE", _due),
-        output.field("schedule"),
-        output.ITEMS,
-        Column("PAUSED", _paused),
+        *output.fields("key", "outcome"), output.EXIT, output.time("succeeded_at", "SUCCESS"),
+        output.time("failed_at", "FAILURE"), output.field("running_host", "RUNNING"),
+        output.time("running_since", "SINCE"), Column("STREAK", _streak, right=True),
+        output.duration("usual_duration", "USUAL"), output.time("next_at", "NEXT"),
+        Column("DUE", _due), output.field("schedule"), output.ITEMS, Column("PAUSED", _paused),
     ),
 )  # fmt: skip
 OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)

@@ -69,9 +69,7 @@ LEASES = Kind(
 PAUSES = Kind(
     Pause._fields, ("since", "until"),
     (
-        *output.fields("key", "host"),
-        output.time("since"),
-        output.time("until"),
+        *output.fields("key", "host"), output.time("since"), output.time("until"),
         *output.fields("author", "reason"),
     ),
 )  # fmt: skip

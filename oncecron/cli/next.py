@@ -37,11 +37,9 @@ def _weekday(tick: Coming, _clock: Clock) -> str:
 COMING = Kind(
     Coming._fields,
     columns=(
-        output.field("tick"),
-        Column("DAY", _weekday),
-        *output.fields("local", "zone", "change"),
+        output.field("tick"), Column("DAY", _weekday), *output.fields("local", "zone", "change"),
     ),
-)
+)  # fmt: skip
 OPTIONS = (
     *in_group(
         "Which ticks",
