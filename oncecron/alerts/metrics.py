@@ -23,29 +23,16 @@ if TYPE_CHECKING:
 OF_JOBS: dict[str, tuple[str, Callable[[JobSummary], float | None]]] = {
     "running": ("1: the job runs now.", lambda job: float(job.running_host is not None)),
     "running_since_timestamp_seconds": (
-        "When the present run started; absent if none does.",
-        lambda job: job.running_since,
+        "When the present run started; absent if none does.", lambda job: job.running_since,
     ),
-    "last_start_timestamp_seconds": (
-        "When the newest execution that counts started.",
-        lambda job: job.started_at,
-    ),
-    "last_success_timestamp_seconds": (
-        "When the newest success ended.",
-        lambda job: job.succeeded_at,
-    ),
-    "last_failure_timestamp_seconds": (
-        "When the newest end that was no success was.",
-        lambda job: job.failed_at,
-    ),
-    "usual_duration_seconds": (
-        "The median duration of the newest successes.",
-        lambda job: job.usual_duration,
-    ),
+    "last_start_timestamp_seconds": ("When the newest execution that counts started.", lambda job: job.started_at),
+    "last_success_timestamp_seconds": ("When the newest success ended.", lambda job: job.succeeded_at),
+    "last_failure_timestamp_seconds": ("When the newest end that was no success was.", lambda job: job.failed_at),
+    "usual_duration_seconds": ("The median duration of the newest successes.", lambda job: job.usual_duration),
     "next_tick_timestamp_seconds": ("When the next tick is due.", lambda job: job.next_at),
     "overdue": ("1: a tick is due and not started yet.", lambda job: float(bool(job.overdue))),
     "paused": ("1: the key is paused.", lambda job: float(job.paused_by is not None)),
-}
+}  # fmt: skip
 """The metrics of a key beside its findings (`KINDS`), each with its help and its value; None: it has none."""
 
 

@@ -52,7 +52,6 @@ OPTIONS = (
 
 
 def _audit(given: dict[str, str], _words: list[str]) -> int:
-
     settings = Settings(OPTIONS, given)
     since = None if settings["since"] is None else moment(settings["since"], time.time())
     stream = output.standard_output()
@@ -86,7 +85,6 @@ def _no_wait() -> None:
 
 
 def _wait_for_the_log() -> None:
-
     patience = Patience()
     patience.wait("log", f"firings may still write to the log; it has {LOG_CATCHES_UP:g} s")
     select.select((), (), (), LOG_CATCHES_UP)  # not time.sleep: libfaketime

@@ -42,7 +42,6 @@ OPTIONS = (
 
 
 def _check(given: dict[str, str], words: list[str]) -> int:
-
     stream = output.standard_output()
     as_json = "json" in given
     try:
@@ -71,7 +70,6 @@ def _states(settings: Settings) -> Mapping[str, int]:
 
 
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
-
     keys = {valid_key(word) for word in words}
     limits = Limits(settings["failures"], settings["slow"], states, settings["min-hosts"])
     now, utc = clock.wall(), settings["utc"]
@@ -94,7 +92,6 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
 
 
 def _as_json(checked: Checked, utc: bool) -> str:
-
     shown = Clock(utc)
     findings = [{**each._asdict(), "since": shown.exactly(each.since)} for each in checked.findings]
     answer = {
@@ -124,15 +121,8 @@ def _answer_in_time(seconds: float, stream: TextIO, *, as_json: bool) -> Iterato
 
 
 def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
-
     if as_json:
-        unknown: dict[str, object] = {
-            "state": "unknown",
-            "keys": None,
-            "ok": None,
-            "findings": [],
-            "reason": why,
-        }
+        unknown = {"state": "unknown", "keys": None, "ok": None, "findings": [], "reason": why}
         output.write_text(output.json_text(unknown, 1), stream)
     else:
         output.say(without_bars(f"ONCECRON UNKNOWN: {why}"), stream)

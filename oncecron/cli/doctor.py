@@ -57,7 +57,6 @@ FOUND = 1
 
 
 def _examine(given: dict[str, str], _words: list[str]) -> int:
-
     stream = output.standard_output()
     found: list[Diagnosis] = []
     try:
@@ -78,7 +77,6 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
-
     path = settings.file.path
     for problem in settings.file.problems:
         yield Diagnosis("fail", "configuration", str(problem))

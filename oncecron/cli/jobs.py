@@ -66,7 +66,6 @@ OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
-
     settings = Settings(OPTIONS, given)
     stream = output.standard_output()
     style = output.style_for(stream, output_format(settings), utc=settings["utc"])

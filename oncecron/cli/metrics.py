@@ -53,7 +53,6 @@ _HIGHEST_PORT = 65535
 
 
 def _metrics(given: dict[str, str], _words: list[str]) -> int:
-
     settings = Settings(OPTIONS, given)
     textfile, address = _destination(settings)
     settings.address()  # a wrong configuration does not mend while the command runs
@@ -154,14 +153,12 @@ def _asking(settings: Settings) -> Future[Reading]:
 
 
 def _failed(error: OncecronError) -> Reading:
-
     from oncecron.alerts.metrics import Reading  # noqa: PLC0415 - not for --help
 
     return Reading(clock.wall(), error=str(error), status=error.exit_status)
 
 
 def _reading(settings: Settings) -> Reading:
-
     from oncecron.alerts.metrics import Reading  # noqa: PLC0415 - not for --help
 
     now = clock.wall()

@@ -59,7 +59,6 @@ _WAIT = "60s"
 
 
 def _notify(given: dict[str, str], _words: list[str]) -> int:
-
     modes = [f"--{mode}" for mode in _MODES if mode in given]
     if len(modes) > 1:
         raise UsageError(f"{' and '.join(modes)} contradict each other; leave one out")
@@ -123,7 +122,6 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
 
 
 def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspector) -> Context:
-
     now = clock.wall()
 
     def situation(states: Mapping[str, int]) -> Situation:

@@ -44,7 +44,6 @@ OPTIONS = (
 
 
 def _explain(given: dict[str, str], words: list[str]) -> int:
-
     settings = Settings(OPTIONS, given)
     key, tick = valid_key(words[0]), _tick(settings)
     stream = output.standard_output()
@@ -60,7 +59,6 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
 
 
 def _tick(settings: Settings) -> str | None:
-
     text: str | None = settings["tick"]
     if text == "":
         raise UsageError("--tick is empty (an unset variable?); leave it out for the newest")

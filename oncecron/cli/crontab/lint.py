@@ -46,7 +46,6 @@ OPTIONS = (
 
 
 def _lint(given: dict[str, str], words: list[str]) -> int:
-
     cron = chosen_cron(given) or CRONS["debian"]
     file = read_file(given.get("config"))
     if file.problems:

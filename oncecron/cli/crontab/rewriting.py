@@ -179,7 +179,6 @@ def _files(given: Mapping[str, str], words: list[str], command: str) -> Iterator
 
 
 def _crontabs_of_users(given: Mapping[str, str]) -> Iterator[files.CrontabFile]:
-
     names = given.get("user", user_crontab.own_name()).split(",")
     if not all(names):
         raise UsageError(_NO_USER)
@@ -225,7 +224,6 @@ def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
 
 
 def _is_user(name: str) -> bool:
-
     try:
         pwd.getpwnam(name)
     except (KeyError, ValueError):  # a surrogate or a NUL byte

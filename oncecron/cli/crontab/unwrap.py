@@ -19,7 +19,6 @@ OPTIONS = REWRITING_OPTIONS
 
 def _unwrap(given: dict[str, str], words: list[str]) -> int:
     def unwrapped(crontab: Crontab, _source: CrontabFile) -> Rewritten:
-
         return unwrap(crontab)
 
     done = "no longer run by oncecron"

@@ -49,12 +49,10 @@ _PROGRAM = "oncecron"
 
 
 def _wrap(given: dict[str, str], words: list[str]) -> int:
-
     cron = chosen_cron(given)
 
     @functools.cache  # for all crontabs: the host's zone is doubted once
     def settings() -> WrapSettings:
-
         zone = _given_zone(given["tz"]) if "tz" in given else host_zone_of_cron()
         only = tuple(filter(None, given.get("only", "").split(",")))
         if "only" in given and not only:
@@ -64,7 +62,6 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         )
 
     def wrapped(crontab: Crontab, source: CrontabFile) -> Rewritten:
-
         return wrap(crontab, settings()._replace(user=_user_of(source)))
 
     return rewrite(given, words, wrapped, cron=cron, command="wrap", done="now run by oncecron")
@@ -88,7 +85,6 @@ def program_path() -> str:
 
 
 def _given_zone(zone: str) -> str:
-
     try:
         tick.scheduled_tick("@daily", zone, 0)
     except ValueError as error:
