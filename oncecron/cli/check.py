@@ -122,7 +122,7 @@ def _answer_in_time(seconds: float, stream: TextIO, *, as_json: bool) -> Iterato
 
 def _say_unknown(why: str, stream: TextIO, *, as_json: bool) -> None:
     if as_json:
-        unknown = {"state": "unknown", "keys": None, "ok": None, "findings": [], "reason": why}
+        unknown = {"state": "unknown", "keys": None, "ok": None, "findings": (), "reason": why}
         output.write_text(output.json_text(unknown, 1), stream)
     else:
         output.say(without_bars(f"ONCECRON UNKNOWN: {why}"), stream)

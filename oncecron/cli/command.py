@@ -451,7 +451,7 @@ def output_format(settings: Settings) -> str:
     chosen: str = settings["format"]
     if not settings["json"]:
         return chosen
-    if settings.typed("format") and chosen != "json":
+    if settings.is_typed("format") and chosen != "json":
         raise UsageError(f"--json and --format {chosen} contradict each other; leave one out")
     return "json"
 

@@ -159,10 +159,10 @@ def _note_what_is_missing(
             complain(str(unknown_key(query.key, keys)))
             return
         filters = ("since", "host", "outcome", "tick", "exhausted")
-        matching = "matching " if any(map(settings.typed, filters)) else ""
+        matching = "matching " if any(map(settings.is_typed, filters)) else ""
         what = "skip" if settings["skips"] else "execution"
         complain(f"no {matching}{what} on record" + (f" for key {query.key}" if query.key else ""))
-    elif shown == query.limit and not settings.typed("limit"):
+    elif shown == query.limit and not settings.is_typed("limit"):
         complain(f"these are the newest {shown}; add --limit 0 to show all")
 
 
@@ -188,7 +188,7 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
     """Return the query for the wanted records. Raises `UsageError` for a wrong mix of options."""
     _refuse_mixtures(settings, words)
     limit, since = settings["limit"], settings["since"]
-    if limit == 0 or (since is not None and not settings.typed("limit")):
+    if limit == 0 or (since is not None and not settings.is_typed("limit")):
         limit = None
     return HistoryQuery(
         key=_filter("the key", words[0] if words else None),
@@ -209,7 +209,7 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
     others = [
         f"--{name}"
         for name in ("since", "host", "outcome", "tick", "exhausted", "limit", "skips", "follow")
-        if settings.typed(name)
+        if settings.is_typed(name)
     ]
     if settings["id"] is not None and (others or words):
         raise UsageError(f"--id selects one execution; leave out {(words or others)[0]}")

@@ -88,7 +88,7 @@ def _items(given: dict[str, str], words: list[str]) -> int:
     with store_inspector(settings) as store:
         if not words:
             needs_key = ("tick", "state", "item", *_MENDS)
-            if unused := next(filter(settings.typed, needs_key), None):
+            if unused := next(filter(settings.is_typed, needs_key), None):
                 raise UsageError(
                     f"--{unused} needs a KEY; `oncecron items` alone shows the lists of all keys"
                 )
@@ -131,7 +131,7 @@ def _states(settings: Settings) -> tuple[str, ...]:
             )
     if states or not mends:
         return states
-    return MENDABLE_STATES if settings.typed("item") else ("lost",)
+    return MENDABLE_STATES if settings.is_typed("item") else ("lost",)
 
 
 def _list(store: Inspector, key: str, tick: str | None) -> ListView:

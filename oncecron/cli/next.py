@@ -75,7 +75,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     schedule, zone = _schedule(settings, key)
     try:
         ticks = coming_ticks(
-            key, schedule, zone, since, settings["count"], changes=not settings.typed("count")
+            key, schedule, zone, since, settings["count"], changes=not settings.is_typed("count")
         )
     except ValueError as error:
         raise _wrong(settings, error) from error
@@ -85,7 +85,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 
 def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
     """Return a schedule and its zone: typed, else configured, else from the last claim, which asks the store."""
-    if (key is None) != settings.typed("schedule"):
+    if (key is None) != settings.is_typed("schedule"):
         raise UsageError("give either a KEY or a schedule, such as --schedule '0 2 * * *'")
     if key is not None and " " in key:
         raise UsageError(f"{key!r} is not a key; for a schedule, use --schedule {key!r}")
@@ -114,7 +114,7 @@ def _wrong(settings: Settings, error: ValueError) -> Exception:
     """Return an error that names the source of the schedule or of its zone."""
     wrong_zone = isinstance(error, UnknownZoneError) and settings["tz"] is not None
     culprit = "tz" if wrong_zone else "schedule"
-    kind = UsageError if settings.typed(culprit) else ConfigurationError
+    kind = UsageError if settings.is_typed(culprit) else ConfigurationError
     return kind(f"{settings.source(culprit) or 'the last claim'}: {error}")
 
 

@@ -133,7 +133,7 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
 
 def _stop_holders(store: Inspector, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
     """Ask the holders and wait until all have ended. Raises `KeyboardInterrupt`, `StoreError`."""
-    grace = settings["grace"] if settings.typed("grace") else None
+    grace = settings["grace"] if settings.is_typed("grace") else None
     patience = ASSUMED_GRACE if settings["grace"] is None else settings["grace"]
     request = Request("stop", author(), int(Signals[f"SIG{settings['signal']}"]), grace)
     return Asking(

@@ -78,7 +78,7 @@ def _of_section(file: File, key: str, place: FileProblem) -> Iterator[FileProble
                 name = _in_file(option.name)
                 text = f"{name} has no meaning for `oncecron each`; remove it"
                 yield place._replace(text=text, name=name)
-    for conflict in (each_conflicts if has_items else conflicts)(value, settings.typed):
+    for conflict in (each_conflicts if has_items else conflicts)(value, settings.is_typed):
         names = [_in_file(name) for name in conflict.names]
         yield place._replace(text=f"{' and '.join(names)}: {conflict.why}", name=names[0])
 

@@ -14,7 +14,7 @@ from oncecron.config.plain_toml import read_plain
 from oncecron.core.errors import ConfigurationError, UsageError, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import Retention
-from oncecron.core.safe_paths import distrusted
+from oncecron.core.safe_paths import why_distrusted
 from oncecron.core.units import parse_duration
 from oncecron.stores.address import has_password, home_directory, shell_quoted
 
@@ -414,7 +414,7 @@ def _refuse_untrusted(path: str, what: str, mode: int, *, trusting: bool) -> Non
         if os.path.samefile(path, os.devnull):
             return
         raise ConfigurationError(f"{what} {path} is not a regular file; name another file")
-    if not trusting and (why := distrusted(path)):
+    if not trusting and (why := why_distrusted(path)):
         raise ConfigurationError(f"{what} {path}: {why}")
 
 

@@ -35,7 +35,7 @@ AUTO_WITHOUT_COMMAND = Conflict(
 
 
 def conflicts(
-    value: Callable[[str], Any], typed: Callable[[str], bool], words: Sequence[str] = ()
+    value: Callable[[str], Any], is_typed: Callable[[str], bool], words: Sequence[str] = ()
 ) -> Iterator[Conflict]:
     """Yield the conflicts. `value` returns an option's converted value by name, `words` are the command."""
     if value("shell") == "":
@@ -46,15 +46,15 @@ def conflicts(
         )
     if value("key") == AUTO_KEY and not (words or value("shell")):
         yield AUTO_WITHOUT_COMMAND
-    rules = tick_rules(value, typed)
+    rules = tick_rules(value, is_typed)
     if len(rules) > 1:
         yield Conflict(
             (rules[0], rules[1]), "only one of them can set the tick; leave the other out"
         )
         return
-    yield from _with_the_tick(rules[0] if rules else "minute", value, typed)
+    yield from _with_the_tick(rules[0] if rules else "minute", value, is_typed)
     for name in ("retry-delay", "no-retry-on"):
-        if typed(name) and not value("retries"):
+        if is_typed(name) and not value("retries"):
             yield Conflict((name,), "needs --retries N, which is not given")
     yield from _with_the_store_away(value)
     if value("failover") and value("retries") == 0:
@@ -65,10 +65,10 @@ def conflicts(
 
 
 def each_conflicts(
-    value: Callable[[str], Any], typed: Callable[[str], bool], words: Sequence[str] = ()
+    value: Callable[[str], Any], is_typed: Callable[[str], bool], words: Sequence[str] = ()
 ) -> Iterator[Conflict]:
     """Yield the conflicts among the options of `each`."""
-    yield from conflicts(value, typed, words)
+    yield from conflicts(value, is_typed, words)
     if value("null") and value("json"):
         yield Conflict(("null", "json"), "JSON items are lines; leave one of them out")
     if value("items") is not None and not value("items").strip():
@@ -80,22 +80,22 @@ def each_conflicts(
         )
 
 
-def tick_rules(value: Callable[[str], Any], typed: Callable[[str], bool]) -> list[str]:
+def tick_rules(value: Callable[[str], Any], is_typed: Callable[[str], bool]) -> list[str]:
     """Return the options that set the tick; typed ones win over configured ones."""
     rules = [name for name in _RULES if value(name) not in (None, False)]
-    return [name for name in rules if typed(name)] or rules
+    return [name for name in rules if is_typed(name)] or rules
 
 
 def _with_the_tick(
-    rule: str, value: Callable[[str], Any], typed: Callable[[str], bool]
+    rule: str, value: Callable[[str], Any], is_typed: Callable[[str], bool]
 ) -> Iterator[Conflict]:
-    if typed("tz") and rule != "schedule":
+    if is_typed("tz") and rule != "schedule":
         yield Conflict(("tz",), "this is the zone of --schedule, which is not given")
-    if typed("min-gap") and rule in ("schedule", "tick"):
+    if is_typed("min-gap") and rule in ("schedule", "tick"):
         yield Conflict(
             ("min-gap",), "works without --schedule and --tick, or with --no-tick; leave it out"
         )
-    if typed("starting-deadline") and not _has_instant(rule, value):
+    if is_typed("starting-deadline") and not _has_instant(rule, value):
         yield Conflict(
             ("starting-deadline",),
             "counts from a scheduled time, and this tick has none; leave it out",

@@ -115,7 +115,7 @@ class Settings:
         """Return the source of a value, for messages; empty if it is not set."""
         return self._sources.get(name, "")
 
-    def typed(self, name: str) -> bool:
+    def is_typed(self, name: str) -> bool:
         """Return whether the value was given on the command line."""
         return name in self._given
 
@@ -137,7 +137,7 @@ class Settings:
         """
         options = ""
         for name in (STORE.name, LOG.name, NAMESPACE.name, CONFIG.name):
-            if self.typed(name):
+            if self.is_typed(name):
                 text = self._given[name]
                 secret = name in (STORE.name, LOG.name) and has_password(text)
                 shown = f'"$ONCECRON_{name.upper()}"' if secret else shell_quoted(text)
@@ -158,7 +158,7 @@ class Settings:
     def store_text(self) -> str | None:
         """Return the address of the store as it is written, None if none is set. Raises `ConfigurationError`."""
         text: str | None = self._values[STORE.name]
-        if self.typed(STORE.name) or self._environment.get(STORE.environment or ""):
+        if self.is_typed(STORE.name) or self._environment.get(STORE.environment or ""):
             return text
         named = store_file_of(self.file, text, self._environment)
         if named is None:

@@ -31,33 +31,15 @@ _SECONDS: dict[str, Callable[[float], bool]] = {
     "duration": lambda seconds: 0 <= seconds <= _LONGEST,
 }
 _WHOLE = {
-    "shard": (0, 999),
-    "attempt": (1, 1_000_000),
-    "shards": (1, 1000),
-    "retries": (0, 1000),
-    "exit_code": (0, 255),
-    "signal": (1, 64),
-    "pid": (0, _LARGEST_PID),
-    "holder_pid": (0, _LARGEST_PID),
-    "fencing_token": (0, _EXACT),
-    "output_cut": (0, _EXACT),
-    "count": (0, _EXACT),
-    "version": (0, _EXACT - 1),
-}
+    "shard": (0, 999), "shards": (1, 1000), "attempt": (1, 1_000_000), "retries": (0, 1000),
+    "exit_code": (0, 255), "signal": (1, 64), "pid": (0, _LARGEST_PID), "holder_pid": (0, _LARGEST_PID),
+    "fencing_token": (0, _EXACT), "output_cut": (0, _EXACT), "count": (0, _EXACT), "version": (0, _EXACT - 1),
+}  # fmt: skip
 _LENGTHS = {
-    "tick": 800,
-    "host": 1020,
-    "holder_host": 1020,
-    "reason": 1020,
-    "user": 4000,
-    "requested_by": 4000,
-    "command": 1 << 16,
-    "note": 1 << 16,
-    "detail": 1 << 16,
-    "refused": 1 << 16,
-    "output": 8 << 20,
+    "tick": 800, "host": 1020, "holder_host": 1020, "reason": 1020, "user": 4000, "requested_by": 4000,
+    "command": 1 << 16, "note": 1 << 16, "detail": 1 << 16, "refused": 1 << 16, "output": 8 << 20,
     "document": LONGEST_DOCUMENT,
-}
+}  # fmt: skip
 """In bytes of UTF-8."""
 
 

@@ -1,10 +1,10 @@
 """Decide whether other users could have written what is read: records, the configuration, a SQLite store.
 
-`unsafe` is for directories of oncecron's own, which belong to the user. `distrusted` is for files that say what runs,
-or where the leases are. Its rule is cron's for such files: the owner is root or the user, and neither a group nor
-others may write to it. It also holds for the directory that has the file, because whoever may write there replaces the
-file, and for links, because whoever made one chooses the file. The directories above must have such an owner too.
-"""
+`unsafe` is for directories of oncecron's own, which belong to the user. `why_distrusted` is for files that say what
+runs, or where the leases are. Its rule is cron's for such files: the owner is root or the user, and neither a group
+nor others may write to it. It also holds for the directory that has the file, because whoever may write there
+replaces the file, and for links, because whoever made one chooses the file. The directories above must have such an
+owner too."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _above(directory: str) -> list[str]:
     return [] if above == directory else [above, *_above(above)]
 
 
-def distrusted(path: str) -> str | None:
+def why_distrusted(path: str) -> str | None:
     """Return why another user could choose what is in a file, with the cure; None if nobody can. Raises `OSError`.
 
     `path` may also be the directory in which the file is to be made. A group may write to the directories above it,

@@ -113,7 +113,9 @@ def make_each_spec(parsed: ParsedRun, *, shows_progress: bool) -> tuple[RunSpec,
     key = key_of(parsed)
     settings = Settings((*EACH_OPTIONS, *ONLY_IN_RUN), parsed.given, key)
     settings.refuse_others((option.name for option in EACH_OPTIONS), "each")
-    check_together(settings, each_conflicts(settings.__getitem__, settings.typed, parsed.command))
+    check_together(
+        settings, each_conflicts(settings.__getitem__, settings.is_typed, parsed.command)
+    )
     if settings["items"] is None and os.isatty(0) and not settings["again"]:
         raise UsageError("the items are missing; use --items LIST, or write them to standard input")
     slots = settings["slots"]

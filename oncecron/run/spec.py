@@ -151,7 +151,7 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
     key = key_of(parsed)
     settings = Settings(RUN_OPTIONS, parsed.given, key)
     settings.refuse_others((option.name for option in RUN_OPTIONS), "run")
-    check_together(settings, conflicts(settings.__getitem__, settings.typed, parsed.command))
+    check_together(settings, conflicts(settings.__getitem__, settings.is_typed, parsed.command))
     return spec_of(settings, parsed.command, key, fired_at, shards=settings["shards"])
 
 
@@ -216,7 +216,7 @@ def check_together(settings: Settings, found: Iterator[Conflict]) -> None:
     """Raise `UsageError` if options exclude each other; `ConfigurationError` if they come from the file."""
     conflict = next(found, None)
     if conflict:
-        typed = any(map(settings.typed, conflict.names))
+        typed = any(map(settings.is_typed, conflict.names))
         raise (UsageError if typed else ConfigurationError)(str(conflict))
 
 
@@ -269,7 +269,7 @@ def check_key(key: str | None) -> str:
 
 def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
     """Return the tick, and the schedule it comes from."""
-    rule = next(iter(tick_rules(settings.__getitem__, settings.typed)), "minute")
+    rule = next(iter(tick_rules(settings.__getitem__, settings.is_typed)), "minute")
     try:
         if rule == "schedule":
             schedule = settings["schedule"]
@@ -279,7 +279,7 @@ def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
     except ValueError as error:
         wrong_zone = isinstance(error, UnknownZoneError) and settings["tz"] is not None
         culprit = "tz" if wrong_zone else rule
-        kind = UsageError if settings.typed(culprit) else ConfigurationError
+        kind = UsageError if settings.is_typed(culprit) else ConfigurationError
         raise kind(f"{settings.source(culprit)}: {error}") from error
     return (tick.NO_TICK if rule == "no-tick" else tick.minute_tick(fired_at)), None
 

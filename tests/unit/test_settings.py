@@ -50,8 +50,8 @@ def test_an_option_beats_the_environment_which_beats_the_file(
     monkeypatch.setenv("ONCECRON_NAMESPACE", "environment")
     assert settings()["namespace"] == "environment"
     assert settings(namespace="typed")["namespace"] == "typed"
-    assert settings(namespace="typed").typed("namespace")
-    assert not settings().typed("namespace")
+    assert settings(namespace="typed").is_typed("namespace")
+    assert not settings().is_typed("namespace")
 
 
 def test_the_first_file_that_is_there_wins_whole(

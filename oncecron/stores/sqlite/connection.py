@@ -170,7 +170,7 @@ def _refuse_unsafe(path: str) -> None:
     directory = os.path.dirname(path)
     if directory == state_directory() and (why := safe_paths.unsafe(directory)):
         raise StoreRefusesError(f"the store {path}: {why}")
-    if why := safe_paths.distrusted(path if os.path.lexists(path) else directory):
+    if why := safe_paths.why_distrusted(path if os.path.lexists(path) else directory):
         raise StoreRefusesError(f"the store {path}: {why}")
 
 
