@@ -4,7 +4,8 @@
 runs, or where the leases are. Its rule is cron's for such files: the owner is root or the user, and neither a group
 nor others may write to it. It also holds for the directory that has the file, because whoever may write there
 replaces the file, and for links, because whoever made one chooses the file. The directories above must have such an
-owner too."""
+owner too.
+"""
 
 from __future__ import annotations
 
