@@ -295,15 +295,11 @@ def _with_query(url: str, **values: object) -> str:
 
 def _report(kind: PingKind, record: Record, limit: int) -> bytes:
     """Return the summary, and as much of the end of the output as the limit leaves."""
-    head = _head(summary(kind, record), limit)
+    head = summary(kind, record).encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
     left = limit - len(head.encode()) - 2
     if not record["output"] or left <= 0:
         return head.encode()
     return f"{head}\n\n{_tail(record['output'], left)}".encode()
-
-
-def _head(text: str, limit: int) -> str:
-    return text.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
 
 
 def _tail(text: str, limit: int) -> str:

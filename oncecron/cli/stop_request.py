@@ -129,7 +129,10 @@ class Asking:
 
     def _look_at_all(self) -> None:
         try:
-            leases = [_with_time(lease) for lease in self._store.leases()]
+            leases = [  # a store may have no clock of its own
+                lease._replace(asked_at=lease.asked_at or clock.wall())
+                for lease in self._store.leases()
+            ]
             for watched in list(self._watched):
                 self._look(watched, leases)
             self._away = None
@@ -238,11 +241,6 @@ def ttl(lease: LeaseView) -> float:
     if lease.expires_at is None or lease.heartbeat_at is None:
         return ASSUMED_TTL
     return lease.expires_at - lease.heartbeat_at
-
-
-def _with_time(lease: LeaseView) -> LeaseView:
-    """Return a lease with the time when it was read, by this host's clock where the store did not return its own."""
-    return lease._replace(asked_at=lease.asked_at or clock.wall())
 
 
 def _same_shard(one: LeaseView, other: LeaseView) -> bool:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from oncecron.config.options import RUN_OPTION, Option
 
 _ITEMS = "Which items"
-_TICK = "Which tick"
 _BUSY = "When it is busy or fails"
-_WHERE = "Where"
 
 
 def _as_in_run(*names: str) -> tuple[Option, ...]:

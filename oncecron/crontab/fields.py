@@ -182,14 +182,11 @@ def _read_terms(position: int, field: bytes, rules: Rules) -> Field | None:
             return None
     has_star = field.startswith(b"*")
     if position in (_DAY, _WEEKDAY, _YEAR) and rules.every_day != "star":
-        has_star = bare if rules.every_day == "bare" else len(values) == _size(position, rules)
+        size = rules.lasts[position] - rules.firsts[position] + 1
+        has_star = bare if rules.every_day == "bare" else len(values) == size
     found_values = frozenset(values - {0} if position == _DAY else values)
     text = _text(position, field, found_values) if position in FIVE else ""
     return Field(field.decode(errors="replace"), text, found_values, has_star, own)
-
-
-def _size(position: int, rules: Rules) -> int:
-    return rules.lasts[position] - rules.firsts[position] + 1
 
 
 @cache

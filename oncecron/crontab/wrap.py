@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.crontab.crons import Cron
-    from oncecron.crontab.generators import Generator
     from oncecron.crontab.per_host import Judgement
     from oncecron.crontab.percent_sign import PercentRule
     from oncecron.crontab.prefix import Prefix
@@ -133,7 +132,8 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
         reasons = list(_reasons_unchanged(crontab, entry, above, settings))
         owner = None if above.options else generated.get(entry.number)
         if owner and not any(reason.decided for reason in reasons):
-            reasons.append(_Reason(_why_generated(owner)))
+            why = f"{owner.name} writes it, and would overwrite it or add it again; {owner.cure}"
+            reasons.append(_Reason(why))
         if not reasons:
             selected.append(entry)
         elif settings.strict and not any(reason.decided for reason in reasons):
@@ -207,10 +207,6 @@ def _reasons_unchanged(
         )
     if never_runs(entry) and "no-tick" not in above.options:
         yield _Reason(f"it never runs: {entry.schedule!r} matches no time")
-
-
-def _why_generated(owner: Generator) -> str:
-    return f"{owner.name} writes it, and would overwrite it or add it again; {owner.cure}"
 
 
 def _why_left(found: Judgement) -> str:

@@ -37,12 +37,8 @@ LARGEST_BATCH = 1000
 """How many items a draw may want: a store keeps the list in runs of so many positions."""
 LARGEST_CHUNK = 5000
 """How many items one step of a load takes: some 50 ms on PostgreSQL, so a heartbeat never waits for long."""
-LARGEST_LIST = 100_000_000
-"""How many items a list may have."""
 LONGEST_REASON = 4000
 """Bytes of the reason that a command gives for the failure of an item."""
-MOST_ITEM_ATTEMPTS = 1000
-"""How often an item may be drawn."""
 
 
 class ItemList(NamedTuple):

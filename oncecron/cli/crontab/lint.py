@@ -21,7 +21,6 @@ from oncecron.crontab.lint import LintedCrontab, lint
 from oncecron.crontab.scanner import scan
 
 if TYPE_CHECKING:
-    from oncecron.cli.crontab.files import CrontabFile
     from oncecron.crontab.crons import Cron
     from oncecron.crontab.lint import Diagnostic
 
@@ -78,7 +77,8 @@ def _source(word: str, cron: Cron, *, system: bool) -> LintedCrontab:
     file = read_source([word] if word else [], "lint")
     crontab = scan(file.data, system=system or file.is_system, cron=cron)
     refuse_wrong_kind(crontab, file)
-    return LintedCrontab(word or STANDARD_INPUT, crontab, _user(file), file.not_read())
+    user = user_name() if file.path == STANDARD_INPUT else file.owner
+    return LintedCrontab(word or STANDARD_INPUT, crontab, user, file.not_read())
 
 
 def _files(words: list[str], *, system: bool) -> list[str]:
@@ -88,11 +88,6 @@ def _files(words: list[str], *, system: bool) -> list[str]:
         directory = in_directory(word, system=system)
         found += [word] if directory is None else sorted(directory.crontabs + directory.not_read)
     return found
-
-
-def _user(file: CrontabFile) -> str | None:
-    """Return the owner of the crontab, None if it is unknown. Standard input is taken as the user's own."""
-    return user_name() if file.path == STANDARD_INPUT else file.owner
 
 
 def _shown(finding: Diagnostic) -> str:

@@ -213,7 +213,6 @@ def refuse_wrong_kind(crontab: Crontab, source: files.CrontabFile) -> None:
         raise UsageError(
             f"the lines of {visible(source.path)} name a user before the command; add --user-field"
         )
-
     found = named_user(crontab, _is_user, _is_program)
     if found:
         where = source.place_of(found.number)
@@ -279,7 +278,6 @@ def _put(given: Mapping[str, str], plan: Plan, done: str) -> str:
     summary = f"{_counted(rewritten.changed)} {done}"
     if "install" not in given:
         return f"{summary}; backup: {visible(files.replace_file(source, rewritten.data))}"
-
     user = user_crontab.known(source.user or "")
     restore = user_crontab.install(user, source.data, rewritten.data)
     return f"{summary}; to restore the old crontab: {restore}"

@@ -62,14 +62,9 @@ def _wrap(given: dict[str, str], words: list[str]) -> int:
         )
 
     def wrapped(crontab: Crontab, source: CrontabFile) -> Rewritten:
-        return wrap(crontab, settings()._replace(user=_user_of(source)))
+        return wrap(crontab, settings()._replace(user=source.owner or user_name()))
 
     return rewrite(given, words, wrapped, cron=cron, command="wrap", done="now run by oncecron")
-
-
-def _user_of(source: CrontabFile) -> str:
-    """Return whose crontab it is, as far as it can be known: a user's spool file has the name of the user."""
-    return source.owner or user_name()
 
 
 def program_path() -> str:

@@ -253,7 +253,7 @@ def check_stores(files: Sequence[Sequence[LintedEntry]]) -> Iterator[Diagnostic]
         return
     first: dict[str, tuple[LintedEntry, str]] = {}
     for line, invocation in [pair for of_file in guarded for pair in of_file]:
-        store = _store_of(line, invocation)
+        store = invocation.options.get("store") or line.environment.get(_VARIABLE, "")
         if store.startswith(_ONE_HOST):
             yield line.diagnostic(
                 "store",
@@ -269,10 +269,6 @@ def check_stores(files: Sequence[Sequence[LintedEntry]]) -> Iterator[Diagnostic]
                     f"{there.source.name}: each host runs the command",
                     "use the same store on every host",
                 )
-
-
-def _store_of(line: LintedEntry, invocation: Invocation) -> str:
-    return invocation.options.get("store") or line.environment.get(_VARIABLE, "")
 
 
 # Sections of the configuration

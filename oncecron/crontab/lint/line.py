@@ -36,7 +36,7 @@ from oncecron.crontab.simple_commands import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.config.job_commands import JobCommand
     from oncecron.config.run_parser import ParsedRun
@@ -269,7 +269,7 @@ def _inner_string(words: tuple[str, ...]) -> str:
             break
         if shell and STRING_FOLLOWS.fullmatch(word) and guard_in(to_bytes(following)):
             return following
-        shell = shell or _is_named(word, SHELLS)
+        shell = shell or word.rpartition("/")[2] in SHELLS
     return ""
 
 
@@ -285,10 +285,6 @@ def invocation_of(
             unread = Invocation(None, {}, "", position, word, following)
             return _read(unread, list(words[at + 2 :]), jobs, derive)
     return None
-
-
-def _is_named(program: str, names: Container[str]) -> bool:
-    return program.rpartition("/")[2] in names
 
 
 def _read(
@@ -310,13 +306,9 @@ def _read(
     string = parsed.given.get("shell")
     if string is None and parsed.command[1:2] == ["-c"] and len(parsed.command) == 3:  # noqa: PLR2004 - sh -c STRING
         string = parsed.command[2]
-    command = canonical(_joined(parsed.command) if string is None else string)
-    return unread._replace(key=key, options={**section, **parsed.given}, command=command)
-
-
-def _joined(words: Iterable[str]) -> str:
-    """Return words as a command."""
-    return to_text(b" ".join(quoted(to_bytes(word)) for word in words))
+    if string is None:
+        string = to_text(b" ".join(quoted(to_bytes(word)) for word in parsed.command))
+    return unread._replace(key=key, options={**section, **parsed.given}, command=canonical(string))
 
 
 def canonical(command: str) -> str:
