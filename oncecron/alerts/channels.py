@@ -203,7 +203,6 @@ def _pipe(channel: Channel, message: Message) -> None:
 
 
 def _facts(message: Message) -> dict[str, str]:
-    """Return what a command gets in its environment."""
     return {
         "ONCECRON_NOTIFY_ID": message.message_id,
         "ONCECRON_NOTIFY_CHANNEL": message.channel,

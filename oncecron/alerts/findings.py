@@ -322,7 +322,6 @@ def _of_remarks(kind: str, remarks: Iterable[Remark], keys: Collection[str]) -> 
 
 
 def _of_channels(failing: Mapping[str, Failing], now: float) -> Iterator[Finding]:
-    """Yield the channels that fail, as long as they are tried."""
     for name, how in failing.items():
         if how.tries >= CHANNEL_TRIES and how.tried_at >= now - CHANNEL_FORGOTTEN:
             reason = f"channel {visible(name)} of notify fails: {visible(how.error)}"

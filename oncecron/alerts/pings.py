@@ -266,7 +266,6 @@ def _sentry(url: str, kind: PingKind, record: Record) -> Request:
 
 
 def _webhook(url: str, kind: PingKind, record: Record) -> Request:
-    """Return a JSON object with the fields of a record, for any server."""
     clock = Clock(utc=True)
     output = record["output"]
     fields = {

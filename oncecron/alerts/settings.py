@@ -94,8 +94,6 @@ def parse_notify(file: File) -> tuple[Notify, list[FileProblem]]:
 
 
 class _Reader:
-    """Reads the table, and collects what is wrong in it."""
-
     def __init__(self, file: File) -> None:
         self.problems: list[FileProblem] = []
         self._file = file

@@ -221,7 +221,6 @@ def _of_names(rows: Sequence[KeyHost]) -> Diagnosis:
 def _different(
     crontabs: Mapping[str, Sequence[KeyHost]], part: Callable[[KeyHost], object]
 ) -> list[str]:
-    """Return the keys whose hosts differ in a part of their crontabs."""
     return sorted(key for key, rows in crontabs.items() if len({part(row) for row in rows}) > 1)
 
 

@@ -59,7 +59,6 @@ class _Bar:
         self._bar.render_progress()
 
     def _speed(self) -> str:
-        """Return the rate and the time left."""
         since, before = self._began
         seconds = time.monotonic() - since
         if self._counts is None or self._counts.ended == before or not seconds:

@@ -167,7 +167,6 @@ def _note_what_is_missing(
 
 
 def _with_their_hosts(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
-    """Yield records, and put their hosts into a set."""
     for record in records:
         hosts.add(record.host)
         yield record

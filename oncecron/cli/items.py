@@ -156,7 +156,6 @@ def _query(view: ListView, states: tuple[str, ...], settings: Settings) -> ItemQ
 
 
 def _item_names(settings: Settings) -> list[str]:
-    """Return the values of --item."""
     text: str | None = settings["item"]
     return [] if text is None else text.split(_BETWEEN_ITEMS)
 
@@ -172,7 +171,6 @@ def _identities(settings: Settings) -> Iterator[str]:
 
 
 def _mend(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
-    """Mend items; return the sentence about it."""
     mended = mend_items(store, query, state, author=author())
     key, tick = query.items_of
     items = count(mended, "item")

@@ -100,7 +100,6 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _counts(pauses: Iterable[Pause]) -> str:
-    """Return the counts as text: `1 pause, 2 drained hosts`."""
     hosts = [pause.host is not None for pause in pauses]
     found = ((hosts.count(False), "pause"), (hosts.count(True), "drained host"))
     return ", ".join(count(many, what) for many, what in found if many)

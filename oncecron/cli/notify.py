@@ -136,7 +136,6 @@ def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspecto
 
 
 def _show(settings: Settings, notify: Notify) -> int:
-    """Print what a pass would send."""
     stream = output.standard_output()
     with store_and_log(settings) as (store, log):
         prepared = prepare(_context(settings, notify, store, log), notify)

@@ -293,7 +293,6 @@ def json_text(value: Any, indent: int | None = None) -> str:
 
 
 def _how_much(output: str, bytes_cut: int) -> str:
-    """Return how much of an output was recorded."""
     if bytes_cut:
         return f"the end only; {bytes_cut} bytes before it were not recorded"
     return "complete" if output else "empty"

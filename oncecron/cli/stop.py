@@ -145,7 +145,6 @@ def _stop_holders(store: Inspector, living: Sequence[LeaseView], settings: Setti
 
 
 def _ended_before(store: Inspector, expired: Sequence[LeaseView]) -> list[Fate]:
-    """Return the fates of executions that were over before the stop."""
     numbers = ((lease, lease.execution_id) for lease in expired)
     return [
         fate_of(lease, store.execution(number) if number else None) for lease, number in numbers

@@ -69,7 +69,6 @@ def _tick(settings: Settings) -> str | None:
 
 
 def _record(facts: Facts, found: Account, shown: Clock) -> dict[str, Any]:
-    """Return the account as it is published."""
     return {
         "key": facts.key,
         "tick": facts.tick,

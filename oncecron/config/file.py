@@ -287,7 +287,6 @@ class _Reader:
 
 
 def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of nested tables, outermost first."""
     while inner := next((pair for pair in table.items() if isinstance(pair[1], dict)), None):
         name, table = inner
         yield name
@@ -307,7 +306,6 @@ def job_section(key: str) -> str:
 
 
 def _meant(name: str, section: str, known: Iterable[str], also: Iterable[str]) -> str:
-    """Return what to write instead of an unknown key."""
     if not section and name in _job_keys():
         return "it belongs in a [job.KEY] section"
     return did_you_mean(name, (*(option.replace("-", "_") for option in known), *also))
@@ -325,7 +323,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _text(name: str, value: Any) -> str:
-    """Return a value of the file as option text. Raises `ValueError`."""
     if not isinstance(value, str | int | float):
         raise ValueError(f"{name} must be a text, a number, true or false")  # noqa: TRY004 - the file's fault
     if "\0" in str(value):
@@ -347,7 +344,6 @@ def _toml(path: str, text: str) -> dict[str, Any]:
 
 
 def _secret_of(file: File) -> str | None:
-    """Return which secret a file holds, None if there is none."""
     tables = [file.values, *file.jobs.values()]
     stores = (table[name] for table in tables for name in ("store", "log") if name in table)
     if any(map(has_password, stores)):

@@ -91,7 +91,6 @@ def _is_well(
 
 
 def _wrong_url(url: Any) -> str | None:
-    """Return what is wrong with a URL, which is secret and not shown."""
     if not isinstance(url, str) or not _is_url(url):
         return "url must be an address such as https://HOST/PATH, without blanks; copy it from the service"
     for placeholder in PLACEHOLDERS:

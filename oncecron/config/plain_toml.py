@@ -64,7 +64,6 @@ def _pairs(lines: str) -> list[tuple[str, Any]]:
 
 
 def _pair(line: str) -> tuple[str, Any]:
-    """Return the name and the value of a line."""
     name, at = _name(line, 0)
     at = _expect(line, _after_blanks(line, at), "=")
     value, at = _value(line, _after_blanks(line, at))
@@ -73,7 +72,6 @@ def _pair(line: str) -> tuple[str, Any]:
 
 
 def _open_table(root: dict[str, Any], line: str, declared: set[tuple[str, ...]]) -> dict[str, Any]:
-    """Return the table of a heading, `[a.b]` or `[[a.b]]`."""
     is_array = line.startswith("[[")
     names = _plain_heading(line)
     if names is None:
@@ -190,7 +188,6 @@ def _expect(line: str, at: int, text: str) -> int:
 
 
 def _expect_end(line: str, at: int) -> None:
-    """Refuse anything but a comment."""
     at = _after_blanks(line, at)
     if at < len(line) and line[at] != "#":
         raise _NotPlainError

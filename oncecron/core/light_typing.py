@@ -67,7 +67,6 @@ else:
 
         @classmethod
         def _make(cls, values):
-            """Return the tuple of these values, one for each field."""
             made = tuple.__new__(cls, values)
             if len(made) != len(cls._fields):
                 raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}, not {values}")
@@ -83,7 +82,6 @@ else:
             return tuple.__new__(type(self), values)
 
         def _asdict(self):
-            """Return the values by field."""
             return dict(zip(self._fields, self, strict=True))
 
         def __repr__(self):

@@ -182,7 +182,6 @@ def login_secret(address: str) -> str:
 
 
 def _spans(text: str, store: bool) -> list[tuple[int, int]]:
-    """Return where something is hidden, from left to right."""
     begin = _after_scheme(text)
     found = [*_in_pairs(text)] if store and not begin else []
     scheme = _scheme_of(text, begin)
@@ -208,7 +207,6 @@ def in_web_hook(text: str) -> bool:
 
 
 def _in_web_hook(text: str, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield the path of a web hook."""
     for place in _WEB_HOOKS:
         at = text.find(place, begin)
         if begin and at >= 0:
@@ -278,7 +276,6 @@ def _after_scheme(text: str) -> int:
 
 
 def _login(text: str, begin: int, scheme: str, store: bool) -> tuple[int, int] | None:
-    """Return where the password in front of the @ is."""
     end, query = len(text), text.find("?", begin)
     if query >= 0 and _is_query(text, begin, query, store):
         end = query
@@ -425,7 +422,6 @@ def masked_line(line: str, depth: int = 0) -> str:
 
 
 def _written(word: str) -> str:
-    """Return a word as one of a command line."""
     from oncecron.core.shell_words import quoted  # noqa: PLC0415 - most commands hold no secret
 
     if "'" not in word and any(sign in word for sign in "$`"):

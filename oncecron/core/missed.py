@@ -126,8 +126,6 @@ def dues(
 
 
 class _Scheduled(NamedTuple):
-    """What the schedule says of a key."""
-
     ticks: Sequence[tick.Tick]
     """That are due, and that no shard or not every shard has started, in their order; at most `MISSED_AT_MOST`."""
     late_before: float
@@ -237,7 +235,6 @@ def _start(known: JobKey, expected: Expectation, newest: Sequence[Execution], no
 
 
 def _reasons(ticks: Sequence[tick.Tick], skips: Sequence[SkipReason]) -> dict[str, Reasons]:
-    """Return why ticks were skipped, of those that were."""
     texts = {each.text for each in ticks} if skips else ()
     reasons: dict[str, Reasons] = {}
     for skip in skips:

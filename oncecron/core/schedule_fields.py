@@ -199,7 +199,6 @@ def _values(schedule: str, position: int, field: str) -> tuple[int, ...]:
 
 
 def _value(position: int, text: str) -> int:
-    """Return the number that is meant, or -1."""
     names = _NAMES[position]
     if text.upper() in names:
         return names.index(text.upper()) + _RANGES[position][0]

@@ -104,7 +104,6 @@ def _read_operator(command: bytes, at: int) -> Token | None:
 
 
 def _read_word(command: bytes, at: int) -> Token:
-    """Return the word that begins here. Raises `UnclosedError`."""
     start, value = at, bytearray()
     plain = not command.startswith(b"=", at)  # zsh looks for a program then
     while at < len(command) and command[at] not in _END_OF_WORD:

@@ -121,7 +121,6 @@ def _utc_text(instant: float) -> str:
 
 
 def _instant_named(name: str) -> float | None:
-    """Return the instant whose canonical text `name` is, or None."""
     if len(name) != len("2026-11-20T02:00Z") or not name.endswith("Z"):
         return None
     from datetime import datetime

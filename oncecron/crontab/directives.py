@@ -79,7 +79,6 @@ def _marked_text(comment: Comment) -> bytes | None:
 
 
 def _read(words: list[bytes]) -> Directives:
-    """Return the directives in these words. Raises `ValueError`."""
     if words == [b"off"]:
         return Directives(off=True, options={})
     options: dict[str, str] = {}

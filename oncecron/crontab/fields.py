@@ -141,7 +141,6 @@ def _is_every(position: int, values: frozenset[int]) -> bool:
 
 
 def _listed(values: frozenset[int]) -> str:
-    """Return values as numbers and rising ranges."""
     ordered = sorted(values)
     firsts = [each for before, each in pairwise([-2, *ordered]) if each != before + 1]
     lasts = [each for each, after in pairwise([*ordered, 10**6]) if after != each + 1]
@@ -155,7 +154,6 @@ def read_field(position: int, field: bytes, rules: Rules | None = None) -> Field
 
 
 def _read_terms(position: int, field: bytes, rules: Rules) -> Field | None:
-    """Read a field of another cron than Debian's."""
     before, between, behind = rules.commas
     term, foreign = _patterns(position, rules)
     values: set[int] = set()
@@ -268,7 +266,6 @@ def _text(position: int, field: bytes, values: frozenset[int]) -> str:
 
 
 def _as_days(position: int, values: Iterable[int]) -> set[int]:
-    """Return values, with one number for Sunday."""
     return {value % 7 for value in values} if position == _WEEKDAY else set(values)
 
 

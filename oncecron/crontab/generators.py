@@ -95,6 +95,5 @@ def generated_lines(crontab: Crontab) -> dict[int, Generator]:
 
 
 def _named_in(text: str) -> Generator | None:
-    """Return the generator that a comment at the top of a file names."""
     names = (match[1] or match[2] for match in _HEADER.finditer(text))
     return next((_OF_HEADER[name.lower()] for name in names if name.lower() in _OF_HEADER), None)

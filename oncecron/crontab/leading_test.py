@@ -86,7 +86,6 @@ def _read(command: bytes) -> tuple[bytes | None, bool]:
 
 
 def _exits(found: list[Token]) -> bool:
-    """Return whether tokens begin with `|| exit 0;`."""
     words = [token.text for token in found if token.kind != BLANK]
     status = [word for word in words[2:3] if word.isdigit()]
     return words[:2] == [b"||", b"exit"] and words[2 + len(status) :][:1] == [b";"]

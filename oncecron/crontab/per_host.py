@@ -159,8 +159,6 @@ _KNOWN = frozenset(
 
 
 class _Part(NamedTuple):
-    """A simple command, and the program that it starts."""
-
     simple: SimpleCommand
     program: Program
 
@@ -192,7 +190,6 @@ def judgements(command: bytes) -> Iterator[Judgement]:
 
 
 def _is_judged(word: str) -> bool:
-    """Return whether a judgement may be about this program."""
     return program_name(word) in _KNOWN or word.startswith(("/etc/init.d/", *_PANELS))
 
 
@@ -244,7 +241,6 @@ def _clearing(parts: list[_Part]) -> Judgement | None:
 
 
 def _cleared(part: _Part) -> str | None:
-    """Return the directory of the host that a command clears."""
     name, _, arguments = part.program
     clears = name in ("rm", "truncate") or (name == "find" and _DELETING.intersection(arguments))
     targets = [word for sign, word in part.simple.redirections if sign in (">", ">|", "&>")]

@@ -339,7 +339,6 @@ def _scan_nickname(
 def _scan_command(
     number: int, raw: bytes, at: int, *, system: bool, cron: Cron
 ) -> Entry | InvalidLine:
-    """Read what is behind the fields."""
     user, at, counted = _read_user(raw, at) if system else (None, at, at)
     command = raw[at:].removesuffix(b"\n").rstrip(cron.trimmed)
     if system and user is None:

@@ -140,8 +140,6 @@ def to_text(raw: bytes) -> str:
 
 
 class _Reader:
-    """Builds simple commands from tokens."""
-
     def __init__(self) -> None:
         self._found: list[SimpleCommand] = []
         self._words: list[str] = []

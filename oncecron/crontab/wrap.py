@@ -170,8 +170,6 @@ def _options_of_bad_lines(crontab: Crontab, directives: dict[int, Directives]) -
 
 
 class _Reason(NamedTuple):
-    """Why a line is unchanged."""
-
     text: str
     decided: bool = False
     """Whether a person has decided so, by the crontab or by an option."""
@@ -180,7 +178,6 @@ class _Reason(NamedTuple):
 def _reasons_unchanged(
     crontab: Crontab, entry: Entry, above: Directives, settings: WrapSettings
 ) -> Iterator[_Reason]:
-    """Yield why a line is unchanged."""
     environment = crontab.environment(entry)
     command = shell_command(entry.command, settings.percent)
     if guard := guard_in(command):
@@ -394,7 +391,6 @@ def _rewritten(
     warnings: list[Problem],
     errors: list[Problem],
 ) -> Rewritten:
-    """Return the new file, or the old one if there are errors."""
     lines = [line.raw for line in crontab.lines]
     new = [replaced.get(number, raw) for number, raw in enumerate(lines, 1)]
     if errors:

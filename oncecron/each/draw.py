@@ -146,7 +146,6 @@ class Worker(Runner):
             self._items.page.counts = counts
 
     def _end_over(self) -> int:
-        """End where nothing is left for this slot."""
         counts = self._counts()
         if counts is None:
             return self._end("over", "", 0)

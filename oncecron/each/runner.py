@@ -123,7 +123,6 @@ class Runner:
         return exit_status
 
     def _end_interrupted(self) -> int:
-        """End after a signal."""
         number = self._processes.stopped_by or 0
         return self._end("interrupted", signal_note(number), 128 + number)
 

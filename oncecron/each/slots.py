@@ -67,8 +67,6 @@ def each(
 
 
 class _Host:
-    """The firings of one host."""
-
     def __init__(
         self,
         load: RunSpec,
@@ -208,7 +206,6 @@ class _Host:
 
 
 def _join(parts: Sequence[str]) -> str:
-    """Return parts as `a, b and c`."""
     return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 

@@ -134,8 +134,6 @@ def _verdict(facts: Facts) -> str:
 
 
 class _Sentences:
-    """The sentences about one tick."""
-
     def __init__(self, facts: Facts, clock: Clock, command: Callable[[str], str]) -> None:
         self._facts = facts
         self._clock = clock
@@ -434,7 +432,6 @@ class _Sentences:
     # Times
 
     def _day(self, *, by: str) -> str:
-        """Return the line above the times: their day, zone and clock."""
         zone = self._first[19:]
         utc = zone in ("Z", "+00:00")
         return f"On {self._first[:10]} ({'UTC' if utc else 'UTC' + zone}{by}):"
@@ -473,7 +470,6 @@ def _after(execution: Execution) -> str:
 
 
 def _stopped_why(execution: Execution) -> str:
-    """Return why oncecron stopped the command, to end a sentence."""
     if execution.outcome == "timed-out":
         return ", by --timeout"
     if execution.outcome != "stopped":

@@ -121,7 +121,6 @@ def reason_text(reasons: Reasons, *, given_back_by: str | None = None) -> str:
 
 
 def _ends(ticks: Iterator[tick.Tick]) -> tuple[tick.Tick, tick.Tick, int]:
-    """Return the first and the last one, and how many there are."""
     first = last = next(ticks)
     count = 1
     for each in ticks:

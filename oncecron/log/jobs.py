@@ -67,8 +67,6 @@ class Sources:
 
 
 class _Past(NamedTuple):
-    """What the log has on a key."""
-
     newest: list[Execution]
     ended: Execution | None
     success: Execution | None

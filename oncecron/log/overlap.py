@@ -301,7 +301,6 @@ class _Starts:
             )
 
     def _ask(self, execution: Execution) -> list[Traced]:
-        """Return the attempts that started before this one."""
         return [
             each
             for each in _attempts(self._question.log, execution)
@@ -310,7 +309,6 @@ class _Starts:
         ]
 
     def _twice(self, attempts: list[Traced], new: Traced) -> Iterator[Finding]:
-        """Compare an attempt with the one before it and the one after it."""
         at = attempts.index(new)
         for first, second in itertools.pairwise(attempts[max(at - 1, 0) : at + 2]):
             if _has_a_reason(first, second) or self._store_has_a_reason(first, second):
@@ -338,7 +336,6 @@ class _Starts:
 
 
 def _attempts(log: Inspector, execution: Execution) -> Iterator[Traced]:
-    """Return the attempts at the shard and tick of an execution."""
     query = HistoryQuery(key=execution.key, tick=execution.tick, limit=None)
     traced = log.traced(query)
     return (each for each in traced if each.execution.shard == execution.shard)

@@ -180,8 +180,6 @@ class Claimer:
 
 
 class _ShardClaim:
-    """The claim of one shard until its final answer."""
-
     def __init__(
         self, spec: RunSpec, connection: StoreConnection, firing: Firing, patience: stderr.Patience
     ) -> None:

@@ -221,7 +221,6 @@ def check_together(settings: Settings, found: Iterator[Conflict]) -> None:
 
 
 def _command(settings: Settings, words: list[str], key: str) -> list[str]:
-    """Return the words of the command; with --shell those of the shell."""
     string = settings["shell"]
     if string is None and not words:
         string = settings.configured_command()
@@ -268,7 +267,6 @@ def check_key(key: str | None) -> str:
 
 
 def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
-    """Return the tick, and the schedule it comes from."""
     rule = next(iter(tick_rules(settings.__getitem__, settings.is_typed)), "minute")
     try:
         if rule == "schedule":

@@ -345,7 +345,6 @@ def _read(path: str) -> dict[str, Any]:
 
 
 def _reason(path: str) -> str:
-    """Return why the store refused a record."""
     try:
         return str(_read(path).get("refused"))
     except (OSError, ValueError, RecursionError):
@@ -475,7 +474,6 @@ def is_record(found: Any) -> bool:
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Return whether a value is one that the field can have."""
     from oncecron.core import bounds  # noqa: PLC0415 - only where a record was spooled
 
     if name in _WORDS and value is not None:

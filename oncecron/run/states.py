@@ -295,8 +295,6 @@ class Leaving(State):
 
 
 class _WithJob(State):
-    """A job runs."""
-
     def __init__(self, guard: Guard, job: Job) -> None:
         super().__init__(guard)
         self._job = job
@@ -513,7 +511,6 @@ def _begin(guard: Guard, lease: Lease, last: JobEnd | None) -> State:
 
 
 def _start(guard: Guard, lease: Lease | None) -> State:
-    """Start the job, under a lease or without one."""
     started = clock.wall()
     try:
         job = guard.start_job(lease)

@@ -77,7 +77,6 @@ def _daemon(path: str) -> Iterator[str]:
 
 
 def _content(path: str) -> bytes:
-    """Return the content of a file, empty if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return file.read(_LARGEST)

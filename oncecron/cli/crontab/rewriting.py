@@ -240,7 +240,6 @@ def _is_program(word: str, path: str) -> bool:
 
 
 def _report(plan: Plan) -> None:
-    """Print the lines that stay unchanged, or are wrong."""
     source, crontab, rewritten = plan
     for problem in rewritten.unchanged:
         complain(

@@ -237,7 +237,6 @@ def _varying(text: str) -> str | None:
 
 
 def _seconds(text: str) -> str | None:
-    """Return the date with seconds in a text, None if there is none."""
     found = next((date for date in _DATE.finditer(text) if _has_seconds(date[1])), None)
     return "a time with seconds" if found else None
 
