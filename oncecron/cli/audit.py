@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import (
-    OUTPUT_OPTIONS,
-    STORE_OPTIONS,
+    QUERY_OPTIONS,
     TableCommand,
     incomplete,
     moment,
-    output_format,
     store_and_log,
+    writer,
 )
 from oncecron.cli.output import Kind
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.stderr import Patience, complain
+from oncecron.core.text import Clock
 from oncecron.core.timing import LOG_CATCHES_UP
 from oncecron.each.reports import item_lists, items_in_doubt
 from oncecron.log.overlap import Finding, Question, audit
@@ -46,16 +46,14 @@ OPTIONS = (
         "since", "text", "Check only what started since then: an age such as 2h or 7d, a date, or a time such as "
         "2026-11-20T02:00+01:00.", "AGE|TIME", "Which records",
     ),
-    *OUTPUT_OPTIONS,
-    *STORE_OPTIONS,
+    *QUERY_OPTIONS,
 )  # fmt: skip
 
 
 def _audit(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     since = None if settings["since"] is None else moment(settings["since"], time.time())
-    stream = output.standard_output()
-    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
+    answer = writer(FINDINGS, settings)
     with store_and_log(settings) as (store, log):
         question = Question(
             log=log,
@@ -63,12 +61,12 @@ def _audit(given: dict[str, str], _words: list[str]) -> int:
             since=since,
             kept=settings.file.retention.executions,
             now=clock.wall(),
-            clock=style.clock,
+            clock=Clock(settings["utc"]),
             wait=_no_wait if log is store else _wait_for_the_log,
         )
         findings = itertools.chain(audit(question), _in_doubt(question))
-        found = output.Writer(FINDINGS, style, stream).write(findings)
-    if not found and not incomplete(store, log) and stream.isatty():
+        found = answer.write(findings)
+    if not found and not incomplete(store, log) and answer.is_watched:
         complain("no problems found")
     return FOUND if found else incomplete(store, log)
 

@@ -83,7 +83,8 @@ FORMAT = Option(
     group="Output", default="table", choices=("table", "json", "ndjson", "csv"),
 )  # fmt: skip
 JSON = Option("json", "flag", "Same as --format json.", "", "Output")
-OUTPUT_OPTIONS = (FORMAT, JSON, UTC)
+QUERY_OPTIONS = (FORMAT, JSON, UTC, *STORE_OPTIONS)
+"""How an answer is written, and where it is from."""
 
 
 def answer(context: click.Context, text: str) -> NoReturn:

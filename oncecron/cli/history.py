@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncecron.cli import output
 from oncecron.cli.command import (
-    OUTPUT_OPTIONS,
-    STORE_OPTIONS,
+    QUERY_OPTIONS,
     TableCommand,
     incomplete,
     moment,
@@ -103,8 +102,7 @@ OPTIONS = (
             "follow", "flag", "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
         ),
     ),
-    *OUTPUT_OPTIONS,
-    *STORE_OPTIONS,
+    *QUERY_OPTIONS,
 )  # fmt: skip
 
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import (
-    OUTPUT_OPTIONS,
-    STORE_OPTIONS,
-    TableCommand,
-    incomplete,
-    output_format,
-    store_inspector,
-)
+from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_inspector, writer
 from oncecron.cli.output import Column, Kind
 from oncecron.config.settings import Settings
 from oncecron.core import clock
@@ -41,17 +34,16 @@ HOSTS = Kind(
         output.number("machines"),
     ),
 )  # fmt: skip
-OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
+OPTIONS = QUERY_OPTIONS
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
-    stream = output.standard_output()
-    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
+    answer = writer(HOSTS, settings)
     with store_inspector(settings) as store:
         found = hosts(store.key_hosts(), store.pauses(), clock.wall())
-        shown = output.Writer(HOSTS, style, stream).write(found)
-    if not shown and stream.isatty():
+        shown = answer.write(found)
+    if not shown and answer.is_watched:
         complain("no host has fired a key yet")
     return incomplete(store)
 

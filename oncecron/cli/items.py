@@ -6,14 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import (
-    OUTPUT_OPTIONS,
-    STORE_OPTIONS,
-    TableCommand,
-    incomplete,
-    store_inspector,
-    writer,
-)
+from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_inspector, writer
 from oncecron.cli.output import Kind
 from oncecron.cli.sentences import author, count, suggestion, valid_key
 from oncecron.config.options import Option, in_group
@@ -76,8 +69,7 @@ OPTIONS = (
         "done", "flag",
         "Mark items as done instead of showing them: those that are lost, or those of --state or --item.",
     ),
-    *OUTPUT_OPTIONS,
-    *STORE_OPTIONS,
+    *QUERY_OPTIONS,
 )  # fmt: skip
 
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import (
-    OUTPUT_OPTIONS,
-    STORE_OPTIONS,
-    TableCommand,
-    incomplete,
-    output_format,
-    store_and_log,
-)
+from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_and_log, writer
 from oncecron.cli.gather import every_job
 from oncecron.cli.output import Column, Kind
 from oncecron.config.settings import Settings
@@ -62,18 +55,15 @@ JOBS = Kind(
         Column("DUE", _due), output.field("schedule"), output.ITEMS, Column("PAUSED", _paused),
     ),
 )  # fmt: skip
-OPTIONS = (*OUTPUT_OPTIONS, *STORE_OPTIONS)
+OPTIONS = QUERY_OPTIONS
 
 
 def _show(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
-    stream = output.standard_output()
-    style = output.style_for(stream, output_format(settings), utc=settings["utc"])
+    answer = writer(JOBS, settings)
     with store_and_log(settings) as (store, log):
-        shown = output.Writer(JOBS, style, stream).write(
-            every_job(Sources(store, log, clock.wall()))
-        )
-    if not shown and stream.isatty():
+        shown = answer.write(every_job(Sources(store, log, clock.wall())))
+    if not shown and answer.is_watched:
         complain("no host has fired a key yet")
     return incomplete(store, log)
 

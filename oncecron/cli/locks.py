@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import (
-    OUTPUT_OPTIONS,
-    STORE_OPTIONS,
-    TableCommand,
-    incomplete,
-    store_inspector,
-    writer,
-)
+from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_inspector, writer
 from oncecron.cli.output import Column, Kind
 from oncecron.cli.sentences import count
 from oncecron.config.options import Option
@@ -76,8 +69,7 @@ PAUSES = Kind(
 
 OPTIONS = (
     Option("pauses", "flag", "Show paused keys and drained hosts instead of leases."),
-    *OUTPUT_OPTIONS,
-    *STORE_OPTIONS,
+    *QUERY_OPTIONS,
 )
 
 
