@@ -227,9 +227,8 @@ def _run(
         for name, value in os.environ.items()
         if name not in (STORE.environment, LOG.environment)
     }
-    with (
-        tempfile.TemporaryFile() as printed
-    ):  # no pipe: what it leaves running would keep that open
+    # No pipe: what it leaves running would keep that open.
+    with tempfile.TemporaryFile() as printed:
         process_tree.restore_core_limit()
         try:
             process = subprocess.Popen(

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
 BODY_LIMIT = 10_000
 """Bytes that a healthchecks server keeps if its answers do not say otherwise (hc/settings.py, PING_BODY_LIMIT)."""
 _LARGEST_BODY = 1_000_000
-_LARGEST_MESSAGE = (
-    2_000  # Cronitor's, in characters; here in bytes, of which each becomes three in a URL at most
-)
+# Cronitor's, in characters; here in bytes, of which each becomes three in a URL at most.
+_LARGEST_MESSAGE = 2_000
 _LARGEST_OUTPUT = 100_000
 _PUBLISHED = (
     *("execution_id", "key", "shard", "shards", "tick", "attempt", "cause", "outcome", "exit_code"),

@@ -57,16 +57,12 @@ def completer(what: Completion) -> Callable[..., list[CompletionItem]]:
     return complete
 
 
-_COMPLETED: tuple[tuple[str, Completion], ...] = (
-    ("KEY", "key"),
-    ("HOST", "host"),
-    ("FILE", "file"),
-)
+_COMPLETED: Mapping[str, Completion] = {"KEY": "key", "HOST": "host", "FILE": "file"}
 
 
 def _argument(metavar: str) -> click.Argument:
     """Return the words of a command: `KEY`, `[KEY]` for none or one, `[FILE]...` for any number."""
-    found = (completer(what) for name, what in _COMPLETED if name in metavar)
+    found = (completer(what) for name, what in _COMPLETED.items() if name in metavar)
     return click.Argument(
         ["words"],
         metavar=metavar,

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 _MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
 _GAP = "  "
-_BEFORE_A_FORMULA = (
-    *"=+-@\n",
-    *map(chr, (0xFF1D, 0xFF0B, 0xFF0D, 0xFF20)),
-)  # OWASP, "CSV Injection"
+# OWASP, "CSV Injection".
+_BEFORE_A_FORMULA = (*"=+-@\n", *map(chr, (0xFF1D, 0xFF0B, 0xFF0D, 0xFF20)))
 _COLOURS = {
     "running": "36",
     "succeeded": "32",

@@ -55,9 +55,8 @@ def derived_key(
     """
     words = list(_words(command))
     paths = [word for word in words if _starts_path(word) and word.strip(b"/")]
-    first = next(
-        (word for word in words if b"=" not in word), b""
-    )  # no value of a variable: it may be secret
+    # No value of a variable: it may be secret.
+    first = next((word for word in words if b"=" not in word), b"")
     name = _file_name(paths[-1] if paths else first)
     if prefix is None:
         of_user = _file_name(user().encode("utf-8", "replace")) if _differs(command, words) else ""

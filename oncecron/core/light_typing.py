@@ -29,9 +29,8 @@ else:
         def __new__(cls, name, bases, body):
             """Turn the annotations of the body into the fields of the tuple."""
             annotations = body.get("__annotations__")
-            if (
-                annotations is None
-            ):  # a module that evaluates them, when they are asked for (PEP 649)
+            # A module that evaluates them, when they are asked for (PEP 649).
+            if annotations is None:
                 annotations = type.__new__(cls, name, bases, dict(body)).__annotations__
             fields = tuple(annotations)
             body["_fields"] = body["__match_args__"] = fields

@@ -332,9 +332,8 @@ def _read_number(position: int, text: bytes) -> tuple[int, bool, bytes] | None:
         return _WORDS[position].index(word.lower()) + _RANGES[position][0], True, rest
     if not word.isdigit():
         return None
-    number = min(
-        int(word), (1 << 63) - 1
-    )  # strtol(3) stops there; atoi(3) keeps the lowest 32 bits
+    # strtol(3) stops there; atoi(3) keeps the lowest 32 bits.
+    number = min(int(word), (1 << 63) - 1)
     kept = number & 0xFFFFFFFF
     kept -= (kept >> 31) << 32
     return kept, kept == int(word), rest

@@ -27,9 +27,8 @@ from oncecron.crontab.percent_sign import DEBIAN, RULES, PercentRule, shell_comm
 _COMMAND = b"--"
 _STRING = b"--shell"
 _ONLY_IF = "only-if"
-_NOT_IN_WORDS = frozenset(
-    b"'\\%"
-)  # both cron and the shell read these, so they would need escaping twice
+# Both cron and the shell read these, so they would need escaping twice.
+_NOT_IN_WORDS = frozenset(b"'\\%")
 _FLAGS = frozenset(option.name for option in RUN_OPTIONS if not option.takes_value)
 
 

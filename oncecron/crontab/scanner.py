@@ -27,9 +27,8 @@ if TYPE_CHECKING:
 
 _LONGEST_VARIABLE = 998
 _MOST_LINES = 10_000
-_HEADER_LINES = (
-    3  # cron allows this many more for the header that crontab(1) writes, even without one
-)
+# Cron allows this many more for the header that crontab(1) writes, even without one.
+_HEADER_LINES = 3
 _BLANKS = b" \t"
 _SPACES = b" \t\n\v\f\r"
 _NO_USER = frozenset(b"/:*,;&|<>()'\"\\$`%\n\r")

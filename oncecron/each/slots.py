@@ -135,9 +135,8 @@ class _Host:
     def _carry_out(self, specs: Sequence[RunSpec]) -> list[int]:
         """Run firings side by side to their ends; return their exit statuses."""
         started = [self._start(spec) for spec in specs]
-        tree = (
-            process_tree.Tree()
-        )  # as PID 1 of a container, it reaps what firings leave behind too
+        # As PID 1 of a container, it reaps what firings leave behind too.
+        tree = process_tree.Tree()
         poll = select.poll()
         poll.register(self._signals.fd, select.POLLIN)
         while living := [pid for pid in started if pid and pid not in tree.statuses]:

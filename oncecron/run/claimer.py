@@ -240,9 +240,8 @@ class _ShardClaim:
         self._spec.spool.note_reached(self.firing.key)
         self._backoff.reset()
         now = self._now()
-        if not (
-            isinstance(answer, AskAgain) and answer.why == "contended"
-        ):  # or our own claim contends
+        # Otherwise our own claim contends with that one.
+        if not (isinstance(answer, AskAgain) and answer.why == "contended"):
             self.unsettled, self.unconfirmed = False, None
         if isinstance(answer, AskAgain):
             return self._ask_again(answer, now)
@@ -281,9 +280,8 @@ class _ShardClaim:
         """End the session of a dead holder whose key was taken over."""
         try:
             self._connection.store.evict(stale, deadline=deadline)
-        except (
-            StoreError
-        ):  # the lease is granted in any case; the next heartbeat shows whether it lasts
+        except StoreError:
+            # The lease is granted in any case; the next heartbeat shows whether it lasts.
             self._connection.close()
 
     def _failed(self, error: StoreError) -> Unconfirmed | None:

@@ -70,9 +70,8 @@ class LogMirror:
             self._thread = threading.Thread(target=self._run, daemon=True)
             try:
                 self._thread.start()
-            except (
-                RuntimeError
-            ) as error:  # the user's limit of threads: the record is spooled at the end
+            except RuntimeError as error:
+                # The user's limit of threads: the record is spooled at the end.
                 self._error = error
                 self._thread = None
 

@@ -118,9 +118,8 @@ class Signals:
         """
         wanted = (number for number in FORWARDED if signal.getsignal(number) != signal.SIG_IGN)
         watched = (*wanted, signal.SIGCHLD)
-        signal.signal(
-            signal.SIGCHLD, signal.SIG_DFL
-        )  # if it were ignored, no exit status would be kept
+        # If it were ignored, no exit status would be kept.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
         bits = sum(1 << (number - 1) for number in watched)
         mask = bits.to_bytes(128, "little")  # sigset_t is 1024 bits

@@ -263,9 +263,8 @@ class Spool:
     def _files(self, name: str) -> list[str]:
         """Return the paths of the files in a directory of the spool; none if it is unsafe."""
         files = _names_in(os.path.join(self.root, name))
-        if not files or not self._is_safe(
-            name
-        ):  # a firing with an empty spool reads only one directory
+        # A firing with an empty spool reads only one directory.
+        if not files or not self._is_safe(name):
             return []
         return [os.path.join(self.root, name, file) for file in files]
 

@@ -122,9 +122,8 @@ def _be_guard(
         guard = make()
         if spec.terminal:
             os.setpgid(0, 0)
-            signal.signal(
-                signal.SIGTTOU, signal.SIG_IGN
-            )  # or writing a message would stop the guard
+            # Otherwise writing a message would stop the guard.
+            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         else:
             os.setsid()
         process_tree.become_subreaper()
@@ -272,9 +271,8 @@ class Wrapper:
 
     def _fence(self, why: str, lost_reason: LostByHolder) -> int:
         """Kill everything, including the guard, and record the loss."""
-        if (
-            self._guard not in self._tree.statuses
-        ):  # first: a stopped guard does not reap its zombies
+        # First: a stopped guard does not reap its zombies.
+        if self._guard not in self._tree.statuses:
             process_tree.signal_one(self._guard, signal.SIGKILL)
         gone = self._tree.kill_all(KILL_TIMEOUT)
         key = self._spec.firing.key

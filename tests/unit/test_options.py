@@ -41,7 +41,7 @@ def parsed_by_click(arguments: list[str]) -> ParsedRun:
         return 0
 
     reader = TableCommand(
-        "run", RUN_OPTIONS, use, about="", short="",
+        "run", RUN_OPTIONS, use, about="",
         words=run_command.COMMAND.params[-1], greedy=True,  # type: ignore[arg-type]
     )  # fmt: skip
     with reader.make_context("run", list(arguments)) as context:

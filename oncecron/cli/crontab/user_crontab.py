@@ -100,9 +100,8 @@ def _replace(user: str | None, old: bytes, new: bytes) -> subprocess.CompletedPr
     ) as program:
         assert program.stdin is not None  # noqa: S101 - a pipe
         try:
-            with contextlib.suppress(
-                BrokenPipeError
-            ):  # it ends before it has read all, and says why
+            # It ends before it has read all, and says why.
+            with contextlib.suppress(BrokenPipeError):
                 program.stdin.write(new)
                 program.stdin.flush()
             now = read(user)
