@@ -240,7 +240,7 @@ class _ShardClaim:
         self._spec.spool.note_reached(self.firing.key)
         self._backoff.reset()
         now = self._now()
-        # Otherwise our own claim contends with that one.
+        # A contended one may have met our own earlier claim.
         if not (isinstance(answer, AskAgain) and answer.why == "contended"):
             self.unsettled, self.unconfirmed = False, None
         if isinstance(answer, AskAgain):
