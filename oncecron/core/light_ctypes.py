@@ -13,17 +13,7 @@ from os import getpid
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctypes import (
-        CDLL,
-        CFUNCTYPE,
-        Structure,
-        byref,
-        c_char_p,
-        c_int,
-        c_void_p,
-        get_errno,
-        sizeof,
-    )
+    from ctypes import *  # noqa: F403 - those of `__all__` below
 else:
     try:
         from _ctypes import (
@@ -84,17 +74,7 @@ else:
         if CDLL(None).getpid() != getpid():
             raise ImportError
     except Exception:  # noqa: BLE001 - private names may be gone, or have changed in any way
-        from ctypes import (
-            CDLL,
-            CFUNCTYPE,
-            Structure,
-            byref,
-            c_char_p,
-            c_int,
-            c_void_p,
-            get_errno,
-            sizeof,
-        )
+        from ctypes import *  # noqa: F403 - as above
 
 
 __all__ = [
