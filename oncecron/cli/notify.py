@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 
 from oncecron.alerts.channels import render
 from oncecron.alerts.message import Evidence
-from oncecron.alerts.notify import Context, deliver, prepare, send_all, trial_messages
 from oncecron.alerts.settings import NOTIFY_KEY, read_notify
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, incomplete, store_and_log
-from oncecron.cli.gather import gather
 from oncecron.config.options import Option
 from oncecron.config.run_parser import ParsedRun
 from oncecron.config.settings import Settings
@@ -26,17 +24,16 @@ from oncecron.core.errors import UsageError
 from oncecron.core.host import host_name
 from oncecron.core.stderr import complain
 from oncecron.core.timing import NOTIFY_TIMEOUT, NOTIFY_TTL
-from oncecron.log.account import evidence
-from oncecron.log.jobs import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from oncecron.alerts.findings import Finding, Situation
-    from oncecron.alerts.notify import Result
+    from oncecron.alerts.notify import Context, Result
     from oncecron.alerts.settings import Notify
     from oncecron.stores.api import Inspector
 
+# ruff: noqa: PLC0415 - most hosts skip the pass, each minute
 
 OPTIONS = (
     Option("now", "flag", "Make a pass now, and print what was sent.", "", "What to do"),
@@ -76,8 +73,8 @@ def _notify(given: dict[str, str], _words: list[str]) -> int:
 
 def _fire(settings: Settings, given: dict[str, str]) -> int:
     """Claim the pass; the command of this firing makes it."""
-    from oncecron.alerts.pinger import start  # noqa: PLC0415 - not for --help
-    from oncecron.run.firing import run  # noqa: PLC0415 - likewise
+    from oncecron.alerts.pinger import start
+    from oncecron.run.firing import run
 
     section = settings.file.jobs.get(NOTIFY_KEY, {})
     options = {name: text for name, text in _OF_THE_FIRING.items() if name not in section}
@@ -95,6 +92,8 @@ def _fire(settings: Settings, given: dict[str, str]) -> int:
 
 def _pass(settings: Settings, notify: Notify) -> int:
     """Make the pass; return 1 if a row of the store cannot be read, or with --now if a channel has not acknowledged."""
+    from oncecron.alerts.notify import deliver, prepare
+
     with store_and_log(settings) as (store, log):
         context = _context(settings, notify, store, log)
         results = deliver(context, notify, prepare(context, notify))
@@ -122,6 +121,11 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
 
 
 def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspector) -> Context:
+    from oncecron.alerts.notify import Context
+    from oncecron.cli.gather import gather
+    from oncecron.log.account import evidence
+    from oncecron.log.jobs import Sources
+
     now = clock.wall()
 
     def situation(states: Mapping[str, int]) -> Situation:
@@ -136,6 +140,8 @@ def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspecto
 
 
 def _show(settings: Settings, notify: Notify) -> int:
+    from oncecron.alerts.notify import prepare
+
     stream = output.standard_output()
     with store_and_log(settings) as (store, log):
         prepared = prepare(_context(settings, notify, store, log), notify)
@@ -151,6 +157,8 @@ def _show(settings: Settings, notify: Notify) -> int:
 
 def _test(settings: Settings, notify: Notify) -> int:
     """Send a message that says that nothing is wrong."""
+    from oncecron.alerts.notify import send_all, trial_messages
+
     status = 0
     with store_and_log(settings) as (store, log):
         trials = trial_messages(_context(settings, notify, store, log), notify)
