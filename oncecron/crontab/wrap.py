@@ -132,8 +132,8 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
         reasons = list(_reasons_unchanged(crontab, entry, above, settings))
         owner = None if above.options else generated.get(entry.number)
         if owner and not any(reason.decided for reason in reasons):
-            why = f"{owner.name} writes it, and would overwrite it or add it again; {owner.cure}"
-            reasons.append(_Reason(why))
+            text = f"{owner.name} writes it, and would overwrite it or add it again; {owner.cure}"
+            reasons.append(_Reason(text))
         if not reasons:
             selected.append(entry)
         elif settings.strict and not any(reason.decided for reason in reasons):
