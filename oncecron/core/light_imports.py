@@ -3,11 +3,11 @@
 A firing imports some fifty modules, on every host at every tick. For each of them Python's own finder asks for the
 times of directories, looks for extension modules, opens the bytecode as a buffered file, and so on: 11 to 16 system
 calls. This one knows where a module is. It opens, reads and closes the bytecode, and asks for the time and the size of
-the source: 2.5 ms less for a firing.
+the source: 1.6 of the 38 ms of CPU of a firing (4 %).
 
 The bytecode counts on the same conditions as for Python (PEP 3147 and PEP 552: the magic number, and the time and the
 size of the source). All that is unusual is left to Python: no bytecode, another or an old one, one with a hash, `-O`,
-PYTHONPYCACHEPREFIX, a zip file.
+PYTHONPYCACHEPREFIX, a zip file, and a Python whose importlib has other insides.
 """
 
 from __future__ import annotations
@@ -15,10 +15,17 @@ from __future__ import annotations
 import marshal
 import os
 import sys
-from _frozen_importlib import ModuleSpec
-from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader
 
 from oncecron.core.light_typing import TYPE_CHECKING
+
+try:
+    from _frozen_importlib import ModuleSpec
+    from _frozen_importlib_external import MAGIC_NUMBER, SourceFileLoader
+except ImportError:
+    IS_KNOWN = False
+    SourceFileLoader = object  # type: ignore[assignment, misc]
+else:
+    IS_KNOWN = True
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +41,8 @@ _LONGEST = 1 << 16
 
 def install() -> None:
     """Find modules of this package this way first."""
-    if not sys.flags.optimize and sys.pycache_prefix is None and sys.implementation.cache_tag:
+    usual = not sys.flags.optimize and sys.pycache_prefix is None
+    if IS_KNOWN and usual and sys.implementation.cache_tag:
         sys.meta_path.insert(0, _Finder)
 
 
@@ -51,7 +59,10 @@ class _Finder:
             return None
         [directory, *_] = path
         place = f"{directory}/{name.rpartition('.')[2]}"
-        return _spec(name, place, "") or _spec(name, place, "/__init__")
+        try:
+            return _spec(name, place, "") or _spec(name, place, "/__init__")
+        except Exception:  # noqa: BLE001 - of a Python that is not known yet: its own way is always right
+            return None
 
 
 def _spec(name: str, place: str, init: str) -> ModuleSpec | None:
