@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 
+from oncecron.core import light_imports
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def shell() -> None:
 
 def _leave(carry_out: Callable[[list[str]], int]) -> None:
     gc.disable()
+    light_imports.install()
     status = _status(carry_out, sys.argv[1:])
     try:  # noqa: SIM105 - contextlib is not loaded yet
         sys.stdout.flush()

@@ -18,6 +18,8 @@ PACKAGE = Path(__file__).parents[2] / "oncecron"
 PRIVATE = {
     "_collections": "sqlite",
     "_ctypes": "sqlite postgres",
+    "_frozen_importlib": "sqlite",
+    "_frozen_importlib_external": "sqlite",
     "_sha1": "redis",
     "_sha2": "sqlite",
     "_sha256": "sqlite",
@@ -38,10 +40,10 @@ CASES = [
 HIDING = """
 import builtins, sys, types
 real = builtins.__import__
-def hiding(name, *rest):
+def hiding(name, *rest, **named):
     importer = sys._getframe(1).f_globals["__name__"]
     if name != {name!r} or not importer.startswith("oncecron."):
-        return real(name, *rest)
+        return real(name, *rest, **named)
     with open({tried!r}, "a") as file:
         file.write(importer + chr(10))
     if {way!r} == "missing":

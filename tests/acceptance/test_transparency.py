@@ -195,7 +195,11 @@ def plant(host: Oncecron, public_path: Path, module: str, before: str, statement
     [
         ("run/spec.py", "    fired_at = clock.process_started()\n", "before anything"),
         ("run/guard.py", "        self.store_thread.start()\n", "in the guard"),
-        ("stores/__init__.py", '    if address.kind == "sqlite":\n', "in the thread of the store"),
+        (
+            "stores/__init__.py",
+            "    return package(address.kind).open_lease_store(",
+            "in the thread of the store",
+        ),
     ],
 )
 def test_a_bug_is_70_and_one_line(

@@ -49,7 +49,7 @@ def test_a_fence_that_is_checked_waits_for_a_takeover(
     lease = a.win(minute(1))
     store.expire(KEY)
     assert isinstance(b.store, PostgresLeaseStore)
-    session = b.store._connected(b.deadline())
+    session = b.store._connection(b.deadline())
     session.ask(b"begin", (), deadline=b.deadline())
     b.win(minute(2))
     with store.database.connect(autocommit=False) as job:

@@ -126,7 +126,7 @@ def test_a_pause_waits_for_a_claim_that_is_being_granted(
     """When it returns whatever still starts is there to be seen."""
     a.run(minute(1))
     assert isinstance(a.store, PostgresLeaseStore)
-    session = a.store._connected(a.deadline())
+    session = a.store._connection(a.deadline())
     session.ask(b"begin", (), deadline=a.deadline())
     a.win(minute(2))
     pause = threading.Thread(target=lambda: stop(log, KEY))
