@@ -290,4 +290,6 @@ def test_a_lease_too_far_ahead_is_not_freed_for_ever(a: Host, store: StoreKind, 
     assert answer.ends_in <= TTL + 5
     store.age(TTL + 5)
     a.store.close()
-    assert release(log, lease.execution_id).answer == "free"  # not by force: its session may be ending still
+    assert (
+        release(log, lease.execution_id).answer == "free"
+    )  # not by force: its session may be ending still
