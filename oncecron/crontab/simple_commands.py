@@ -30,9 +30,7 @@ STRING_FOLLOWS = re.compile(r"-[A-Za-z]*c")
 _DEEPEST = 5
 _LAUNCHERS = frozenset(
     (
-        *(
-            "nice", "ionice", "chrt", "taskset", "cpulimit", "timeout", "time", "env", "nohup", "exec",
-        ),
+        *("nice", "ionice", "chrt", "taskset", "cpulimit", "timeout", "time", "env", "nohup", "exec"),
         *("eatmydata", "stdbuf", "unbuffer", "chronic", "cronic", "systemd-cat", "systemd-inhibit"),
         *("sudo", "doas", "su", "runuser", "flock", "lockf", "setlock", "lckdo", "lockrun", "solo"),
         *("run-one", "run-this-one"),

@@ -29,9 +29,7 @@ _INSTALLED = "/usr/local/bin"
 # Commands that may run on every host: they change nothing beyond the line, or do nothing without input.
 _PREPARING = frozenset(
     (
-        *(
-            "cd", "chdir", "test", "[", "[[", ":", "true", ".", "source", "export", "umask", "ulimit",
-        ),
+        *("cd", "chdir", "test", "[", "[[", ":", "true", ".", "source", "export", "umask", "ulimit"),
         *("set", "command", "type", "which", "sleep", "exec", "exit"),
         *("echo", "printf", "date", "for", "case"),
     )
