@@ -29,7 +29,6 @@ from oncecron.log.overlap import Finding, Question, audit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
 FOUND = 1
 """Exit status where anything is found."""
 

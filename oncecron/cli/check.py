@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from oncecron.alerts.findings import Checked
 
-
 OPTIONS = (
     *WHAT_COUNTS,
     Option(

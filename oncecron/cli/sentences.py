@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import LeaseView, Pause
     from oncecron.stores.api import Inspector
 
-
 _RECENT = 1000  # records whose hosts count as known
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from oncecron.log.account import Account
     from oncecron.log.tick_history import Facts
 
-
 OPTIONS = (
     Option(
         "tick", "text",

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from oncecron.crontab.crons import Cron
     from oncecron.crontab.lint import Diagnostic
 
-
 FOUND = 1
 """Exit status where anything is found."""
 

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from oncecron.crontab.scanner import Crontab, Problem
     from oncecron.crontab.wrap import Rewritten
 
-
 USER_FIELD = Option(
     "user-field", "flag", "Expect a user name before each command, as in /etc/crontab and /etc/cron.d.",
 )  # fmt: skip

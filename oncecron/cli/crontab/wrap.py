@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from oncecron.crontab.scanner import Crontab
     from oncecron.crontab.wrap import Rewritten
 
-
 ONLY = Option(
     "only", "text",
     "Change only lines whose command contains this text, or matches it as a whole if it has * or ?. Repeatable.",
