@@ -161,38 +161,13 @@ def test_a_wrapped_command_is_the_same_for_each_cron(raw: bytes, name: str) -> N
 
 
 WORDS = (
-    "*",
-    "0",
-    "5",
-    "*/2",
-    "22-2",
-    "0~30",
-    "L",
-    "15W",
-    "5#2",
-    "MON-FRI",
-    "sun",
-    "jan",
-    "?",
-    "2027",
-    "-*",
-    "1,,3",
-    "60",
-    "7",
-    "@weekly",
-)
+    "*", "0", "5", "*/2", "22-2", "0~30", "L", "15W", "5#2", "MON-FRI", "sun", "jan", "?", "2027", "-*", "1,,3",
+    "60", "7", "@weekly",
+)  # fmt: skip
 ENDS = (
-    "/opt/x",
-    "/opt/x -q # a",
-    "cd /a && b",
-    "-n /opt/x",
-    "ID=a /opt/x",
-    "",
-    "x\r",
-    "x \\",
-    "root /opt/x",
+    "/opt/x", "/opt/x -q # a", "cd /a && b", "-n /opt/x", "ID=a /opt/x", "", "x\r", "x \\", "root /opt/x",
     "date +%F",
-)
+)  # fmt: skip
 
 
 @settings(max_examples=EXAMPLES)

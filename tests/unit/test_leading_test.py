@@ -49,38 +49,15 @@ TESTS = {
 }
 """Commands, and the test with which they begin."""
 NOT = [
-    "a",
-    "",
-    "[ -x /a ]",
-    "[ -x /a ] || a",
-    "[ -x /a ] && a || b",
-    "[ -x /a ] && a; b",
-    "[ -x /a ] && a &",
-    "[ -x /a ] && case x in x) a;; esac",
-    "[ -x '/a b' ] && a",
-    "[ -x /a\\ b ] && a",
-    "[ -f /a-\\%Y ] && a",
-    "[ $(date +\\%u) = 1 ] && a",
-    '[ "$(hostname)" = web1 ] && a',
-    "[ -x /a ] > /srv/log && a",
-    '[ -n "$X" ] && a',
-    "[ -x ] && a",
-    "[ -x /a && a",
-    "test && a",
-    "command -v && a",
-    "command x && a",
-    "which x 2>/dev/null && x | logger",
-    "echo [ -x /a ] && a",
-    "cd /srv && [ -x x ] && ./x",
-    "( [ -x /a ] && a )",
-    "if [ -x /a ]; then a; else b; fi",
-    "if [ -x /a ]; then a; fi; b",
-    "if [ -x /a ]; then a; fi && b",
-    "if [ -x /a ] || b; then a; fi",
-    "if [ -x /a ]; then a",
-    "[ -x /a ] || exit 0 && a",
-    "[ -x /a ] && 'unclosed",
-]
+    "a", "", "[ -x /a ]", "[ -x /a ] || a", "[ -x /a ] && a || b", "[ -x /a ] && a; b", "[ -x /a ] && a &",
+    "[ -x /a ] && case x in x) a;; esac", "[ -x '/a b' ] && a", "[ -x /a\\ b ] && a", "[ -f /a-\\%Y ] && a",
+    "[ $(date +\\%u) = 1 ] && a", '[ "$(hostname)" = web1 ] && a', "[ -x /a ] > /srv/log && a",
+    '[ -n "$X" ] && a', "[ -x ] && a", "[ -x /a && a", "test && a", "command -v && a", "command x && a",
+    "which x 2>/dev/null && x | logger", "echo [ -x /a ] && a", "cd /srv && [ -x x ] && ./x",
+    "( [ -x /a ] && a )", "if [ -x /a ]; then a; else b; fi", "if [ -x /a ]; then a; fi; b",
+    "if [ -x /a ]; then a; fi && b", "if [ -x /a ] || b; then a; fi", "if [ -x /a ]; then a",
+    "[ -x /a ] || exit 0 && a", "[ -x /a ] && 'unclosed",
+]  # fmt: skip
 """Commands without such a test."""
 
 
@@ -97,16 +74,9 @@ def test_other_commands_have_none(command: str) -> None:
 
 
 PIECES = [
-    *(
-        "[ -x rec ]",
-        "test -d none",
-        "command -v rec >/dev/null",
-        "[ ! -e none ]",
-        "rec a",
-        "rec exit=3",
-    ),
-    *("if", "then", "fi", "exit 0", "{", "}", "(", ")", "echo x", "# c", "! rec", "cd ."),
-]
+    "[ -x rec ]", "test -d none", "command -v rec >/dev/null", "[ ! -e none ]", "rec a", "rec exit=3", "if",
+    "then", "fi", "exit 0", "{", "}", "(", ")", "echo x", "# c", "! rec", "cd .",
+]  # fmt: skip
 JOINTS = [" && ", "&&", " || ", "; ", " ", " | ", " & "]
 
 

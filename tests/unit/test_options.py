@@ -98,25 +98,11 @@ def test_the_short_way_declines_only_what_has_something_wrong(arguments: list[st
 @pytest.mark.parametrize(
     "line",
     [
-        "--key",
-        "-c",
-        "-vc",
-        "-vx",
-        "--kee k -- true",
-        "--again=yes -- true",
-        "-x -- true",
-        "--help",
-        "-h",
-        "--key a --key b -- true",
-        "--key a --key=a -- true",
-        "--shell x -c y",
-        "-v -cx -vcy",
-        "--key -- true",
-        "--key -v -- true",
-        "--key k --tick --no-tick true",
-        "--key k -c -v",
+        "--key", "-c", "-vc", "-vx", "--kee k -- true", "--again=yes -- true", "-x -- true", "--help", "-h",
+        "--key a --key b -- true", "--key a --key=a -- true", "--shell x -c y", "-v -cx -vcy", "--key -- true",
+        "--key -v -- true", "--key k --tick --no-tick true", "--key k -c -v",
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_left_to_click(line: str) -> None:
     """It has the words for it."""
     assert parse_run(shlex.split(line)) is None

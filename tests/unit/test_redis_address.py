@@ -276,24 +276,15 @@ def test_a_namespace_that_can(namespace: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"redis://:{SECRET}@h",
-        f"rediss://u:{SECRET}@h:1/0?wait=1",
-        f"valkey://u:{SECRET}@h",
-        f"unix://u:{SECRET}@/run/r.sock?db=0",
-        f"unix:///run/r.sock?db=0&password={SECRET}",
-        f"redis+sentinel://u:{SECRET}@a:1,b:2/m/0",
-        f"redis+sentinel://a:1,b:2/m/0?sentinel_password={SECRET}",
-        f"redis+cluster://:{SECRET}@a,b",
-        f"redis://h?password={SECRET}",
-        f"redis://h:1?password=a@{SECRET}",
-        f"redis://h:1/0?password={SECRET}&wait=1",
-        f"rediss://h?ssl_certfile=/c&ssl_keyfile_password={SECRET}",
-        f"redis://u:a/{SECRET}@h",
-        f"redis://u:12/{SECRET}@h",
-        f"redis://:12?{SECRET}@h",
+        f"redis://:{SECRET}@h", f"rediss://u:{SECRET}@h:1/0?wait=1", f"valkey://u:{SECRET}@h",
+        f"unix://u:{SECRET}@/run/r.sock?db=0", f"unix:///run/r.sock?db=0&password={SECRET}",
+        f"redis+sentinel://u:{SECRET}@a:1,b:2/m/0", f"redis+sentinel://a:1,b:2/m/0?sentinel_password={SECRET}",
+        f"redis+cluster://:{SECRET}@a,b", f"redis://h?password={SECRET}", f"redis://h:1?password=a@{SECRET}",
+        f"redis://h:1/0?password={SECRET}&wait=1", f"rediss://h?ssl_certfile=/c&ssl_keyfile_password={SECRET}",
+        f"redis://u:a/{SECRET}@h", f"redis://u:12/{SECRET}@h", f"redis://:12?{SECRET}@h",
         f"redis://u:{SECRET}@[::1]:6379",
     ],
-)
+)  # fmt: skip
 def test_no_password_is_ever_shown(text: str) -> None:
     """Nor in what a target looks like."""
     assert SECRET not in masked(text)
@@ -309,16 +300,11 @@ def test_no_password_is_ever_shown(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "redis://h",
-        "redis://u@h:6379/0",
-        "redis://[::1]:6379/0?wait=1",
-        "redis://u@[::1]:6379",
-        "unix:///run/a:b@c.sock",
-        "redis+sentinel://a:1,b:2/m/0",
-        "redis+cluster://[::1]:1,b:2?wait=1",
+        "redis://h", "redis://u@h:6379/0", "redis://[::1]:6379/0?wait=1", "redis://u@[::1]:6379",
+        "unix:///run/a:b@c.sock", "redis+sentinel://a:1,b:2/m/0", "redis+cluster://[::1]:1,b:2?wait=1",
         "rediss://h:1?ssl_ca_certs=/etc/a@b",
     ],
-)
+)  # fmt: skip
 def test_what_holds_no_password_is_shown_as_it_is(text: str) -> None:
     """No false alarm: it would refuse a file that everybody may read."""
     assert masked(text) == text

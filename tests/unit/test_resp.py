@@ -114,22 +114,11 @@ def test_an_error_is_a_value_with_a_code() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"HTTP/1.1 400 Bad Request\r\n",
-        b"\r\n",
-        b":one\r\n",
-        b"$-2\r\n",
-        b"$99999999999\r\n",
-        b"*99999999999\r\n",
-        b"*1\r\n" * 50,
-        b"+" + b"a" * 100_000,
-        b"%99999999999\r\n",
-        b"%-2\r\n",
-        b"%1\r\n" * 50,
-        b"*1\r\n>1\r\n+a\r\n",
-        b">one\r\n",
-        b"~1\r\n+a\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n", b"\r\n", b":one\r\n", b"$-2\r\n", b"$99999999999\r\n",
+        b"*99999999999\r\n", b"*1\r\n" * 50, b"+" + b"a" * 100_000, b"%99999999999\r\n", b"%-2\r\n",
+        b"%1\r\n" * 50, b"*1\r\n>1\r\n+a\r\n", b">one\r\n", b"~1\r\n+a\r\n",
     ],
-)
+)  # fmt: skip
 def test_what_is_neither(data: bytes) -> None:
     """It is told, and neither memory nor the stack is spent on it."""
     with pytest.raises(ProtocolError):

@@ -364,24 +364,17 @@ def test_what_is_configured_for_another_rule_does_not_apply(
 @pytest.mark.parametrize(
     "text",
     [
-        URL,
-        f"postgresql://u:{SECRET}@a:5432,b:5433/d?application_name=x",
+        URL, f"postgresql://u:{SECRET}@a:5432,b:5433/d?application_name=x",
         f"postgresql://h/d?user=u&password={SECRET}&sslmode=require",
         f"postgresql://h/d?sslpassword={SECRET}&password={SECRET}",
-        f"postgresql://h/d?password={SECRET}&sslpassword={SECRET}",
-        f"postgresql://u:pa/{SECRET}@h/d",
-        f"postgresql://u:{SECRET}/x@h/d",
-        f"postgresql://u:p@{SECRET}@h/d",
-        f"host=h password={SECRET} dbname=d",
-        f"host=h password='a {SECRET}' dbname=d",
-        f"host=h PASSWORD={SECRET}",
-        f"host=h password = {SECRET}",
-        f"redis://:{SECRET}@h:6379/0",
-        f"postgresql://u:p?{SECRET}@h/d",
-        rf"host=h password='it\'s {SECRET}' dbname=d",
+        f"postgresql://h/d?password={SECRET}&sslpassword={SECRET}", f"postgresql://u:pa/{SECRET}@h/d",
+        f"postgresql://u:{SECRET}/x@h/d", f"postgresql://u:p@{SECRET}@h/d",
+        f"host=h password={SECRET} dbname=d", f"host=h password='a {SECRET}' dbname=d",
+        f"host=h PASSWORD={SECRET}", f"host=h password = {SECRET}", f"redis://:{SECRET}@h:6379/0",
+        f"postgresql://u:p?{SECRET}@h/d", rf"host=h password='it\'s {SECRET}' dbname=d",
         f"postgresql://h/d?password=a {SECRET}",
     ],
-)
+)  # fmt: skip
 def test_no_password_is_ever_shown(text: str) -> None:
     """In any spelling that libpq knows, or that somebody gets wrong; and it is known to be there."""
     assert SECRET not in masked(text)
@@ -392,15 +385,11 @@ def test_no_password_is_ever_shown(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "postgresql://u@h:5432/d",
-        "postgresql:///d?host=/run/postgresql&user=u",
-        "postgresql://h/d?application_name=a@b",
-        "postgresql://u@h:5432/d?options=-c%20x=a@b",
-        "sqlite:///var/lib/a@b:c.db",
-        "local",
-        "/var/lib/oncecron.db",
+        "postgresql://u@h:5432/d", "postgresql:///d?host=/run/postgresql&user=u",
+        "postgresql://h/d?application_name=a@b", "postgresql://u@h:5432/d?options=-c%20x=a@b",
+        "sqlite:///var/lib/a@b:c.db", "local", "/var/lib/oncecron.db",
     ],
-)
+)  # fmt: skip
 def test_what_holds_no_password_is_shown_as_it_is(text: str) -> None:
     """No false alarm: it would refuse a file that everybody may read."""
     assert masked(text) == text

@@ -15,25 +15,8 @@ from oncecron.crontab import guards
 # Tokens
 
 LETTERS = [
-    "a",
-    "c2",
-    "=",
-    "-",
-    "%",
-    "/",
-    "é",
-    "#",
-    " ",
-    "\t",
-    "'",
-    '"',
-    "\\",
-    '\\"',
-    "\\\\",
-    "\\'",
-    "' '",
-    '" "',
-]
+    "a", "c2", "=", "-", "%", "/", "é", "#", " ", "\t", "'", '"', "\\", '\\"', "\\\\", "\\'", "' '", '" "',
+]  # fmt: skip
 """What words without expansions may be made of."""
 WRITING = [" >f ", ">>'f g' ", "2>\\f ", " 2>&1 ", "<f ", " <> f ", " >|f "]
 END = b"end of a call"
@@ -225,14 +208,9 @@ def test_a_quoted_word_is_read_back(word: bytes, behind: bytes) -> None:
 @pytest.mark.parametrize(
     "shell",
     [
-        "/bin/sh",
-        "/usr/bin/bash",
-        "/bin/dash",
-        "/usr/bin/zsh",
-        "ksh",
-        "/usr/local/cpanel/bin/jailshell",
+        "/bin/sh", "/usr/bin/bash", "/bin/dash", "/usr/bin/zsh", "ksh", "/usr/local/cpanel/bin/jailshell",
     ],
-)
+)  # fmt: skip
 def test_shells_whose_quotes_are_known(shell: str) -> None:
     """By their names."""
     assert words.is_bourne_shell(shell.encode())

@@ -518,20 +518,15 @@ def test_a_file_that_cron_refuses_is_refused() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "oncecron run --key x -- y",
-        f"{RUN} --key x -- y",
-        f"{RUN} --key x --schedule @daily -- y",
-        f"{RUN} --schedule @daily --key x --tz UTC -- y",
-        f"{RUN} --key x --schedule @daily --tz UTC -- cd y",
+        "oncecron run --key x -- y", f"{RUN} --key x -- y", f"{RUN} --key x --schedule @daily -- y",
+        f"{RUN} --schedule @daily --key x --tz UTC -- y", f"{RUN} --key x --schedule @daily --tz UTC -- cd y",
         f"{RUN} --key x --schedule @daily --tz UTC --shell 'y'",
         f"{RUN} --key x --schedule @daily --tz UTC --shell 'a;b' c",
-        f"{RUN}  --key x --schedule @daily --tz UTC -- y",
-        f"{RUN} --key x --schedule=@daily --tz UTC -- y",
-        f"{RUN} --key x --schedule @daily --tz UTC",
-        f"{RUN} --key 'x' --schedule @daily --tz UTC -- y",
+        f"{RUN}  --key x --schedule @daily --tz UTC -- y", f"{RUN} --key x --schedule=@daily --tz UTC -- y",
+        f"{RUN} --key x --schedule @daily --tz UTC", f"{RUN} --key 'x' --schedule @daily --tz UTC -- y",
         f"cd /x && {RUN} --key x --schedule @daily --tz UTC -- y",
     ],
-)
+)  # fmt: skip
 def test_a_guard_that_wrap_has_not_written_is_left(command: str) -> None:
     """And named."""
     text = f"@daily {command}\n"
