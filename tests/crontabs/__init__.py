@@ -56,12 +56,9 @@ GOOD = (
 )
 """Fields that cron accepts, some of them to the surprise of whoever wrote them."""
 BAD = (
-    ["60", "0,", "5/2", "x"],
-    ["24", "4294967295", "*/0"],
-    ["0", "32", "L", "1W", "2-0"],
-    ["13", "0", "mon", "january"],
-    ["8", "5L", "-1", "mon-"],
-)
+    ["60", "0,", "5/2", "x"], ["24", "4294967295", "*/0"], ["0", "32", "L", "1W", "2-0"],
+    ["13", "0", "mon", "january"], ["8", "5L", "-1", "mon-"],
+)  # fmt: skip
 BLANKS = st.sampled_from([b" ", b"\t", b"  ", b" \t "])
 NICKNAMES = st.sampled_from(
     [b"@daily", b"@hourly", b"@reboot", b"@weekly", b"@midnight", b"@yearly", b"@annually", b"@monthly"]

@@ -88,17 +88,14 @@ def test_nothing_stays_open(run: Invented, outcome: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"outcome": "failed"},
-        {"exit_code": 3},
+        {"outcome": "failed"}, {"exit_code": 3},
         {"exit_code": 3, "outcome": "failed"},
         {"exit_code": None},
         {"exit_code": None, "signal": 9, "outcome": "failed"},
-        {"outcome": "not-started"},
-        {"outcome": "stopped"},
-        {"outcome": "timed-out"},
+        {"outcome": "not-started"}, {"outcome": "stopped"}, {"outcome": "timed-out"},
         {"outcome": "lost", "exit_code": None},
     ],
-)
+)  # fmt: skip
 def test_an_outcome_is_the_job_s_own(run: Invented, wrong: dict[str, Any]) -> None:
     """The row cannot say otherwise than the job that ended with 0."""
     row(run).update(wrong)

@@ -127,15 +127,10 @@ MOST_FAULTS = int(os.environ.get("ONCECRON_TEST_FAULTS", "2"))
 """Of each store; tests/chaos goes through all of them too."""
 Bite = Callable[[Standing], contextlib.AbstractContextManager[None]]
 REDIS: dict[str, Bite] = {
-    "restart the server": breaks,
-    "kill the server": breaks,
-    "server away": refuses,
-    "freeze the server": refuses,
-    "revoke rights": refuses,
-    "end the sessions": breaks,
-    "disk full": refuses,
+    "restart the server": breaks, "kill the server": breaks, "server away": refuses,
+    "freeze the server": refuses, "revoke rights": refuses, "end the sessions": breaks, "disk full": refuses,
     "connection storm": refuses,
-}
+}  # fmt: skip
 SERVER = REDIS | {"disk full": refuses_to_grow}
 FAULTS: dict[str, dict[str, Bite]] = {
     "postgres": SERVER

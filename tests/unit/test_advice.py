@@ -4,20 +4,16 @@ import io
 import re
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from oncecron.cli import crontab_shell
 from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.settings import Settings
-from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
+from oncecron.core.errors import CommandError, ConfigurationError, OncecronError
 from oncecron.core.time_zone import find_zone
 from oncecron.run.program import look_up
-from oncecron.run.reporter import Reporter
 from oncecron.stores.address import as_role, command_line
-from oncecron.stores.postgres.address import explain
 
 PASSWORD = "postgresql://u:s3cret@h/d"
 
@@ -120,31 +116,12 @@ def test_lint_at_a_terminal_advises_lint(
         assert f"`crontab -l | oncecron crontab {command}`" in err
 
 
-def test_the_help_of_the_shell_names_its_own_path(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wherever it was installed."""
-    monkeypatch.setattr(sys, "argv", ["/srv/venv/bin/oncecron-shell", "--help"])
-    crontab_shell.run_line(["--help"], lambda _: 1)
-    assert "SHELL=/srv/venv/bin/oncecron-shell\n" in capfd.readouterr().out
-
-
 def test_a_command_line_as_one_word_needs_a_shell() -> None:
     """A program that is only missing does not."""
     with pytest.raises(CommandError, match=r"use --shell 'echo hi \| wc'$"):
         look_up("echo hi | wc", "echo hi | wc")
     with pytest.raises(CommandError, match=r"not found in PATH=[^;]*$"):
         look_up("no-such-program", "no-such-program")
-
-
-def test_sql_is_printed_without_a_store(capfd: pytest.CaptureFixture[str]) -> None:
-    """For PostgreSQL, in the namespace that was given."""
-    status, out, err = said(
-        capfd, "init", "--print-sql", "--namespace", "jobs", "--run-role", "cron"
-    )
-    assert (status, err) == (0, "")
-    assert '"jobs".skip_v1 to "cron";' in out
-    assert '"cron"' in out
 
 
 def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[str]) -> None:
@@ -236,71 +213,4 @@ def test_an_owner_connects_without_the_password_of_another() -> None:
     assert as_role("postgresql:///d", "dba") == "postgresql://dba@/d"
 
 
-def test_a_pause_ends_by_the_command_that_is_named(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Of one key and of all."""
-    store = ("--store", f"sqlite://{tmp_path}/x.db")
-    assert said(capfd, "init", *store)[0] == 0
-    paste = f"--store sqlite://{tmp_path}/x.db"
-    assert said(capfd, "pause", "--all", *store)[1] == (
-        f"paused all keys until `oncecron resume --all {paste}`\n"
-    )
-    assert said(capfd, "pause", "k", *store)[1] == f"paused k until `oncecron resume k {paste}`\n"
-
-
 # A store that is away
-
-
-def test_two_servers_are_told_apart() -> None:
-    """On one line, with the hint of libpq in brackets."""
-    refused = "failed: Connection refused\n\tIs the server running?\n"
-    message = f'connection to server at "a", port 1 {refused}connection to server at "b" {refused}'
-    told = str(explain(message, "postgresql://a,b/d"))
-    assert told.endswith(
-        'at "a", port 1 failed: Connection refused (Is the server running?); connection to server at "b" failed: '
-        "Connection refused (Is the server running?)"
-    )
-
-
-def test_what_libpq_repeats_comes_once() -> None:
-    """With and without TLS, the same server gives the same answer."""
-    line = 'connection to server at "a", port 1 failed: FATAL: password authentication failed for user "u"'
-    told = str(explain(f"{line}\n{line}\n", "postgresql://a/d"))
-    assert (
-        told
-        == f"PostgreSQL postgresql://a/d: {line}; check the password in the store's URL or in ~/.pgpass"
-    )
-
-
-class Disk:
-    """A spool that knows that the store is away."""
-
-    def note_unreachable(self, _key: str) -> bool:
-        """Return that this is no news."""
-        return False
-
-
-def reporter(disk: Disk, verbose: int) -> Reporter:
-    """Return the reporter of a firing that runs all the same, so that nothing is recorded."""
-    spec = SimpleNamespace(
-        firing=SimpleNamespace(key="k"),
-        spool=disk,
-        verbose=verbose,
-        log=None,
-        on_store_error="run",
-        skip_exit=0,
-    )
-    return Reporter(spec)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("verbose", "told"),
-    [(0, ""), (1, "oncecron: key k: away; the command starts without a lease\n")],
-)
-def test_a_second_failure_is_told_to_who_asks(
-    capfd: pytest.CaptureFixture[str], verbose: int, told: str
-) -> None:
-    """Cron would mail it each minute."""
-    reporter(Disk(), verbose).say_store_failure(StoreUnavailable("away"))
-    assert capfd.readouterr().err == told

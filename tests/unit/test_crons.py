@@ -337,19 +337,15 @@ def test_what_no_schedule_means_is_refused_with_the_cure(
 @pytest.mark.parametrize(
     ("cron", "line", "ignored"),
     [
-        ("busybox", "0 3 * * 7", False),
-        ("busybox", "60 3 * * *", False),
-        ("bcron", "@daily", True),
+        ("busybox", "0 3 * * 7", False), ("busybox", "60 3 * * *", False), ("bcron", "@daily", True),
         ("bcron", "0 3 * * fri-sun", True),
         ("systemd-cron", "0 3 1 jan *", True),
         ("systemd-cron-1", "0 3 1 oct *", None),
-        ("cronie", "0 3 * * 5#2", True),
-        ("dcron", "0 3 * * SUN", True),
-        ("supercronic", "@reboot", False),
+        ("cronie", "0 3 * * 5#2", True), ("dcron", "0 3 * * SUN", True), ("supercronic", "@reboot", False),
         ("supercronic", "0 3 * * 5-7", False),
         ("debian", "0 3 ? * *", False),
     ],
-)
+)  # fmt: skip
 def test_a_line_that_the_cron_cannot_read_is_named(
     cron: str, line: str, ignored: bool | None
 ) -> None:

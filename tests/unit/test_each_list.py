@@ -49,17 +49,11 @@ def test_nul_and_json() -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"x" * (LARGEST_ITEM + 1), "4096"),
-        (b"a\0b", "NUL"),
-        (b"\xc3", "UTF-8"),
-        (b"[1]", "no id"),
-        (b'{"id": true}', "no id"),
-        (b'{"id": ""}', "no id"),
-        (b'{"id": "a\\u0000"}', "NUL"),
-        (b'{"id": "\\ud800"}', "UTF-8"),
-        (b"nonsense", "not JSON"),
+        (b"x" * (LARGEST_ITEM + 1), "4096"), (b"a\0b", "NUL"), (b"\xc3", "UTF-8"), (b"[1]", "no id"),
+        (b'{"id": true}', "no id"), (b'{"id": ""}', "no id"), (b'{"id": "a\\u0000"}', "NUL"),
+        (b'{"id": "\\ud800"}', "UTF-8"), (b"nonsense", "not JSON"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_item_is_named_by_its_number(line: bytes, why: str) -> None:
     """The number of its line."""
     json = line[:1] in (b"[", b"{", b"n")
@@ -135,14 +129,10 @@ def test_a_line_that_is_no_item_is_refused(line: bytes, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("line", "identity"),
     [
-        ('{"id": 7}', "7"),
-        ('{"id": -7, "a": [1]}', "-7"),
-        ('{"id": "7", "to": "é"}', "7"),
-        ('{"id": " "}', " "),
-        ('{"id": "\\u00e9"}', "é"),
-        (f'{{"id": {10**30}}}', str(10**30)),
+        ('{"id": 7}', "7"), ('{"id": -7, "a": [1]}', "-7"), ('{"id": "7", "to": "é"}', "7"),
+        ('{"id": " "}', " "), ('{"id": "\\u00e9"}', "é"), (f'{{"id": {10**30}}}', str(10**30)),
     ],
-)
+)  # fmt: skip
 def test_the_id_of_an_object_is_its_identity(line: str, identity: str) -> None:
     """The payload is the line as it is; a number and its digits are the same."""
     assert item_of_json(line.encode(), 1) == Item(identity, line)
@@ -151,12 +141,9 @@ def test_the_id_of_an_object_is_its_identity(line: str, identity: str) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("", "item 1 is not JSON: "),
-        ("{", "item 1 is not JSON: "),
-        ("[" * 4000, "item 1 is not JSON: "),
+        ("", "item 1 is not JSON: "), ("{", "item 1 is not JSON: "), ("[" * 4000, "item 1 is not JSON: "),
         ("7", "item 1 has no id; each line must be an object with an `id`"),
-        ('["id"]', "item 1 has no id"),
-        ("{}", "item 1 has no id"),
+        ('["id"]', "item 1 has no id"), ("{}", "item 1 has no id"),
         *((f'{{"id": {value}}}', "item 1 has no id") for value in ("null", "true", "1.5", '""', "[]")),
         ('{"id": "a\\u0000b"}', "item 1 contains a NUL"),
         ('{"id": "\\ud800"}', "item 1 is not valid UTF-8"),

@@ -256,13 +256,10 @@ def test_the_questions_do_not_depend_on_how_many_keys_there_are(keys: int) -> No
 @pytest.mark.parametrize(
     ("own", "of_all", "shown"),
     [
-        (2000.0, None, ALL_KEYS),
-        (None, 2000.0, "k"),
-        (2000.0, 3000.0, ALL_KEYS),
-        (3000.0, 2000.0, "k"),
+        (2000.0, None, ALL_KEYS), (None, 2000.0, "k"), (2000.0, 3000.0, ALL_KEYS), (3000.0, 2000.0, "k"),
         (None, None, "k"),
     ],
-)
+)  # fmt: skip
 def test_the_pause_that_lasts_longest_is_shown(
     own: float | None, of_all: float | None, shown: str
 ) -> None:

@@ -19,7 +19,6 @@ from oncecron.core.derived_key import derived_key
 from oncecron.crontab.crons import CRONS
 from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, lint
 from oncecron.crontab.scanner import scan
-from oncecron.crontab.simple_commands import simple_commands
 from oncecron.crontab.system_files import why_not_read
 from oncecron.crontab.wrap import WrapSettings, wrap
 
@@ -778,15 +777,6 @@ def test_a_secret_is_never_shown() -> None:
         made = found(text) + compared(text, GUARDED)
         assert "***" in repr(made)
         assert "hunter2" not in repr(made)
-
-
-def test_a_quoted_keyword_is_a_word_and_a_comment_is_none() -> None:
-    """As a shell has it."""
-    (command,) = simple_commands("'!' a \\time # b; c") or ()
-    assert (command.keywords, command.words) == ((), ("!", "a", "time"))
-    assert command.text == "'!' a \\time"
-    first, second = simple_commands("! if a; then b") or ()
-    assert (first.keywords, second.keywords) == (("!", "if"), ("then",))
 
 
 def test_substitutions_may_nest_as_deeply_as_a_line_allows() -> None:

@@ -263,11 +263,8 @@ def test_what_is_recorded(command: str, shown: str) -> None:
     [
         ["sh", "-c", "{}"],
         ["bash", "-lc", "cd /srv && {} | gzip >x"],
-        ["a", "--shell", "{}; b"],
-        ["sh", "-c", "x $({}) y"],
-        ["sh", "-c", "x `{}`"],
-        ["sh", "-c", "( {} ) 2>&1"],
-        ["eval", "{}"],
+        ["a", "--shell", "{}; b"], ["sh", "-c", "x $({}) y"], ["sh", "-c", "x `{}`"],
+        ["sh", "-c", "( {} ) 2>&1"], ["eval", "{}"],
     ],
 )  # fmt: skip
 def test_a_line_within_a_command(outer: list[str], command: str, shown: str) -> None:

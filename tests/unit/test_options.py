@@ -146,14 +146,6 @@ def test_the_next_option_is_no_value(
     assert "has no value" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("word", ["-", "-5", "-x", "=--", "a--"])
-def test_what_looks_like_no_option_is_a_value(word: str) -> None:
-    """The value may be wrong, but it was given."""
-    assert parse_run(["--tick", word, "--key", "k", "true"]) == ParsedRun(
-        {"tick": word, "key": "k"}, ["true"]
-    )
-
-
 def test_completion_bears_an_option_that_is_given_twice() -> None:
     """A line that is still being typed is completed, right or wrong."""
     completer = completion.Completer(main.ONCECRON, {}, "oncecron", "")

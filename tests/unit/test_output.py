@@ -7,30 +7,27 @@ import io
 import json
 import time
 import tracemalloc
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.cli import history, output
+from oncecron.cli import output
 from oncecron.cli.audit import FINDINGS
 from oncecron.cli.command import FORMAT
-from oncecron.cli.history import EXECUTIONS, IN_FULL, SKIPS
+from oncecron.cli.history import EXECUTIONS, SKIPS
 from oncecron.cli.jobs import JOBS
 from oncecron.cli.locks import LEASES, PAUSES
 from oncecron.cli.next import COMING
 from oncecron.cli.output import Column, Kind, Style, Writer, visible_lines
 from oncecron.cli.sentences import suggestion
-from oncecron.config.settings import Settings
 from oncecron.core import text as texts
-from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Skip
+from oncecron.core.log_rows import Execution, LeaseView
 from oncecron.core.text import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 EXECUTION = Execution(
     execution_id=7,
@@ -88,17 +85,6 @@ def written(
 
 
 # Machine formats
-
-
-def test_a_second_write_repeats_no_heading() -> None:
-    """As `--follow` needs it."""
-    for format_ in ("table", "csv"):
-        stream = Stream()
-        writer = Writer(EXECUTIONS, Style(format_, Clock(utc=True)), stream)
-        writer.write([])
-        writer.write([EXECUTION])
-        writer.write([EXECUTION])
-        assert len(stream.getvalue().splitlines()) == 3
 
 
 @given(command=st.text(), note=st.none() | st.text())
@@ -177,15 +163,6 @@ def test_times_have_the_offset_of_the_host_s_zone_or_z(monkeypatch: pytest.Monke
 # Tables
 
 
-def test_wide_letters_are_counted_as_two() -> None:
-    """A key in Chinese moves no column."""
-    rows = written([EXECUTION._replace(tick="日本"), EXECUTION._replace(tick="abcd")])
-    [_, wide, narrow] = rows.splitlines()
-    assert wide.index("failed") == narrow.index("failed") - 2
-    assert texts.cut("日本語" * 9, 11, "utf-8") == "日本語日本…"
-    assert texts.cut("y" * 30, 11, "ascii") == "y" * 10 + ">"
-
-
 @given(st.text())
 def test_no_text_can_talk_to_the_terminal(text: str) -> None:
     """Escape sequences, line ends, C1 controls and changes of direction are escaped, the rest is kept."""
@@ -218,28 +195,14 @@ def test_what_a_cell_says(kind: Kind, record: object, cell: str) -> None:
 # Colour
 
 
-def test_only_the_outcome_is_coloured() -> None:
-    """Nothing else, also where the command says the same word."""
-    coloured = written([EXECUTION._replace(command="failed")], colour=True)
-    assert coloured.count("\x1b[") == 2
-    assert "\x1b[31mfailed\x1b[0m " in coloured
-    assert coloured.replace("\x1b[31m", "").replace("\x1b[0m", "") == written(
-        [EXECUTION._replace(command="failed")]
-    )
-
-
 @pytest.mark.parametrize(
     ("terminal", "environment", "colour"),
     [
-        (True, {}, True),
-        (False, {}, False),
-        (True, {"NO_COLOR": "1"}, False),
-        (True, {"NO_COLOR": ""}, True),
-        (False, {"FORCE_COLOR": "1"}, True),
-        (True, {"TERM": "dumb"}, False),
+        (True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False), (True, {"NO_COLOR": ""}, True),
+        (False, {"FORCE_COLOR": "1"}, True), (True, {"TERM": "dumb"}, False),
         (True, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
-)
+)  # fmt: skip
 def test_when_there_is_colour(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, environment: dict[str, str], colour: bool
 ) -> None:
@@ -252,31 +215,6 @@ def test_when_there_is_colour(
 
 
 # In full
-
-
-def in_full(**fields: object) -> str:
-    """Return what `history --id` shows of one execution."""
-    stream = Stream()
-    record = SimpleNamespace(**EXECUTION._asdict(), **fields)
-    Writer(IN_FULL, Style("table", Clock(utc=True)), stream).write_in_full(record)
-    return stream.getvalue()
-
-
-def test_what_was_captured_is_below_the_fields() -> None:
-    """A line each, indented, without anything that a terminal could obey; said to be cut where it was."""
-    text = in_full(output="one\n\ntwo \x1b[31m\nkey  forged", output_cut=0)
-    assert text.splitlines()[-5:] == [
-        "output         complete",
-        "    one",
-        "",
-        r"    two \x1b[31m",
-        "    key  forged",
-    ]
-    assert "the end only; 12 bytes before it were not recorded" in in_full(
-        output="x", output_cut=12
-    )
-    assert in_full(output="", output_cut=0).endswith("output         empty\n")
-    assert "output" not in in_full(output=None, output_cut=None)
 
 
 # Streaming and trouble
@@ -300,59 +238,9 @@ def test_a_long_history_takes_no_memory(format_: str) -> None:
         tracemalloc.stop()
 
 
-class Log:
-    """A log of one key in four shards and one key alone."""
-
-    def job_keys(self) -> list[JobKey]:
-        """Return the shards of the keys."""
-        return [JobKey("nightly", shard, None, None) for shard in range(4)] + [
-            JobKey("hourly", 0, None, None)
-        ]
-
-    def skips(self, _query: object) -> list[Skip]:
-        """Return one skip of each key."""
-        rest = ("t1", "held", "host-a", 1, "host-b", 2, 0.0, 4, "detail")
-        return [Skip("nightly", 3, *rest), Skip("hourly", 0, *rest)]
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({}, "no execution on record for key nightly"),
-        ({"limit": "3"}, "no execution on record for key nightly"),
-        ({"outcome": "lost"}, "no matching execution on record for key nightly"),
-        ({"host": "b"}, "no matching execution on record for key nightly"),
-        ({"since": "2h"}, "no matching execution on record for key nightly"),
-        ({"exhausted": "true"}, "no matching execution on record for key nightly"),
-        ({"skips": "true"}, "no skip on record for key nightly"),
-        ({"key": "nightyl"}, "no host has fired key nightyl; did you mean nightly?"),
-    ],
-)
-def test_nothing_found_by_a_filter_is_not_nothing(
-    given: dict[str, str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """For a key that has other records, and for one that has none."""
-    (tmp_path / "empty.toml").touch()
-    key = given.get("key", "nightly")
-    settings = Settings(history.OPTIONS, {**given, "config": str(tmp_path / "empty.toml")})
-    query = history._query(settings, [key])
-    history._note_what_is_missing(settings, Log(), query, 0)  # type: ignore[arg-type]
-    assert capfd.readouterr().err == f"oncecron: {told}\n"
-
-
 def test_a_terminal_obeys_no_name_that_may_have_been_meant() -> None:
     """Hosts name themselves."""
     assert suggestion("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"
-
-
-def test_refusals_tell_the_part() -> None:
-    """Before what may be cut, and in the form of the other tables."""
-    skips = history._with_shards(Log(), HistoryQuery())  # type: ignore[arg-type]
-    table = io.StringIO()
-    output.Writer(SKIPS, output.Style("table", Clock(utc=True)), table).write(skips)
-    heading, *rows = (line.split() for line in table.getvalue().splitlines())
-    assert heading[-3:] == ["COUNT", "SHARD", "DETAIL"]
-    assert [row[-3:] for row in rows] == [["4", "3/4", "detail"], ["4", "-", "detail"]]
 
 
 def test_seconds_are_published_to_the_microsecond() -> None:

@@ -75,23 +75,16 @@ PINNED = {
 }
 """Commands that only one host carries out, and what they test."""
 BACKGROUND = {
-    "job &": "`&`",
-    "nohup job >/dev/null 2>&1 &": "`&`",
-    "(job >x &)": "`&`",
-    "cd /srv && { job & }": "`&`",
-    "a & b": "`&`",
-    "su - app -c 'job &'": "`&`",
-    "screen -dmS x job": "screen",
-    "screen -d -m job": "screen",
+    "job &": "`&`", "nohup job >/dev/null 2>&1 &": "`&`", "(job >x &)": "`&`", "cd /srv && { job & }": "`&`",
+    "a & b": "`&`", "su - app -c 'job &'": "`&`", "screen -dmS x job": "screen", "screen -d -m job": "screen",
     "tmux new-session -d -s x job": "tmux",
     "/usr/bin/tmux send-keys -t x job Enter": "tmux",
-    "setsid job": "setsid",
-    "nice setsid -f job": "setsid",
+    "setsid job": "setsid", "nice setsid -f job": "setsid",
     "start-stop-daemon --start --background --exec /srv/bin/job": "start-stop-daemon",
     "systemd-run --unit x job": "systemd-run",
     "echo job | at now": "at",
     "docker run -d --rm image job": "docker",
-}
+}  # fmt: skip
 """Commands that end before their job does, and what starts it."""
 NONE = [
     "/srv/bin/bill", "echo reboot", "mail -s 'apt-get update is due' ops", "echo service >> /srv/log",

@@ -65,14 +65,6 @@ START = ("start", record(exit_code=None))
 AGAIN = ("start", record(attempt=2, exit_code=None, execution_id=6))
 
 
-def test_two_attempts_are_one_run() -> None:
-    """The first start, and the end after which none follows."""
-    kept = ("keep", record(exit_code=3, outcome="failed"))
-    end = ("end", record(attempt=2, exit_code=4, outcome="failed"))
-    assert told(START, kept, AGAIN, end) == [("start", 1, None), ("end", 2, 4)]
-    assert told(START, end, end) == [("start", 1, None), ("end", 2, 4)]
-
-
 def test_an_attempt_that_never_came_ends_with_the_last_one() -> None:
     """The lease was lost between two attempts: another host runs the next one with --failover alone."""
     kept = ("keep", record(exit_code=3, outcome="failed"))
@@ -97,21 +89,6 @@ def test_what_never_started_has_no_end() -> None:
     """Another host may run the tick; and of a job whose guard and wrapper were killed, nothing is known."""
     assert told(("end", record(outcome="not-started", exit_code=None))) == []
     assert told(START) == [("start", 1, None)]
-
-
-def test_shards_are_told_apart() -> None:
-    """Each has its start, its end, and its own execution."""
-    story = Story(failover=False)
-    events = [
-        ("start", record(execution_id=5)),
-        ("end", record(execution_id=None)),
-        ("start", record(shard=1, execution_id=9)),
-        ("end", record(shard=1, execution_id=None)),
-    ]
-    pings = [ping for kind, fields in events for ping in story.take(kind, fields)]  # type: ignore[arg-type]
-    assert [(kind, fields["shard"], fields["execution_id"]) for kind, fields in pings] == [
-        *(("start", 0, 5), ("end", 0, 5), ("start", 1, 9), ("end", 1, 9))
-    ]
 
 
 @given(st.lists(st.binary(max_size=300)), st.integers(min_value=0))
@@ -209,17 +186,6 @@ def test_a_webhook_has_nothing_that_is_secret() -> None:
     )
 
 
-def test_the_summary_says_what_happened() -> None:
-    """In one line, without what is usual."""
-    assert summary("start", record()) == "started on web1 (bill, tick t, execution 5)"
-    ended = record(
-        outcome="failed", exit_code=3, attempt=2, shard=1, shards=4, note="w\nhy", tick=None
-    )
-    assert summary("end", ended) == (
-        "failed on web1 after 1.2 s: exit status 3; w\\nhy (bill, shard 1 of 4, attempt 2, execution 5)"
-    )
-
-
 def test_a_url_has_the_key_and_the_shard() -> None:
     """In the letters that services take."""
     ping = Ping("healthchecks", "https://hc/{key}-{shard}?key={key}")
@@ -295,27 +261,6 @@ def test_a_port_that_cannot_be_is_no_crash() -> None:
     with pytest.raises(RequestError) as raised:
         send(Request("GET", "http://127.0.0.1:99999/s3cret"), 5)
     assert "s3cret" not in str(raised.value)
-
-
-def test_a_failure_is_reported_in_the_system_log(
-    new_recorder: Callable[..., Recorder],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """With the facility of cron; on standard error with -v alone."""
-    logged: list[tuple[int, str]] = []
-    opened: list[tuple[object, ...]] = []
-    monkeypatch.setattr(syslog, "syslog", lambda priority, text: logged.append((priority, text)))
-    monkeypatch.setattr(syslog, "openlog", lambda *values: opened.append(values))
-    recorder = new_recorder(lambda _: Answer(404))
-    text = f"key bill: the end ping to webhook {recorder.url}/*** failed: HTTP status 404"
-    for verbose, expected in ((0, ""), (1, f"oncecron: {text}\n")):
-        channel = Channel(Ping("webhook", f"{recorder.url}/s3cret"), "bill", verbose=verbose)
-        channel.send("end", record())
-        channel.finish()
-        assert logged.pop() == (syslog.LOG_WARNING, text)
-        assert opened.pop() == ("oncecron", syslog.LOG_PID, syslog.LOG_CRON)
-        assert capfd.readouterr().err == expected
 
 
 def test_a_bug_keeps_no_ping_back(

@@ -34,14 +34,11 @@ def test_no_function_is_long(name: str) -> None:
 @pytest.mark.parametrize(
     ("function", "columns"),
     [
-        ("look_v1", look.LOOK),
-        ("look_at_log_v1", look.LOOK_AT_LOG),
+        ("look_v1", look.LOOK), ("look_at_log_v1", look.LOOK_AT_LOG),
         ("look_at_tick_v1", look.LOOK_AT_TICK),
-        ("grant_v1", look.GRANT),
-        ("renew_v1", look.RENEW),
-        ("retry_v1", look.RETRY),
+        ("grant_v1", look.GRANT), ("renew_v1", look.RENEW), ("retry_v1", look.RETRY),
     ],
-)
+)  # fmt: skip
 def test_the_columns_have_the_names_of_the_server(function: str, columns: tuple[str, ...]) -> None:
     """They are read in this order."""
     assert tuple(re.findall(r"\bout (\w+) ", FUNCTIONS[function])) == columns

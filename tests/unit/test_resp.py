@@ -39,16 +39,11 @@ def test_what_is_sent(words: tuple[Any, ...], sent: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "value"),
     [
-        (b"+OK\r\n", b"OK"),
-        (b":-12\r\n", -12),
-        (b"$-1\r\n", None),
-        (b"*-1\r\n", None),
-        (b"$0\r\n\r\n", b""),
-        (b"$4\r\na\r\nb\r\n", b"a\r\nb"),
-        (b"*0\r\n", []),
+        (b"+OK\r\n", b"OK"), (b":-12\r\n", -12), (b"$-1\r\n", None), (b"*-1\r\n", None), (b"$0\r\n\r\n", b""),
+        (b"$4\r\na\r\nb\r\n", b"a\r\nb"), (b"*0\r\n", []),
         (b"*3\r\n:1\r\n*2\r\n$-1\r\n+a\r\n$1\r\nb\r\n", [1, [None, b"a"], b"b"]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("step", [1, 2, 3, 1000])
 def test_what_comes(data: bytes, value: object, step: int) -> None:
     """Byte by byte or at once; what follows is left for the next."""

@@ -32,13 +32,9 @@ def test_a_single_value_is_just_that() -> None:
 @pytest.mark.parametrize(
     ("outcome", "wanted"),
     [
-        ("failed", True),
-        ("timed-out", True),
-        ("succeeded", False),
-        ("stopped", False),
-        ("lost", False),
+        ("failed", True), ("timed-out", True), ("succeeded", False), ("stopped", False), ("lost", False),
     ],
-)
+)  # fmt: skip
 def test_only_what_failed_is_run_again(outcome: str, wanted: bool) -> None:
     """Not what somebody stopped, nor what was lost: that is failover's."""
     assert RETRYING.wanted(Ending(outcome, 3, None, 1.0), 1) is wanted

@@ -154,15 +154,11 @@ def test_blanks_behind_the_user_count() -> None:
 @pytest.mark.parametrize(
     ("line", "name", "value"),
     [
-        (b"A=b", b"A", b"b"),
-        (b" A  =  b c \r", b"A", b"b c"),
-        (b'MAILTO=""', b"MAILTO", b""),
-        (b"'A B'=x", b"A B", b"x"),
-        (b"A=\"'x y '\"", b"A", b"x y "),
-        (b"A=b=c", b"A", b"b=c"),
+        (b"A=b", b"A", b"b"), (b" A  =  b c \r", b"A", b"b c"), (b'MAILTO=""', b"MAILTO", b""),
+        (b"'A B'=x", b"A B", b"x"), (b"A=\"'x y '\"", b"A", b"x y "), (b"A=b=c", b"A", b"b=c"),
         (b"=x", b"", b"x"),
     ],
-)
+)  # fmt: skip
 def test_a_variable(line: bytes, name: bytes, value: bytes) -> None:
     """Blanks and quotes around name and value are not part of them."""
     variable = only(line + b"\n")
@@ -205,15 +201,11 @@ def test_a_field_is_written_so_that_a_schedule_means_the_same(position: int, tex
 @pytest.mark.parametrize(
     ("command", "for_the_shell", "as_input"),
     [
-        (b"a b", b"a b", b""),
-        (b"date +\\%F", b"date +%F", b""),
-        (b"cat%x%y", b"cat", b"x\ny\n"),
+        (b"a b", b"a b", b""), (b"date +\\%F", b"date +%F", b""), (b"cat%x%y", b"cat", b"x\ny\n"),
         (b"cat\\\\%x\\%y%", b"cat\\", b"x%y\n"),
-        (b"a\\'b\\", b"a\\'b\\", b""),
-        (b"cat%", b"cat", b""),
-        (b"cat%%\\", b"cat", b"\n\\"),
+        (b"a\\'b\\", b"a\\'b\\", b""), (b"cat%", b"cat", b""), (b"cat%%\\", b"cat", b"\n\\"),
     ],
-)
+)  # fmt: skip
 def test_percent_signs(command: bytes, for_the_shell: bytes, as_input: bytes) -> None:
     """As do_command.c has it."""
     assert shell_command(command) == for_the_shell

@@ -12,7 +12,7 @@ from oncecron.config.run_parser import ParsedRun
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.run.spec import make_spec
-from oncecron.stores.address import has_password, masked, parse_address
+from oncecron.stores.address import parse_address
 
 SECRET = "s3cret"
 URL = f"postgresql://cron:{SECRET}@db.example.com/jobs"
@@ -100,12 +100,6 @@ def test_values_of_toml_may_be_numbers_and_truths(tmp_path: Path) -> None:
 
 
 # The store
-
-
-def test_without_a_store_nothing_runs() -> None:
-    """A default that is silently per host would run everything twice."""
-    assert "no store is configured" in complaint(ConfigurationError)
-    assert "--store" in complaint(ConfigurationError)
 
 
 def test_where_the_store_may_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,40 +353,6 @@ def test_what_is_configured_for_another_rule_does_not_apply(
     has_gap, has_deadline = firing.tick.rule in ("minute", "none"), firing.tick.instant is not None
     assert firing.min_gap == (300.0 if has_gap else None)
     assert firing.starting_deadline == (3600.0 if has_deadline else None)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        URL, f"postgresql://u:{SECRET}@a:5432,b:5433/d?application_name=x",
-        f"postgresql://h/d?user=u&password={SECRET}&sslmode=require",
-        f"postgresql://h/d?sslpassword={SECRET}&password={SECRET}",
-        f"postgresql://h/d?password={SECRET}&sslpassword={SECRET}", f"postgresql://u:pa/{SECRET}@h/d",
-        f"postgresql://u:{SECRET}/x@h/d", f"postgresql://u:p@{SECRET}@h/d",
-        f"host=h password={SECRET} dbname=d", f"host=h password='a {SECRET}' dbname=d",
-        f"host=h PASSWORD={SECRET}", f"host=h password = {SECRET}", f"redis://:{SECRET}@h:6379/0",
-        f"postgresql://u:p?{SECRET}@h/d", rf"host=h password='it\'s {SECRET}' dbname=d",
-        f"postgresql://h/d?password=a {SECRET}",
-    ],
-)  # fmt: skip
-def test_no_password_is_ever_shown(text: str) -> None:
-    """In any spelling that libpq knows, or that somebody gets wrong; and it is known to be there."""
-    assert SECRET not in masked(text)
-    assert "***" in masked(text)
-    assert has_password(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "postgresql://u@h:5432/d", "postgresql:///d?host=/run/postgresql&user=u",
-        "postgresql://h/d?application_name=a@b", "postgresql://u@h:5432/d?options=-c%20x=a@b",
-        "sqlite:///var/lib/a@b:c.db", "local", "/var/lib/oncecron.db",
-    ],
-)  # fmt: skip
-def test_what_holds_no_password_is_shown_as_it_is(text: str) -> None:
-    """No false alarm: it would refuse a file that everybody may read."""
-    assert masked(text) == text
 
 
 def test_a_file_without_anything_is_the_defaults(tmp_path: Path) -> None:

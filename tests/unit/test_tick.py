@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import os
-import subprocess
-import sys
 import time
 from bisect import bisect_right
 from datetime import UTC, datetime
@@ -18,10 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.core import tick, time_zone
+from oncecron.core import time_zone
 from oncecron.core.errors import UnknownZoneError
 from oncecron.core.tick import (
-    NO_TICK,
     Tick,
     minute_tick,
     named_tick,
@@ -82,15 +78,10 @@ def test_the_latest_scheduled_time_names_the_tick(
 @pytest.mark.parametrize(
     ("nickname", "fields"),
     [
-        ("@hourly", "0 * * * *"),
-        ("@daily", "0 0 * * *"),
-        ("@midnight", "0 0 * * *"),
-        ("@weekly", "0 0 * * 0"),
-        ("@monthly", "0 0 1 * *"),
-        ("@yearly", "0 0 1 1 *"),
-        ("@annually", "0 0 1 1 *"),
+        ("@hourly", "0 * * * *"), ("@daily", "0 0 * * *"), ("@midnight", "0 0 * * *"), ("@weekly", "0 0 * * 0"),
+        ("@monthly", "0 0 1 * *"), ("@yearly", "0 0 1 1 *"), ("@annually", "0 0 1 1 *"),
     ],
-)
+)  # fmt: skip
 def test_nicknames_are_their_five_fields(nickname: str, fields: str) -> None:
     """A nickname of cron's gives the ticks of the fields that it stands for."""
     start = at("2026-10-24T12:34:56")
@@ -154,18 +145,6 @@ def test_a_name_that_is_none_is_refused(name: str, message: str) -> None:
     """An empty, overlong, blank or unprintable name is refused with what was found and what to do."""
     with pytest.raises(ValueError, match=message):
         named_tick(name)
-
-
-def test_a_tick_is_a_value() -> None:
-    """Ticks are equal by what they say, hashable, copyable, shown in full, and cannot be changed."""
-    first, second = minute_tick(90.0), minute_tick(61.0)
-    assert first == second == copy.deepcopy(first)
-    assert len({first, second, NO_TICK}) == 2
-    assert first != "1970-01-01T00:01Z"
-    assert repr(first) == "Tick(text='1970-01-01T00:01Z', instant=60.0, rule='minute')"
-    assert Tick(None, None, "none") == NO_TICK
-    with pytest.raises(AttributeError):
-        first.text = "other"
 
 
 # --- changes of the clock -------------------------------------------------------------------------
@@ -514,20 +493,7 @@ class _LocalTimes:
         return self
 
 
-# --- what it costs --------------------------------------------------------------------------------
-
-LOADED = "print(*sorted(sys.modules))"
-
-
-def modules_after(statement: str) -> set[str]:
-    """Return the modules that a bare interpreter has loaded after `statement`."""
-    root = Path(tick.__file__).parent.parent
-    command = [sys.executable, "-S", "-E", "-c", f"import sys; sys.path[:0] = [{str(root)!r}]; "]
-    command[-1] += f"{statement}; {LOADED}"
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
-    return set(output.stdout.split())
-
+# --- borrowed zones -------------------------------------------------------------------------------
 
 ZONES = sorted(available_timezones() - {"Factory", "localtime"})
 
@@ -575,33 +541,3 @@ def test_what_is_no_zone_cannot_be_borrowed(name: str) -> None:
     """The C library would take UTC without a word."""
     with pytest.raises(UnknownZoneError, match="unknown time zone"):
         BorrowedZone(name)
-
-
-def test_importing_costs_next_to_nothing() -> None:
-    """Importing ticks and durations loads no module that a started interpreter has not."""
-    loaded = modules_after("import os, oncecron.core.tick, oncecron.core.units")
-    ours = {name for name in loaded if name.partition(".")[0] == "oncecron"}
-    assert {"oncecron.core.tick", "oncecron.core.units"} <= ours
-    assert loaded - modules_after("import os") - ours <= {"__future__", "_collections"}
-    assert not loaded & {"cronsim", "zoneinfo", "datetime", "re", "typing"}
-
-
-def test_the_minute_and_a_name_need_no_calendar() -> None:
-    """The default rule and a plain name load neither cronsim nor zoneinfo, datetime nor re."""
-    statement = (
-        "from oncecron.core.tick import minute_tick, named_tick; minute_tick(0.0); named_tick('a')"
-    )
-    assert not modules_after(statement) & {"cronsim", "zoneinfo", "datetime", "re", "typing"}
-
-
-def test_a_schedule_needs_no_calendar() -> None:
-    """A firing with `--schedule` and `--tz` pays less than a millisecond for them."""
-    statement = "from oncecron.core.tick import scheduled_tick; scheduled_tick('0 2 * * 1-5', 'Europe/Berlin', 1e9)"
-    assert not modules_after(statement) & {
-        "cronsim",
-        "zoneinfo",
-        "datetime",
-        "calendar",
-        "re",
-        "typing",
-    }

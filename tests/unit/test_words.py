@@ -122,14 +122,11 @@ def test_tokens(command: str, texts: str) -> None:
 @pytest.mark.parametrize(
     ("command", "value"),
     [
-        ("a$(b c)d", "a$(b c)d"),
-        ('"$(b ")" \\"c)"', '$(b ")" \\"c)'),
-        ("${a:-b c}'d'", "${a:-b c}d"),
+        ("a$(b c)d", "a$(b c)d"), ('"$(b ")" \\"c)"', '$(b ")" \\"c)'), ("${a:-b c}'d'", "${a:-b c}d"),
         ("`a \\`b c\\` d`", "`a \\`b c\\` d`"),
-        ("$((1 < 2))", "$((1 < 2))"),
-        ("'$(' ", "$("),
+        ("$((1 < 2))", "$((1 < 2))"), ("'$(' ", "$("),
     ],
-)
+)  # fmt: skip
 def test_a_substitution_is_part_of_a_word_as_it_is_written(command: str, value: str) -> None:
     """Whatever stands in it."""
     first = words.tokens(command.encode())[0]

@@ -111,11 +111,6 @@ def test_realistic_crontabs(path: Path, tmp_path: Path) -> None:
     assert len(set(keys)) == len(keys)
 
 
-def test_there_are_enough_realistic_crontabs() -> None:
-    """At least thirty."""
-    assert len(REALISTIC) >= 30
-
-
 # The form
 
 
@@ -279,16 +274,6 @@ def test_only() -> None:
         assert {number for number, _ in done.unchanged} == {1, 2, 3} - changed
 
 
-def test_in_a_system_crontab_a_line_must_be_named() -> None:
-    """By --only or by a comment."""
-    text = "@daily root a\n@daily www b\n# oncecron: key=c\n@daily root c\n"
-    done = wrapped(text, system=True, guarding=GUARDING._replace(only=("b",)))
-    assert [number for number, _ in done.unchanged] == [1]
-    assert done.data.splitlines()[3].startswith(
-        b"@daily root /usr/bin/oncecron run --key c --schedule"
-    )
-
-
 # Remarks
 
 
@@ -313,16 +298,10 @@ def test_a_comment_may_do_without_a_tick() -> None:
 @pytest.mark.parametrize(
     ("remark", "told"),
     [
-        ("", "has no options"),
-        ("kee=x", "unknown option 'kee'"),
-        ("key", "write key=VALUE"),
-        ("key=a b", "unknown option 'b'"),
-        ("key=ä", "1 to 200 of"),
-        ("key=a key=b", "given twice"),
-        ("key=--", "takes for an option"),
-        ("key=-v", "takes for an option"),
-        ("off key=a", "cannot be combined"),
-        ("timeout=soon", "timeout: "),
+        ("", "has no options"), ("kee=x", "unknown option 'kee'"), ("key", "write key=VALUE"),
+        ("key=a b", "unknown option 'b'"), ("key=ä", "1 to 200 of"), ("key=a key=b", "given twice"),
+        ("key=--", "takes for an option"), ("key=-v", "takes for an option"),
+        ("off key=a", "cannot be combined"), ("timeout=soon", "timeout: "),
         ("failover=true", "failover takes no value"),
         ("min-gap=1h", "--min-gap: works without --schedule"),
         ("no-retry-on=3", "--no-retry-on: needs --retries"),
@@ -335,7 +314,7 @@ def test_a_comment_may_do_without_a_tick() -> None:
         ("tick=x", "is not allowed here"),
         ("store=postgresql://u:%40@h/d", "configuration file"),
     ],
-)
+)  # fmt: skip
 def test_a_comment_that_cannot_be_read_is_refused(remark: str, told: str) -> None:
     """With its line and what is wrong."""
     (problem,) = refused(f"\n# oncecron: {remark}\n@daily x\n")
@@ -360,15 +339,12 @@ def test_a_comment_above_no_command_is_refused(between: str) -> None:
         ("timeout=1h", "timeout=1h", False),
         ("key=a failover", "key=a failover", False),
         ("key=a no-tick", "no-tick key=a", False),
-        ("timeout=1h", None, False),
-        ("timeout=1h", "timeout=2h", True),
+        ("timeout=1h", None, False), ("timeout=1h", "timeout=2h", True),
         ("timeout=1h", "key=a timeout=1h", True),
-        ("timeout=1h", "retries=2", True),
-        ("key=a timeout=1h", "key=a", True),
-        ("key=a", "off", True),
+        ("timeout=1h", "retries=2", True), ("key=a timeout=1h", "key=a", True), ("key=a", "off", True),
         ("key=a", "no-tick key=a", True),
     ],
-)
+)  # fmt: skip
 def test_a_comment_that_a_wrapped_line_does_not_follow_is_told(
     before: str, after: str | None, told: bool
 ) -> None:
