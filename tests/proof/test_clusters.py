@@ -241,13 +241,3 @@ def test_who_gives_up_waiting_at_the_pooler_leaves_its_place(tmp_path: Path) -> 
             eventually(lambda: waiting() == 0, 60)
         finally:
             server.sigcont()
-
-
-@pytest.mark.parametrize("kind", FAULTS)
-def test_without_a_network_it_stands_on_loopback(kind: str, tmp_path: Path) -> None:
-    """The reduced form lacks a disk that can be filled, and nothing else."""
-    with standing(kind, None, tmp_path) as store:
-        assert {fault.kind for fault in store.cluster.faults} == set(FAULTS[kind]) - {"disk full"}
-        for host in (0, 1):
-            ended = store.fire("true", host=host).wait()
-            assert (ended.status, ended.err) == (0, "")

@@ -4,16 +4,19 @@ import io
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.settings import Settings
-from oncecron.core.errors import CommandError, ConfigurationError, OncecronError
+from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
 from oncecron.core.time_zone import find_zone
 from oncecron.run.program import look_up
+from oncecron.run.reporter import Reporter
 from oncecron.stores.address import as_role, command_line
+from oncecron.stores.postgres.address import explain
 
 PASSWORD = "postgresql://u:s3cret@h/d"
 
@@ -213,4 +216,55 @@ def test_an_owner_connects_without_the_password_of_another() -> None:
     assert as_role("postgresql:///d", "dba") == "postgresql://dba@/d"
 
 
-# A store that is away
+def test_two_servers_are_told_apart() -> None:
+    """On one line, with the hint of libpq in brackets."""
+    refused = "failed: Connection refused\n\tIs the server running?\n"
+    message = f'connection to server at "a", port 1 {refused}connection to server at "b" {refused}'
+    told = str(explain(message, "postgresql://a,b/d"))
+    assert told.endswith(
+        'at "a", port 1 failed: Connection refused (Is the server running?); connection to server at "b" failed: '
+        "Connection refused (Is the server running?)"
+    )
+
+
+def test_what_libpq_repeats_comes_once() -> None:
+    """With and without TLS, the same server gives the same answer."""
+    line = 'connection to server at "a", port 1 failed: FATAL: password authentication failed for user "u"'
+    told = str(explain(f"{line}\n{line}\n", "postgresql://a/d"))
+    assert (
+        told
+        == f"PostgreSQL postgresql://a/d: {line}; check the password in the store's URL or in ~/.pgpass"
+    )
+
+
+class Disk:
+    """A spool that knows that the store is away."""
+
+    def note_unreachable(self, _key: str) -> bool:
+        """Return that this is no news."""
+        return False
+
+
+def reporter(disk: Disk, verbose: int) -> Reporter:
+    """Return the reporter of a firing that runs all the same, so that nothing is recorded."""
+    spec = SimpleNamespace(
+        firing=SimpleNamespace(key="k"),
+        spool=disk,
+        verbose=verbose,
+        log=None,
+        on_store_error="run",
+        skip_exit=0,
+    )
+    return Reporter(spec)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("verbose", "told"),
+    [(0, ""), (1, "oncecron: key k: away; the command starts without a lease\n")],
+)
+def test_a_second_failure_is_told_to_who_asks(
+    capfd: pytest.CaptureFixture[str], verbose: int, told: str
+) -> None:
+    """Cron would mail it each minute."""
+    reporter(Disk(), verbose).say_store_failure(StoreUnavailable("away"))
+    assert capfd.readouterr().err == told

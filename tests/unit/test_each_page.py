@@ -7,6 +7,16 @@ from oncecron.each.page import VERDICTS, Page
 from oncecron.each.values import ItemCounts
 
 
+def test_a_slot_is_seen_by_the_others() -> None:
+    """And not by its own firing."""
+    page = Page(3)
+    page.begin_slot(1, 7)
+    assert (page.is_taken(7, 0), page.is_taken(7, 1), page.is_taken(6, 0)) == (True, False, False)
+    assert page.has_run(1)
+    page.end_slot(1)
+    assert (page.is_taken(7, 0), page.has_run(1)) == (False, True)
+
+
 def test_another_process_reads_what_is_written() -> None:
     """A forked one, in both directions."""
     page = Page(1)

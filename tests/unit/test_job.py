@@ -4,13 +4,7 @@ import os
 
 import pytest
 
-from oncecron.core.model import (
-    REQUEST_KINDS,
-    REQUEST_SIGNALS,
-    Request,
-    stored_request,
-    trust_after,
-)
+from oncecron.core.model import REQUEST_KINDS, REQUEST_SIGNALS, Request, stored_request, trust_after
 from oncecron.core.timing import GUARD_KILLS_BEFORE, MINIMUM_TTL, TERM_BEFORE, WRAPPER_KILLS_BEFORE
 from oncecron.core.units import LONGEST_DURATION
 from oncecron.run.job import Trust, wrong_with

@@ -220,16 +220,6 @@ def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
     }
 
 
-def test_history_loads_no_other_command() -> None:
-    """Nor what only the reports of other commands need."""
-    loaded = loaded_by("import oncecron.cli.history")
-    assert {module for module in loaded if module.startswith("oncecron.cli")} == {
-        *("oncecron.cli", "oncecron.cli.command", "oncecron.cli.history"),
-        *("oncecron.cli.output", "oncecron.cli.sentences"),
-    }
-    assert loaded.isdisjoint({"oncecron.log.overlap", "oncecron.log.upcoming", "oncecron.alerts"})
-
-
 def constants(tree: ast.Module) -> Iterator[ast.expr]:
     """Yield the values of a module's constants, the defaults of its classes' fields and of its parameters."""
     for node in ast.walk(tree):

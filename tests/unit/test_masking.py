@@ -87,6 +87,13 @@ def test_no_form_of_an_address_shows_its_password(sign: str) -> None:
     assert wrong == []
 
 
+@pytest.mark.parametrize("scheme", ["postgresql", "redis", "rediss", "redis+sentinel", "unix"])
+def test_a_password_is_known_to_be_there(scheme: str) -> None:
+    """So a file that everybody may read is refused."""
+    for form in (*(f"{scheme}://{body}" for body in BODIES), *PAIRS):
+        assert has_password(form.format(HALVES[0])), form
+
+
 def between(signs: str, form: str) -> str:
     """Return a password; without a host behind it, an @ cannot be told from the one in front of a host."""
     return (signs if "@h" in form or "=" in form else signs.replace("@", "")).join(HALVES)
@@ -172,31 +179,23 @@ def test_an_address_without_a_password_is_shown_whole(address: str) -> None:
     assert not has_password(address)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "PGPASSWORD", "MYSQL_PWD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "REDISCLI_AUTH", "SSHPASS",
-        "RESTIC_PASSWORD", "BORG_PASSPHRASE", "DB_PASS", "API_KEY", "X-Api-Key", "--api-key", "--password",
-        "--db-password", "--client-secret", "dbPassword", "clientSecret", "-storepass", "Authorization",
-        "Cookie", "GITHUB_TOKEN", "password2", "--secrets", "PASSWORD_2",
-    ],
-)  # fmt: skip
+SECRETS = [
+    "PGPASSWORD", "MYSQL_PWD", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "REDISCLI_AUTH", "SSHPASS",
+    "RESTIC_PASSWORD", "BORG_PASSPHRASE", "DB_PASS", "API_KEY", "X-Api-Key", "--api-key", "--password",
+    "--db-password", "--client-secret", "dbPassword", "clientSecret", "-storepass", "Authorization",
+    "Cookie", "GITHUB_TOKEN", "password2", "--secrets", "PASSWORD_2",
+]  # fmt: skip
+NAMES = [
+    "--key", "ONCECRON_KEY", "KEY", "AWS_ACCESS_KEY_ID", "--password-file", "--token-ttl", "--tokenizer",
+    "--bypass", "--no-password", "--ask-become-pass", "SSH_AUTH_SOCK", "--user", "--keys", "PATH", "-p",
+    "host",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*SECRETS, *NAMES])
 def test_names_of_secrets(name: str) -> None:
-    """Of variables, options, headers and parameters."""
-    assert is_secret_name(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "--key", "ONCECRON_KEY", "KEY", "AWS_ACCESS_KEY_ID", "--password-file", "--token-ttl", "--tokenizer",
-        "--bypass", "--no-password", "--ask-become-pass", "SSH_AUTH_SOCK", "--user", "--keys", "PATH", "-p",
-        "host",
-    ],
-)  # fmt: skip
-def test_names_of_other_things(name: str) -> None:
-    """A record that hides everything tells nothing."""
-    assert not is_secret_name(name)
+    """Of variables, options, headers and parameters. A record that hides everything tells nothing."""
+    assert is_secret_name(name) == (name in SECRETS)
 
 
 def test_a_message_shows_no_url_that_was_mistyped_as_something_else(

@@ -233,16 +233,12 @@ def test_help_version_and_completion_import_no_driver(arguments: list[str]) -> N
 @pytest.mark.parametrize(
     ("line", "traced", "hint"),
     [
-        ("run -vv --key k -- true", True, True),
-        ("run -v --key k -v -- true", True, True),
-        ("run --key k -- ls -vv", False, True),
-        ("run -v --key k -- true", False, True),
-        ("each -0vv --key k --slots 2 -- true", True, True),
-        ("each -v --key k -- ls -vv", False, True),
-        ("next -vv k", False, False),
-        ("-c -vv", False, False),
+        ("run -vv --key k -- true", True, True), ("run -v --key k -v -- true", True, True),
+        ("run --key k -- ls -vv", False, True), ("run -v --key k -- true", False, True),
+        ("each -0vv --key k --slots 2 -- true", True, True), ("each -v --key k -- ls -vv", False, True),
+        ("next -vv k", False, False), ("-c -vv", False, False),
     ],
-)
+)  # fmt: skip
 def test_a_bug_is_traced_where_that_can_be_asked_for(
     line: str, traced: bool, hint: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:

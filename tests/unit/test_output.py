@@ -7,48 +7,37 @@ import io
 import json
 import time
 import tracemalloc
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.cli import output
+from oncecron.cli import history, output
 from oncecron.cli.audit import FINDINGS
 from oncecron.cli.command import FORMAT
-from oncecron.cli.history import EXECUTIONS, SKIPS
+from oncecron.cli.history import EXECUTIONS, IN_FULL, SKIPS
 from oncecron.cli.jobs import JOBS
 from oncecron.cli.locks import LEASES, PAUSES
 from oncecron.cli.next import COMING
 from oncecron.cli.output import Column, Kind, Style, Writer, visible_lines
 from oncecron.cli.sentences import suggestion
+from oncecron.config.settings import Settings
 from oncecron.core import text as texts
-from oncecron.core.log_rows import Execution, LeaseView
+from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Skip
 from oncecron.core.text import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 EXECUTION = Execution(
-    execution_id=7,
-    key="billing",
-    shard=0,
-    tick="2026-11-20T02:00Z",
-    attempt=1,
-    outcome="failed",
-    exit_code=3,
-    signal=None,
-    host="host-a",
-    pid=42,
-    user="batch",
-    command="./bill.sh 'two words'",
-    started_at=1795140001.25,
-    finished_at=1795140003.75,
-    duration=2.5,
-    fencing_token=1795140001250000,
-    owner="6b1d2f3a-0000-4000-8000-000000000000",
-    note=None,
-)
+    execution_id=7, key="billing", shard=0, tick="2026-11-20T02:00Z", attempt=1, outcome="failed", exit_code=3,
+    signal=None, host="host-a", pid=42, user="batch", command="./bill.sh 'two words'", started_at=1795140001.25,
+    finished_at=1795140003.75, duration=2.5, fencing_token=1795140001250000,
+    owner="6b1d2f3a-0000-4000-8000-000000000000", note=None,
+)  # fmt: skip
 LEASE = LeaseView(
     *("billing", 0, "t", 7, 1, "held", "host-a", 42, "batch"),
     *(1795140001.0, 1795140011.0, 1795140071.0, 99, None, None),
@@ -214,9 +203,6 @@ def test_when_there_is_colour(
     assert output.style_for(Stream(terminal=terminal), "table", utc=True).colour is colour
 
 
-# In full
-
-
 # Streaming and trouble
 
 
@@ -250,3 +236,74 @@ def test_seconds_are_published_to_the_microsecond() -> None:
     style = output.Style("ndjson", Clock(utc=True))
     output.Writer(EXECUTIONS, style, stream).write([execution])
     assert '"duration": 3.227506,' in stream.getvalue()
+
+
+def in_full(**fields: object) -> str:
+    """Return what `history --id` shows of one execution."""
+    stream = Stream()
+    record = SimpleNamespace(**EXECUTION._asdict(), **fields)
+    Writer(IN_FULL, Style("table", Clock(utc=True)), stream).write_in_full(record)
+    return stream.getvalue()
+
+
+def test_what_was_captured_is_below_the_fields() -> None:
+    """A line each, indented, without anything that a terminal could obey; said to be cut where it was."""
+    text = in_full(output="one\n\ntwo \x1b[31m\nkey  forged", output_cut=0)
+    assert text.splitlines()[-5:] == [
+        "output         complete", "    one", "", r"    two \x1b[31m", "    key  forged",
+    ]  # fmt: skip
+    assert "the end only; 12 bytes before it were not recorded" in in_full(
+        output="x", output_cut=12
+    )
+    assert in_full(output="", output_cut=0).endswith("output         empty\n")
+    assert "output" not in in_full(output=None, output_cut=None)
+
+
+class Log:
+    """A log of one key in four shards and one key alone."""
+
+    def job_keys(self) -> list[JobKey]:
+        """Return the shards of the keys."""
+        return [JobKey("nightly", shard, None, None) for shard in range(4)] + [
+            JobKey("hourly", 0, None, None)
+        ]
+
+    def skips(self, _query: object) -> list[Skip]:
+        """Return one skip of each key."""
+        rest = ("t1", "held", "host-a", 1, "host-b", 2, 0.0, 4, "detail")
+        return [Skip("nightly", 3, *rest), Skip("hourly", 0, *rest)]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "no execution on record for key nightly"),
+        ({"limit": "3"}, "no execution on record for key nightly"),
+        ({"outcome": "lost"}, "no matching execution on record for key nightly"),
+        ({"host": "b"}, "no matching execution on record for key nightly"),
+        ({"since": "2h"}, "no matching execution on record for key nightly"),
+        ({"exhausted": "true"}, "no matching execution on record for key nightly"),
+        ({"skips": "true"}, "no skip on record for key nightly"),
+        ({"key": "nightyl"}, "no host has fired key nightyl; did you mean nightly?"),
+    ],
+)
+def test_nothing_found_by_a_filter_is_not_nothing(
+    given: dict[str, str], told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """For a key that has other records, and for one that has none."""
+    (tmp_path / "empty.toml").touch()
+    key = given.get("key", "nightly")
+    settings = Settings(history.OPTIONS, {**given, "config": str(tmp_path / "empty.toml")})
+    query = history._query(settings, [key])
+    history._note_what_is_missing(settings, Log(), query, 0)  # type: ignore[arg-type]
+    assert capfd.readouterr().err == f"oncecron: {told}\n"
+
+
+def test_refusals_tell_the_part() -> None:
+    """Before what may be cut, and in the form of the other tables."""
+    skips = history._with_shards(Log(), HistoryQuery())  # type: ignore[arg-type]
+    table = io.StringIO()
+    output.Writer(SKIPS, output.Style("table", Clock(utc=True)), table).write(skips)
+    heading, *rows = (line.split() for line in table.getvalue().splitlines())
+    assert heading[-3:] == ["COUNT", "SHARD", "DETAIL"]
+    assert [row[-3:] for row in rows] == [["4", "3/4", "detail"], ["4", "-", "detail"]]

@@ -10,19 +10,15 @@ from oncecron.crontab.percent_sign import shell_command
 from oncecron.crontab.scanner import scan
 
 EACH_HOST = {
-    "run-parts /etc/cron.daily": "run-parts",
-    "test -x /usr/sbin/anacron || x": "anacron",
-    "/usr/bin/oncecron flush": "oncecron",
-    "/usr/sbin/logrotate /etc/logrotate.conf": "logrotate",
+    "run-parts /etc/cron.daily": "run-parts", "test -x /usr/sbin/anacron || x": "anacron",
+    "/usr/bin/oncecron flush": "oncecron", "/usr/sbin/logrotate /etc/logrotate.conf": "logrotate",
     "nice -n 19 /usr/sbin/logrotate -f /etc/l": "logrotate",
-    "sudo -u root apt-get -qq update": "apt-get",
-    "bash -lc 'cd / && apt-get update'": "apt-get",
+    "sudo -u root apt-get -qq update": "apt-get", "bash -lc 'cd / && apt-get update'": "apt-get",
     "su - root -c \"sh -c 'dnf makecache'\"": "dnf",
     "flock -n /run/x timeout 60 certbot -q renew": "certbot",
     "certbot renew && systemctl reload nginx": "certbot",
     '"/root/.acme.sh"/acme.sh --cron --home "/root/.acme.sh" > /dev/null': "acme.sh",
-    "/sbin/shutdown -r now": "shutdown",
-    "/sbin/reboot": "reboot",
+    "/sbin/shutdown -r now": "shutdown", "/sbin/reboot": "reboot",
     "DEBIAN_FRONTEND=noninteractive apt-get -y upgrade": "apt-get",
     "/etc/init.d/apache2 restart": "apache2",
     "pgrep worker || systemctl restart worker": "systemctl",
@@ -30,32 +26,25 @@ EACH_HOST = {
     "/usr/lib/sysstat/sa1 1 1": "sa1",
     "command -v debian-sa1 > /dev/null && debian-sa1 1 1": "debian-sa1",
     "if [ -x /usr/share/mdadm/checkarray ]; then /usr/share/mdadm/checkarray --cron; fi": "checkarray",
-    "/usr/sbin/ntpdate -s pool.ntp.org": "ntpdate",
-    "find /tmp -mtime +7 -delete": "find",
+    "/usr/sbin/ntpdate -s pool.ntp.org": "ntpdate", "find /tmp -mtime +7 -delete": "find",
     "find /var/log -name '*.gz' -mtime +30 -exec rm {} \\;": "find",
-    "cd /tmp && rm -rf /tmp/cache/*": "rm",
-    "echo cleaning; find /var/tmp -type f -delete": "find",
-    "sync; echo 3 > /proc/sys/vm/drop_caches": "echo",
-    "> /var/log/app.log": "`>`",
+    "cd /tmp && rm -rf /tmp/cache/*": "rm", "echo cleaning; find /var/tmp -type f -delete": "find",
+    "sync; echo 3 > /proc/sys/vm/drop_caches": "echo", "> /var/log/app.log": "`>`",
     "docker system prune -f": "docker prune",
     "cd /srv/app && docker compose pull && docker compose up -d": "docker pull",
-    "cd /srv/app && git pull -q": "git pull",
-    "/opt/puppetlabs/bin/puppet agent --onetime": "puppet",
+    "cd /srv/app && git pull -q": "git pull", "/opt/puppetlabs/bin/puppet agent --onetime": "puppet",
     "crontab -l > /root/crontab.bak": "crontab",
     "/usr/local/cpanel/scripts/upcp --cron > /dev/null": "upcp",
     "test -x /usr/local/cpanel/bin/tail-check && /usr/local/cpanel/bin/tail-check": "tail-check",
     "test -d /run/systemd/system || /usr/share/roundcube/bin/gc.sh": "it",
-    '[ -d "/run/systemd/system" ] || job': "it",
-    "if [ ! -d /run/systemd/system ]; then job; fi": "it",
+    '[ -d "/run/systemd/system" ] || job': "it", "if [ ! -d /run/systemd/system ]; then job; fi": "it",
     "kill -HUP $(cat /run/x.pid)": "kill",
-}
+}  # fmt: skip
 """Commands that every host must run, and the program that shows it."""
 PINNED = {
-    '[ "$(hostname)" = web1 ] && job': "$(hostname)",
-    "[ `hostname -s` = web1 ] && job": "`hostname -s`",
+    '[ "$(hostname)" = web1 ] && job': "$(hostname)", "[ `hostname -s` = web1 ] && job": "`hostname -s`",
     'test "$(hostname -f)" == web1.example.com && job': "$(hostname -f)",
-    '[ "$HOSTNAME" = web1 ] && job': "$HOSTNAME",
-    "[ ${HOSTNAME%%.*} = web1 ] && job": "${HOSTNAME%%.*}",
+    '[ "$HOSTNAME" = web1 ] && job': "$HOSTNAME", "[ ${HOSTNAME%%.*} = web1 ] && job": "${HOSTNAME%%.*}",
     "[ $(uname -n) = web1 ] && job": "$(uname -n)",
     '[ "$(cat /etc/hostname)" = web1 ] || exit 0; job': "$(cat /etc/hostname)",
     "[[ $(hostname) == web1* ]] && job": "$(hostname)",
@@ -65,14 +54,13 @@ PINNED = {
     'case "$(/bin/hostname -s)" in web*) job;; esac': "$(/bin/hostname -s)",
     "hostname | grep -q web1 && job": "hostname",
     "if hostname -f | grep -q ^web1; then job; fi": "hostname -f",
-    "uname -n | grep -q web1 && job": "uname -n",
-    "grep -q web1 /etc/hostname && job": "/etc/hostname",
+    "uname -n | grep -q web1 && job": "uname -n", "grep -q web1 /etc/hostname && job": "/etc/hostname",
     "ip addr show | grep -q 10.0.0.100 && job": "ip addr show",
     "/sbin/ifconfig eth0 | grep -q 10.0.0.100 || exit 0; job": "/sbin/ifconfig eth0",
     'H=$(hostname); [ "$H" = web1 ] && job': "$H",
     "bash -c '[ $(hostname) = web1 ] && job'": "$(hostname)",
     "[ \"$(psql -Atc 'select pg_is_in_recovery()')\" = f ] && job": "pg_is_in_recovery",
-}
+}  # fmt: skip
 """Commands that only one host carries out, and what they test."""
 BACKGROUND = {
     "job &": "`&`", "nohup job >/dev/null 2>&1 &": "`&`", "(job >x &)": "`&`", "cd /srv && { job & }": "`&`",
@@ -150,15 +138,9 @@ def test_the_judgement_of_real_crontabs() -> None:
             if kinds:
                 left[path.name, entry.number] = kinds
     assert left == {
-        ("certbot", 1): ["each-host"],
-        ("curl-monitor", 3): ["each-host"],
-        ("docker", 2): ["each-host"],
-        ("rabbit-hole", 3): ["background"],
-        ("system-anacron", 3): ["each-host"],
+        ("certbot", 1): ["each-host"], ("curl-monitor", 3): ["each-host"], ("docker", 2): ["each-host"],
+        ("rabbit-hole", 3): ["background"], ("system-anacron", 3): ["each-host"],
         **{("system-crontab", number): ["each-host"] for number in (10, 11, 12, 13)},
-        ("system-mdadm", 1): ["each-host"],
-        ("system-php", 2): ["each-host"],
-        ("system-sysstat", 6): ["each-host"],
-        ("system-sysstat", 9): ["each-host"],
-        ("php", 14): ["each-host"],
-    }
+        ("system-mdadm", 1): ["each-host"], ("system-php", 2): ["each-host"],
+        ("system-sysstat", 6): ["each-host"], ("system-sysstat", 9): ["each-host"], ("php", 14): ["each-host"],
+    }  # fmt: skip

@@ -65,6 +65,14 @@ START = ("start", record(exit_code=None))
 AGAIN = ("start", record(attempt=2, exit_code=None, execution_id=6))
 
 
+def test_two_attempts_are_one_run() -> None:
+    """The first start, and the end after which none follows."""
+    kept = ("keep", record(exit_code=3, outcome="failed"))
+    end = ("end", record(attempt=2, exit_code=4, outcome="failed"))
+    assert told(START, kept, AGAIN, end) == [("start", 1, None), ("end", 2, 4)]
+    assert told(START, end, end) == [("start", 1, None), ("end", 2, 4)]
+
+
 def test_an_attempt_that_never_came_ends_with_the_last_one() -> None:
     """The lease was lost between two attempts: another host runs the next one with --failover alone."""
     kept = ("keep", record(exit_code=3, outcome="failed"))
@@ -117,13 +125,10 @@ def test_a_run_has_an_id_that_is_no_secret() -> None:
 
 
 OUTCOMES = {
-    "succeeded": ("0", "complete", "ok"),
-    "failed": ("fail", "fail", "error"),
-    "timed-out": ("fail", "fail", "error"),
-    "stopped": ("fail", "fail", "error"),
-    "lost": ("fail", "fail", "error"),
-    "not-started": ("fail", "fail", "error"),
-}
+    "succeeded": ("0", "complete", "ok"), "failed": ("fail", "fail", "error"),
+    "timed-out": ("fail", "fail", "error"), "stopped": ("fail", "fail", "error"),
+    "lost": ("fail", "fail", "error"), "not-started": ("fail", "fail", "error"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("outcome", "code"), list(product(OUTCOMES, [None, 0, 3])))
@@ -183,6 +188,17 @@ def test_a_webhook_has_nothing_that_is_secret() -> None:
     assert (fields["started_at"], fields["finished_at"]) == (
         "1970-01-01T00:16:40.250Z",
         "1970-01-01T00:16:41.500Z",
+    )
+
+
+def test_the_summary_says_what_happened() -> None:
+    """In one line, without what is usual."""
+    assert summary("start", record()) == "started on web1 (bill, tick t, execution 5)"
+    ended = record(
+        outcome="failed", exit_code=3, attempt=2, shard=1, shards=4, note="w\nhy", tick=None
+    )
+    assert summary("end", ended) == (
+        "failed on web1 after 1.2 s: exit status 3; w\\nhy (bill, shard 1 of 4, attempt 2, execution 5)"
     )
 
 

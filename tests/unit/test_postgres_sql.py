@@ -25,12 +25,6 @@ def test_every_update_of_the_hot_row_sets_its_version() -> None:
         assert assignments.startswith(f"version = {{ns}}.next_number({alias}.version), ")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_no_function_is_long(name: str) -> None:
-    """Each has one thing to do."""
-    assert FUNCTIONS[name].count("\n") <= MOST_LINES
-
-
 @pytest.mark.parametrize(
     ("function", "columns"),
     [

@@ -46,21 +46,8 @@ def execution(number: int, host: str = "a", outcome: str = "failed", tick: str =
     """Return a row of the log."""
     known = (number, "k", 0, tick, 1, outcome, 1, None, host, 5, "ann", "x", AT + number)
     return (
-        *known,
-        None,
-        None,
-        7,
-        "0" * 16,
-        None,
-        1,
-        "schedule",
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-    )
+        *known, None, None, 7, "0" * 16, None, 1, "schedule", None, None, None, None, None, None,
+    )  # fmt: skip
 
 
 def skip(at: Any, host: str = "b", reason: str = "held") -> Row:

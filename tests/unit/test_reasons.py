@@ -21,14 +21,11 @@ NOTHING: Any = None
 EMPTY: Any = []
 RAISING = {
     "a number": lambda: int(DIGITS), "a word": lambda: int("x"), "a time": lambda: float("x"),
-    "two of one": lambda: [a for a, b in ["x"]],
-    "no table": lambda: NOTHING["a"], "no list": lambda: EMPTY["b"], "no such place": lambda: EMPTY[1],
-    "no such name": lambda: NOTHING.a,
-    "a large number": lambda: float(10**400),
-    "deep": lambda: json.loads("[" * 100_000),
-    "digits": lambda: json.loads(DIGITS),
-    "a mark": lambda: json.loads("\ufeff{}"),
-    "bytes": b"\xff".decode, "a surrogate": "\ud800".encode, "a missing name": lambda: {}["host"],
+    "two of one": lambda: [a for a, b in ["x"]], "no table": lambda: NOTHING["a"],
+    "no list": lambda: EMPTY["b"], "no such place": lambda: EMPTY[1], "no such name": lambda: NOTHING.a,
+    "a large number": lambda: float(10**400), "deep": lambda: json.loads("[" * 100_000),
+    "digits": lambda: json.loads(DIGITS), "a mark": lambda: json.loads("\ufeff{}"), "bytes": b"\xff".decode,
+    "a surrogate": "\ud800".encode, "a missing name": lambda: {}["host"],
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 from oncecron import stores
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
-from oncecron.stores.address import has_password, masked, parse_address
+from oncecron.stores.address import parse_address
 from oncecron.stores.redis.address import (
     DEFAULTS,
     PARAMETERS,
@@ -174,49 +174,31 @@ def test_every_default_may_stand_in_a_url_as_well() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("redis:h", "write redis://"), ("rediss:/h", "write rediss://"),
-        ("redis-sentinel://h/m", "write redis+sentinel://"),
-        ("sentinel://h/m", "write redis+sentinel://"),
-        ("redis-cluster://h", "write redis+cluster://"),
+        ("redis:h", "write redis://"), ("redis-sentinel://h/m", "write redis+sentinel://"),
         ("redis+tls://h", "write rediss://"), ("redis+unix:///s", "write unix://"),
-        ("redis+asyncio://h", "unknown kind 'redis+asyncio'"),
-        ("redis://", "the host is missing"),
-        ("redis://:6379", "the host is missing"),
-        (f"redis://:{SECRET}@", "the host is missing"),
-        ("redis://a b", "invalid host"),
-        ("redis://" + "ä" * 64, "invalid host"),
-        ("redis://::1", "in brackets"), ("redis://[::1", "[ADDRESS]:PORT"),
-        ("redis://[::1]6379", "[ADDRESS]:PORT"),
-        ("redis://h:x", "the port"), ("redis://h:65536", "the port"), ("redis://h:0", "invalid port 0"),
-        ("redis://h:", "the port"),
+        ("redis+asyncio://h", "unknown kind 'redis+asyncio'"), ("redis://", "the host is missing"),
+        (f"redis://:{SECRET}@", "the host is missing"), ("redis://a b", "invalid host"),
+        ("redis://" + "ä" * 64, "invalid host"), ("redis://::1", "in brackets"),
+        ("redis://[::1", "[ADDRESS]:PORT"), ("redis://h:x", "the port"), ("redis://h:65536", "the port"),
+        ("redis://h:0", "invalid port 0"),
         ("redis://a,b", "redis+sentinel://HOST,HOST/NAME or redis+cluster://HOST,HOST"),
-        ("redis+cluster://a,,b", "the host is missing"),
-        ("redis://h/x", "the database"), ("redis://h/-1", "the database"), ("redis://h/²", "the database"),
-        ("redis://h/0/1", "more than a database number"),
-        ("redis://h/1?db=1", "the database is given twice"),
-        ("redis+cluster://h/1", "database 0 only"),
-        ("redis+cluster://h?db=1", "database 0 only"),
-        ("redis+sentinel://h", "the master's name is missing"),
-        ("redis+sentinel:///m", "the host is missing"),
-        ("redis+sentinel://h/m/0/1", "more than a database number"),
-        ("unix://run/redis.sock", "three slashes"),
-        ("unix://", "the socket's path is missing"),
-        ("unix:///" + "a" * 107, "longer than 107 bytes"),
+        ("redis+cluster://a,,b", "the host is missing"), ("redis://h/x", "the database"),
+        ("redis://h/²", "the database"), ("redis://h/0/1", "more than a database number"),
+        ("redis://h/1?db=1", "the database is given twice"), ("redis+cluster://h/1", "database 0 only"),
+        ("redis+sentinel://h", "the master's name is missing"), ("unix://run/redis.sock", "three slashes"),
+        ("unix://", "the socket's path is missing"), ("unix:///" + "a" * 107, "longer than 107 bytes"),
         ("redis://h?foo=1", "unknown parameter 'foo'; known are db, keep, password"),
-        ("redis://h?wait", "unknown parameter 'wait'"),
-        ("redis://h?", "ok"),
+        ("redis://h?wait", "unknown parameter 'wait'"), ("redis://h?", "ok"),
         ("redis://h?wait=x", "wait: 'x' is not a whole number"),
         ("redis://h?wait=1&wait=1", "wait is given twice"),
         (f"redis://u:{SECRET}@h?password=x", "password is given twice"),
         (f"redis://h?sentinel_password={SECRET}", "is only for redis+sentinel://"),
         ("rediss://h?ssl_ca_certs=ca.crt", "must be absolute"),
-        ("rediss://h?ssl_keyfile=/k", "needs ssl_certfile"),
-        ("redis://h%zz", "%25"), ("redis://h%4", "%25"), ("redis://u%00@h", "%00"), ("redis://h#x", "%23"),
-        (f"redis://u:{SECRET}#x@h", "%23"), (f"redis://u:{SECRET}/x@h", "%2F"),
+        ("rediss://h?ssl_keyfile=/k", "needs ssl_certfile"), ("redis://h%zz", "%25"), ("redis://u%00@h", "%00"),
+        ("redis://h#x", "%23"), (f"redis://u:{SECRET}#x@h", "%23"), (f"redis://u:{SECRET}/x@h", "%2F"),
         (f"redis://u:1/{SECRET}@h", "%2F"), (f"redis://u:{SECRET}?x@h", "%3F"),
         (f"redis://u:1?{SECRET}@h", "%3F"), (f"redis://:1?{SECRET}=@h", "%3F"),
-        (f"redis://u:x@{SECRET}@h", "%40"),
-        ("sqlite:///a", "is not a Redis store"),
+        (f"redis://u:x@{SECRET}@h", "%40"), ("sqlite:///a", "is not a Redis store"),
     ],
 )  # fmt: skip
 def test_what_is_no_redis_store(text: str, told: str) -> None:
@@ -252,21 +234,10 @@ def test_a_namespace_that_can(namespace: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        f"redis://:{SECRET}@h", f"rediss://u:{SECRET}@h:1/0?wait=1", f"valkey://u:{SECRET}@h",
-        f"unix://u:{SECRET}@/run/r.sock?db=0", f"unix:///run/r.sock?db=0&password={SECRET}",
-        f"redis+sentinel://u:{SECRET}@a:1,b:2/m/0", f"redis+sentinel://a:1,b:2/m/0?sentinel_password={SECRET}",
-        f"redis+cluster://:{SECRET}@a,b", f"redis://h?password={SECRET}", f"redis://h:1?password=a@{SECRET}",
-        f"redis://h:1/0?password={SECRET}&wait=1", f"rediss://h?ssl_certfile=/c&ssl_keyfile_password={SECRET}",
-        f"redis://u:a/{SECRET}@h", f"redis://u:12/{SECRET}@h", f"redis://:12?{SECRET}@h",
-        f"redis://u:{SECRET}@[::1]:6379",
-    ],
-)  # fmt: skip
-def test_no_password_is_ever_shown(text: str) -> None:
-    """Nor in what a target looks like."""
-    assert SECRET not in masked(text)
-    assert has_password(text)
+    "text", [f"redis://u:{SECRET}@h", f"rediss://h?ssl_keyfile_password={SECRET}"]
+)
+def test_a_target_shows_no_password(text: str) -> None:
+    """Not as a text, nor where somebody prints it to look at it."""
     target: Any = text
     try:
         target = parse(text)

@@ -387,13 +387,6 @@ def test_a_user_without_an_entry_and_without_home_is_told(
         read_file(None)
 
 
-def test_ranges_and_exit_statuses_are_values() -> None:
-    """A delay has a base and a cap, or is one value; statuses are numbers with commas between."""
-    assert settings()["retry-delay"] == (5.0, 300.0)
-    assert settings(**{"retry-delay": "30s"})["retry-delay"] == (30.0, 30.0)
-    assert settings(**{"no-retry-on": "64,65,78"})["no-retry-on"] == {64, 65, 78}
-
-
 def test_the_store_itself_is_no_log_however_it_is_held() -> None:
     """What is not the server's to know makes no other store of it."""
     given = {"store": "postgresql://h/d?hold=no", "log": "postgresql://h/d"}

@@ -310,3 +310,17 @@ def test_no_shard_follows_one_that_did_not_go_as_it_should(
     over = states.Recording(bench, LEASE, end, RECORD).take(events.Recorded(None))
     assert isinstance(over, states.Over)
     assert bench.orders.given == []
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_an_end_is_called_spooled_once_the_disk_has_it(
+    new_spec: Callable[..., RunSpec], full: bool
+) -> None:
+    """And not where the record is lost."""
+    bench = Bench(new_spec())
+    bench.told.disk_is_full = full
+    states.Recording(bench, LEASE, SUCCEEDED, RECORD).take(events.Recorded(AWAY))
+    [line] = bench.told.lines
+    assert line.startswith("the end of the run could not be recorded: away")
+    assert ("the record is spooled" in line) is not full
+    assert bench.told.spooled == ([] if full else [RECORD])

@@ -12,14 +12,13 @@ from crontabs import (
     rejected_by_cron,
     standard_input,
 )
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncecron.core.derived_key import derived_key
 from oncecron.crontab.firing_times import schedule_of
-from oncecron.crontab.leading_test import leading_test
-from oncecron.crontab.percent_sign import shell_command, split_command
-from oncecron.crontab.prefix import Prefix, read_prefix, with_prefix
+from oncecron.crontab.percent_sign import shell_command
+from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import Crontab, Problem, scan
 from oncecron.crontab.wrap import Rewritten, WrapSettings, unwrap, wrap
 
@@ -524,33 +523,6 @@ def test_unwrap_does_what_it_can_in_a_file_that_cron_refuses() -> None:
     done = unwrap(scan(good + b"* nonsense\n"))
     assert done.data == b"@daily x\n* nonsense\n"
     assert [problem.number for problem in done.unchanged] == [2]
-
-
-@given(commands())
-def test_a_wrapped_command_is_one_word_or_the_same_words(command: bytes) -> None:
-    """The shell gets the guard, and behind it what it would have got."""
-    (job,) = scan(b"@daily x\n").entries()
-    assume(b"\n" not in command)
-    done = wrapped(b"@daily " + command + b"\n")
-    if done.changed:
-        (new,) = scan(done.data).entries()
-        told, original = shell_command(new.command), shell_command(command.lstrip(b" \t"))
-        behind = told.partition(b" --tz Europe/Berlin ")[2]
-        if behind.startswith(b"--only-if "):
-            test = leading_test(split_command(command.lstrip(b" \t"))[0])
-            assert test
-            behind = behind.removeprefix(b"--only-if '" + test + b"' ")
-        quoted = b"--shell '" + original.replace(b"'", b"'\\''") + b"'"
-        assert behind in (b"-- " + original, quoted)
-    assert job.command == b"x"
-
-
-@given(st.sampled_from([b"", b" ", b"\t "]), commands())
-def test_a_prefix_is_read_back(blanks: bytes, command: bytes) -> None:
-    """With the command behind it, byte for byte, and the blanks in front of that."""
-    assume(not (blanks + command).startswith(b"-"))  # `run` would take it for an option
-    prefix = Prefix(b"/usr/bin/oncecron", {"key": "k", "no-tick": "true"}, blanks + command)
-    assert read_prefix(with_prefix(*prefix)) == prefix
 
 
 def test_a_test_of_the_host_that_stays_is_named() -> None:
