@@ -1,4 +1,4 @@
-"""What `oncecron each` costs for each batch, beside `xargs -P` and GNU parallel, and what a large list costs.
+"""What `oncecron each` costs for each batch, beside `xargs -P` and GNU parallel, and the load of a list.
 
 Run by hand: `tests/benchmarks/run items`. Everything is measured in turn (A B C A B C ...); medians of all rounds, and
 ratios of runs of the same round. The servers are on this machine, with their data in memory where there is room, so
@@ -9,9 +9,6 @@ writes with each command.
                list is in the store before; "with the load" it is not
     cpu        user + system in the same way: of the client with all that it started, and of the server
     load       from the start of `each` to the first command: a list on standard input, and the output of --items
-    draw       settle a batch of 20 and draw the next one, in this process, from lists of several lengths in turn
-    memory     of the largest process of `each`, its private memory (Private_* of smaps_rollup), and of the largest
-               process of PostgreSQL, its own (Anonymous: without shared buffers), in a load and in a run to the end
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from processors import cpu_seconds
-from servers import PostgresServer, RedisServer, descendants
+from servers import PostgresServer, RedisServer
 from servers.process import place_of_servers, public_directory, spawn
 
 from oncecron.core import clock
@@ -42,7 +39,7 @@ from oncecron.core.log_rows import Roles
 from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Retention
 from oncecron.core.tick import named_tick
 from oncecron.each.store import open_item_store
-from oncecron.each.values import Chunk, Draw, Item, ItemList
+from oncecron.each.values import Chunk, Item, ItemList
 from oncecron.stores import open_inspector, open_lease_store
 from oncecron.stores.address import parse_address
 
@@ -54,12 +51,7 @@ SHORT = BATCH * JOBS
 KEY = "bench"
 TTL = 600.0
 """Nobody renews the leases of this process."""
-DRAWS = 40
-"""Draws of a turn: a list of 1,000 has 50."""
-TURNS = 4
-"""Turns of draws in each round."""
 CHUNK = 5000
-LARGE_BATCH = 1000
 SLOWER = 5
 """How many times slower GNU parallel is, about: it gets a shorter list."""
 POSTGRES = {
@@ -154,7 +146,7 @@ class Contender(NamedTuple):
             return words, bench.list_of(length)
         url = bench.urls[self.store]
         items = open_item_store(parse_address(url), "oncecron", TTL)
-        loader = Drawing(url, items, tick, JOBS)
+        loader = Loader(url, items, tick, JOBS)
         loader.load(length)
         loader.end("succeeded")
         items.close()
@@ -204,47 +196,13 @@ def batches(bench: Bench, length: int, rounds: int) -> dict[str, list[Sample]]:
     return costs
 
 
-# Loads and memory
+# Loads
 
 
-def largest(pids: list[int], counted: str) -> int:
-    """Return the memory of the largest of these processes in kB: the rows of smaps_rollup that begin with a word."""
-    most = 0
-    for pid in pids:
-        try:
-            rows = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        most = max(most, sum(int(row.split()[1]) for row in rows if row.startswith(counted)))
-    return most
-
-
-class Memory:
-    """The memory of the largest process of `each`, and of PostgreSQL, in kB."""
-
-    def __init__(self, bench: Bench, store: str) -> None:
-        self.client = self.server = 0
-        self._postmaster = bench.postgres.process if store == "PostgreSQL" else None
-
-    def look(self, pid: int) -> None:
-        """Look at them now."""
-        clients = [each.pid for each in descendants(pid)]
-        self.client = max(self.client, largest(clients, "Private_"))
-        if self._postmaster:
-            backends = [each.pid for each in descendants(self._postmaster.pid)]
-            self.server = max(self.server, largest(backends, "Anonymous"))
-
-
-def watched(
-    bench: Bench,
-    store: str,
-    words: list[str],
-    items: Path | None,
-    memory: Memory | None,
-    *,
-    to_end: bool,
+def seconds_to_first_command(
+    bench: Bench, store: str, words: list[str], items: Path | None
 ) -> float:
-    """Run `each` to its end, or to its first command: return the seconds to that."""
+    """Run `each` up to its first command."""
     stamp = Path(bench.environment["STAMP"])
     stamp.unlink(missing_ok=True)
     with (items or Path(os.devnull)).open() as given:
@@ -253,19 +211,12 @@ def watched(
             [*bench.each(store, *words), "--shell", STAMP],
             env=bench.environment, stdin=given, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         )  # fmt: skip
-    while process.poll() is None and (to_end or not (stamp.exists() and stamp.stat().st_size)):
-        if memory:
-            memory.look(process.pid)
+    while process.poll() is None and not (stamp.exists() and stamp.stat().st_size):
         time.sleep(0.02)
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=60)
-    if to_end and process.returncode in (
-        0,
-        1,
-    ):  # 1: what ran at a TERM, and the last draws here, are in doubt
-        return 0.0
-    if to_end or not stamp.exists():
+    if not stamp.exists():
         raise RuntimeError(f"{words}: {process.returncode} {errors.decode()}")
     return float(stamp.read_text()) - began
 
@@ -279,22 +230,18 @@ def loads(bench: Bench, rounds: int) -> dict[str, dict[str, list[float]]]:
         for store in bench.urls:
             for name, (words, given) in sources.items():
                 tick = ("--tick", uuid.uuid4().hex, "--batch", str(BATCH))
-                took = watched(bench, store, [*tick, *words], given, None, to_end=False)
+                took = seconds_to_first_command(bench, store, [*tick, *words], given)
                 found.setdefault(store, {}).setdefault(name, []).append(took)
     return found
 
 
-# Draws
-
-
-class Drawing:
-    """One slot that draws a list in this process, over a connection that others may use too."""
+class Loader:
+    """One slot that loads a list in this process, over a connection that others may use too."""
 
     def __init__(self, url: str, store: Any, tick: str, shard: int) -> None:
         self._store = store
         self._leases = open_lease_store(parse_address(url), "oncecron", TTL)
         self.lease = self._claim(tick, shard)
-        self._draw = Draw(1, wanted=BATCH, slots=JOBS)
 
     def _claim(self, tick: str, shard: int) -> Lease:
         wanted = Firing(
@@ -319,46 +266,11 @@ class Drawing:
             chunk = Chunk(number, [Item(name, name) for name in names], is_last=end == length)
             self._store.load(self.lease, items_of, chunk, deadline=self._deadline())
 
-    def times(self, count: int) -> list[float]:
-        """Return the seconds of each of so many draws."""
-        found = []
-        for _ in range(count):
-            began = time.perf_counter()
-            drawn = self._store.draw(self.lease, self._draw, deadline=self._deadline())
-            found.append(time.perf_counter() - began)
-            if drawn is None or len(drawn.items) < BATCH:
-                raise RuntimeError(str(drawn))
-            self._draw = self._draw._replace(number=self._draw.number + 1)
-        return found
-
     def end(self, outcome: Outcome) -> None:
         """Give the lease back."""
         ending = Ending(outcome, None, None, 1.0, None, None, None)
         self._leases.finish(self.lease, ending, Retention(1e9, 1e9), deadline=self._deadline())
         self._leases.close()
-
-
-def draws(bench: Bench, store: str, million: str, rounds: int) -> dict[str, list[float]]:
-    """Return the medians of turns of draws, by how many items are left; `million`: the tick of the large list."""
-    url = bench.urls[store]
-    items = open_item_store(parse_address(url), "oncecron", TTL)
-    large = Drawing(url, items, million, 0)
-    found: dict[str, list[float]] = {"1,000": [], "20,000": [], "the large list": []}
-    middle = Drawing(url, items, uuid.uuid4().hex, 1)
-    middle.load(20_000)
-    for turn in range(TURNS * rounds + 1):
-        small = Drawing(url, items, uuid.uuid4().hex, 2)
-        small.load(1000)
-        for name, drawing in zip(found, (small, middle, large), strict=True):
-            drawing.times(5)  # the slot's row, and the caches
-            median = statistics.median(drawing.times(DRAWS))
-            if turn:
-                found[name].append(median)
-        small.end("stopped")
-    middle.end("stopped")
-    large.end("stopped")
-    items.close()
-    return found
 
 
 # The report
@@ -395,53 +307,14 @@ def table_of_batches(costs: dict[str, list[Sample]]) -> str:
     return "\n".join(lines)
 
 
-def table_of_stores(results: dict[str, dict[str, Any]], length: int) -> str:
+def table_of_loads(times: dict[str, dict[str, list[float]]]) -> str:
     """Return a Markdown table with a column for each store."""
-    rows: dict[str, list[str]] = {}
-
-    def add(name: str, cell: str) -> None:
-        rows.setdefault(name, []).append(cell)
-
-    for each in results.values():
-        for source, times in each["loads"].items():
-            add(f"50,000 items from {source}, to the first command, s", f"{_median(times):.2f}")
-        add(f"{length:,} items, to the first command, s", f"{each['large load']:.1f}")
-        add("the same, items a second", f"{length / each['large load']:,.0f}")
-        small, *others = each["draws"]
-        base = each["draws"][small]
-        add(f"a draw at {small} items left, ms", f"{_median(base) * 1000:.2f}")
-        for name in others:
-            title = f"{length:,}" if name == "the large list" else name
-            add(
-                f"a draw at {title} items left, of that", f"{_ratio(each['draws'][name], base):.2f}"
-            )
-        for name in ("1,000", f"{length:,}"):
-            memory = each["memory"][name]
-            add(f"largest process of `each` with {name} items, MB", f"{memory.client / 1024:.1f}")
-        for name in ("1,000", f"{length:,}"):
-            memory = each["memory"][name]
-            cell = f"{memory.server / 1024:.1f}" if memory.server else ""
-            add(f"largest session of PostgreSQL with {name} items, MB", cell)
-    head = [f"| | {' | '.join(results)} |", f"|---|{'--:|' * len(results)}"]
-    return "\n".join(
-        [*head, *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items())]
-    )
-
-
-def measure_store(bench: Bench, store: str, length: int, rounds: int) -> dict[str, Any]:
-    """Load a large list, draw from it in this process, and run it to its end."""
-    found: dict[str, Any] = {"memory": {}}
-    for name, size in (("1,000", 1000), (f"{length:,}", length)):
-        memory = found["memory"][name] = Memory(bench, store)
-        tick, items = uuid.uuid4().hex, bench.list_of(size)
-        words = ["--tick", tick, "--batch", str(BATCH)]
-        took = watched(bench, store, words, items, memory, to_end=False)
-        if size == length:
-            found["large load"] = took
-            found["draws"] = draws(bench, store, tick, rounds)
-        words = ["--tick", tick, "--batch", str(LARGE_BATCH if size == length else BATCH)]
-        watched(bench, store, words, None, memory, to_end=True)
-    return found
+    lines = [f"| | {' | '.join(times)} |", f"|---|{'--:|' * len(times)}"]
+    for source in ("standard input", "--items"):
+        cells = [f"{_median(each[source]):.2f}" for each in times.values()]
+        name = f"50,000 items from {source}, to the first command, s"
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -452,15 +325,14 @@ def main() -> None:
     parser.add_argument("environment", type=Path, help="virtual environment with oncecron")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--items", type=int, default=20_000, help="length of the long list")
-    parser.add_argument("--large", type=int, default=1_000_000, help="length of the large list")
-    parser.add_argument("--only", choices=("batches", "lists"))
+    parser.add_argument("--only", choices=("batches", "loads"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     bench = Bench(options.environment.absolute() / "bin" / "oncecron")
-    results: dict[str, Any] = {}
+    times: dict[str, dict[str, list[float]]] = {}
     costs: dict[str, list[Sample]] = {}
     try:
-        if options.only != "lists":
+        if options.only != "loads":
             costs = batches(bench, options.items, options.rounds)
             missing = "" if "GNU parallel" in costs else "; GNU parallel is not installed"
             print(
@@ -470,12 +342,9 @@ def main() -> None:
             )
         if options.only != "batches":
             times = loads(bench, max(1, options.rounds // 2))
-            for store in bench.urls:
-                results[store] = measure_store(bench, store, options.large, options.rounds)
-                results[store]["loads"] = times[store]
-            print(table_of_stores(results, options.large))
+            print(table_of_loads(times))
         if options.json:
-            every = {"batches": costs, "stores": results}
+            every = {"batches": costs, "loads": times}
             options.json.write_text(json.dumps(every, indent=1, default=vars))
     finally:
         bench.close()

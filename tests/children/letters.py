@@ -24,12 +24,8 @@ def main() -> None:
 
     def write(event: str, item: str) -> None:
         line = {
-            "event": event,
-            "item": item,
-            "tick": tick,
-            "firing": firing,
-            "at": time.monotonic(),
-        }
+            "event": event, "item": item, "tick": tick, "firing": firing, "at": time.monotonic(),
+        }  # fmt: skip
         os.write(ledger, (json.dumps(line) + "\n").encode())
         os.fsync(ledger)
 

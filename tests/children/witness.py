@@ -36,13 +36,8 @@ ENDING = {"TERM", "INT", "HUP", "QUIT"}
 LONGEST_LIFE = 20.0
 FLAGS = {"--ignore-term", "--fork", "--setsid"}
 VALUES = {
-    "--seconds": "0.1",
-    "--exit": "0",
-    "--fail-before": "0",
-    "--daemon": "0",
-    "--output": "0",
-    "--fenced": "",
-}
+    "--seconds": "0.1", "--exit": "0", "--fail-before": "0", "--daemon": "0", "--output": "0", "--fenced": "",
+}  # fmt: skip
 
 
 class Witness:

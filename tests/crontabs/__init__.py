@@ -56,12 +56,9 @@ GOOD = (
 )
 """Fields that cron accepts, some of them to the surprise of whoever wrote them."""
 BAD = (
-    ["60", "0,", "5/2", "x"],
-    ["24", "4294967295", "*/0"],
-    ["0", "32", "L", "1W", "2-0"],
-    ["13", "0", "mon", "january"],
-    ["8", "5L", "-1", "mon-"],
-)
+    ["60", "0,", "5/2", "x"], ["24", "4294967295", "*/0"], ["0", "32", "L", "1W", "2-0"],
+    ["13", "0", "mon", "january"], ["8", "5L", "-1", "mon-"],
+)  # fmt: skip
 BLANKS = st.sampled_from([b" ", b"\t", b"  ", b" \t "])
 NICKNAMES = st.sampled_from(
     [b"@daily", b"@hourly", b"@reboot", b"@weekly", b"@midnight", b"@yearly", b"@annually", b"@monthly"]
@@ -135,65 +132,14 @@ def lines(commands: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
 # Commands
 
 PIECES = [
-    *(
-        "rec",
-        "rec a",
-        "rec 'a b'",
-        'rec "it\'s"',
-        "rec $X",
-        'rec "$X" *',
-        "rec exit=3",
-        "rec a >out",
-        "rec <in",
-    ),
-    *(
-        "cd sub",
-        "X=1 rec",
-        "exec rec x",
-        "rec `rec b`",
-        'rec "$(rec c)"',
-        "( rec d )",
-        "{ rec e; }",
-        "! rec f",
-        "rec #",
-    ),
-    *(
-        "if rec; then rec g; fi",
-        "for i in 1 2; do rec $i; done",
-        "rec 2>>err",
-        "echo h",
-        "printf '\\%s\\\\n' i",
-        "true",
-    ),
-    *(
-        "rec \\'j\\'",
-        'rec "\\"k\\""',
-        "rec l\\ m",
-        "rec date +\\%F",
-        "rec \\\\\\%",
-        "rec 'a\\b'",
-        "rec é",
-        "rec \\$X",
-        "rec\t n",
-    ),
-    *(
-        "rec a=b --c -- -d",
-        "rec ''",
-        'rec ""x',
-        "rec ~ ?",
-        "rec {a,b}",
-        "rec \\\\",
-        "rec !",
-        "rec o; exit 5",
-        "export X=2",
-    ),
-    *(
-        "[ -d sub ] && rec p",
-        "test -e sub&&rec q",
-        "if [ -d sub ]; then rec s; fi",
-        "command -v rec && rec t",
-    ),
-]
+    "rec", "rec a", "rec 'a b'", 'rec "it\'s"', "rec $X", 'rec "$X" *', "rec exit=3", "rec a >out", "rec <in",
+    "cd sub", "X=1 rec", "exec rec x", "rec `rec b`", 'rec "$(rec c)"', "( rec d )", "{ rec e; }", "! rec f",
+    "rec #", "if rec; then rec g; fi", "for i in 1 2; do rec $i; done", "rec 2>>err", "echo h",
+    "printf '\\%s\\\\n' i", "true", "rec \\'j\\'", 'rec "\\"k\\""', "rec l\\ m", "rec date +\\%F",
+    "rec \\\\\\%", "rec 'a\\b'", "rec é", "rec \\$X", "rec\t n", "rec a=b --c -- -d", "rec ''", 'rec ""x',
+    "rec ~ ?", "rec {a,b}", "rec \\\\", "rec !", "rec o; exit 5", "export X=2", "[ -d sub ] && rec p",
+    "test -e sub&&rec q", "if [ -d sub ]; then rec s; fi", "command -v rec && rec t",
+]  # fmt: skip
 """Parts of commands whose only programs are shells and `rec`, which records how it was called."""
 JOINTS = [" && ", " || ", "; ", " | ", " ;", "&& "]
 INPUTS = ["%", "%in", "%a%b%", "%it's \\% 100", "%\\", "%é%%", "%\\\\%x'"]

@@ -181,14 +181,9 @@ def _real() -> tuple[Path, ...]:
         Path(path) for path in re.findall(r"^\t(?:.* => )?(/\S+) \(", done.stdout, re.MULTILINE)
     }
     files = {
-        *programs,
-        *_links(Path(sys.executable)),
-        *libraries,
-        standard,
-        Path(sys.prefix),
-        Path("/usr/share/zoneinfo"),
-        Path("/etc/localtime"),
-    }
+        *programs, *_links(Path(sys.executable)), *libraries, standard, Path(sys.prefix),
+        Path("/usr/share/zoneinfo"), Path("/etc/localtime"),
+    }  # fmt: skip
     return tuple(sorted(path for path in files if path.exists()))
 
 

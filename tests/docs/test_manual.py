@@ -32,12 +32,8 @@ def test_a_manual_page_is_named_after_its_command() -> None:
     """So that `man oncecron-crontab-wrap` shows `oncecron crontab wrap`."""
     wanted = {f"oncecron-{name.replace(' ', '-')}.1" for name in every_command()}
     others = {
-        "oncecron.1",
-        "oncecron-shell.1",
-        "oncecron-records.7",
-        "oncecron-guarantees.7",
-        "oncecron-crons.7",
-    }
+        "oncecron.1", "oncecron-shell.1", "oncecron-records.7", "oncecron-guarantees.7", "oncecron-crons.7",
+    }  # fmt: skip
     assert {page.name for page in manual_pages()} == wanted | others
 
 

@@ -122,14 +122,8 @@ class Shot:
             words += ["--items", f"seq {self.key.items}", *shlex.split(self.key.run), "--"]
             ledgers = journal.parent / "items"
             return [
-                *words,
-                sys_python(),
-                "-S",
-                "-E",
-                str(LETTERS),
-                str(ledgers),
-                f"{self.key.seconds}",
-            ]
+                *words, sys_python(), "-S", "-E", str(LETTERS), str(ledgers), f"{self.key.seconds}",
+            ]  # fmt: skip
         job = [sys_python(), "-S", "-E", str(WITNESS), str(journal), *shlex.split(self.key.job)]
         if self.key.fenced:
             job += ["--fenced", "|".join(fenced)]

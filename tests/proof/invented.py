@@ -133,3 +133,8 @@ def broken(run: Invented) -> list[str]:
 def holes(run: Invented) -> list[str]:
     """Return the rules under which documented holes are counted."""
     return [hole.rule for hole in check(run.history).holes]
+
+
+def row(run: Invented) -> dict[str, Any]:
+    """Return the row of the first start."""
+    return run.history.log.executions[0]

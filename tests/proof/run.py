@@ -350,14 +350,8 @@ class Run:
 
     def _rows(self, host: FiringHost, *options: str) -> list[dict[str, Any]]:
         command = [
-            str(self.wanted.oncecron),
-            "history",
-            *options,
-            "--format",
-            "json",
-            "--limit",
-            "0",
-        ]
+            str(self.wanted.oncecron), "history", *options, "--format", "json", "--limit", "0",
+        ]  # fmt: skip
         done = host.run(command)
         if done.returncode:
             raise RuntimeError(f"{command}: {done.returncode}: {done.stderr}")

@@ -53,16 +53,23 @@ def lost_while(
     run.stop(firing, *roles, at=102.0, until=until, how=how)
 
 
-def test_trees_that_cross_are_an_overlap(run: Invented) -> None:
-    """What both wrote of their lives is proof enough."""
-    lost_while(run, "wrapper", until=110.0)
-    assert (broken(run), holes(run)) == (["overlap"], [])
+FOUND, EXCUSED = (["overlap"], []), ([], ["overlap"])
 
 
-def test_trees_that_only_touch_are_none(run: Invented) -> None:
-    """The second begins when the first has ended."""
-    run.start(run.fire(100.9, "h2", "t2"), at=101.1)
-    assert broken(run) == []
+@pytest.mark.parametrize(
+    ("roles", "until", "rules"),
+    [
+        (("wrapper",), 110.0, FOUND), (("guard", "job"), 110.0, FOUND), (("wrapper", "job"), 110.0, FOUND),
+        (("wrapper", "guard", "job"), 110.0, EXCUSED),  # nobody could kill the tree, and it died when they woke
+        (("wrapper", "guard"), 105.0, FOUND),  # they had woken long before the second tree began
+    ],
+)  # fmt: skip
+def test_trees_that_cross_are_an_overlap(
+    run: Invented, roles: tuple[str, ...], until: float, rules: object
+) -> None:
+    """What both wrote of their lives is proof enough; a hole, where wrapper and guard were stopped together."""
+    lost_while(run, *roles, until=until)
+    assert (broken(run), holes(run)) == rules
 
 
 def test_a_locked_file_is_an_overlap(run: Invented) -> None:
@@ -88,14 +95,6 @@ def test_two_proofs_are_one_overlap(run: Invented) -> None:
     assert broken(run) == ["overlap"]
 
 
-def test_keys_and_shards_do_not_exclude_each_other(run: Invented) -> None:
-    """Another key, or another part of one, may run at the same time."""
-    run.start(run.fire(100.0, "h2", "t1", key="backup"))
-    part = run.start(run.fire(100.0, "h3", "t1"), shard="1")
-    run.history.log.executions[-1]["shard"] = int(part.shard or 0)
-    assert broken(run) == []
-
-
 def test_what_a_success_left_behind_is_no_overlap(run: Invented) -> None:
     """It is no longer part of the run."""
     run.history.starts[0].last_sign = 150.0
@@ -103,24 +102,11 @@ def test_what_a_success_left_behind_is_no_overlap(run: Invented) -> None:
     assert broken(run) == []
 
 
-def test_wrapper_and_guard_stopped_together_are_a_hole(run: Invented) -> None:
-    """Nobody could kill the tree, and it died when they woke."""
-    lost_while(run, "wrapper", "guard", "job")
-    assert (broken(run), holes(run)) == ([], ["overlap"])
-
-
 def test_wrapper_and_guard_killed_together_are_a_hole(run: Invented) -> None:
     """Nobody is left who could kill what the job had started."""
     lost_while(run, "wrapper", "guard", how="killed", until=102.0)
     run.history.firings[-2].status = -9
     assert (broken(run), holes(run)) == ([], ["overlap"])
-
-
-@pytest.mark.parametrize("missing", ["wrapper", "guard"])
-def test_one_of_them_alone_is_no_hole(run: Invented, missing: str) -> None:
-    """The other one could have killed it."""
-    lost_while(run, *({"wrapper", "guard", "job"} - {missing}))
-    assert (broken(run), holes(run)) == (["overlap"], [])
 
 
 @pytest.mark.parametrize(
@@ -142,12 +128,6 @@ def test_both_stopped_when_it_had_begun_is_no_hole(run: Invented) -> None:
     older, _ = taken_over(run, at=105.0, until=110.2)
     firing = run.history.firings[older.wrapper - 1001]
     run.stop(firing, "wrapper", "guard", at=107.0, until=110.0)
-    assert (broken(run), holes(run)) == (["overlap"], [])
-
-
-def test_both_stopped_and_healed_before_is_no_hole(run: Invented) -> None:
-    """They had woken long before the second tree began."""
-    lost_while(run, "wrapper", "guard", until=105.0)
     assert (broken(run), holes(run)) == (["overlap"], [])
 
 
@@ -186,22 +166,19 @@ def test_a_guard_stopped_within_the_grace_is_a_hole(
 # Ticks
 
 
-def test_a_tick_that_starts_twice_is_found(run: Invented) -> None:
-    """At most one start of a tick."""
-    run.start(run.fire(110.0, "h2", "t1"), attempt=2)
-    assert broken(run) == ["double"]
+AGAIN = ("--again",)
 
 
-def test_an_attempt_that_starts_twice_is_found(run: Invented) -> None:
-    """However it was asked for."""
-    run.start(run.fire(110.0, "h2", "t1", options=("--again",)))
-    assert broken(run) == ["double"]
-
-
-def test_a_further_attempt_may_be_asked_for(run: Invented) -> None:
-    """--again is the one way to a second start."""
-    run.start(run.fire(110.0, "h2", "t1", options=("--again",)), attempt=2)
-    assert broken(run) == []
+@pytest.mark.parametrize(
+    ("options", "attempt", "found"),
+    [((), 2, ["double"]), (AGAIN, 1, ["double"]), (AGAIN, 2, [])],
+)
+def test_a_tick_that_starts_twice_is_found(
+    run: Invented, options: tuple[str, ...], attempt: int, found: list[str]
+) -> None:
+    """At most one start of a tick; --again is the one way to a second one, which is another attempt."""
+    run.start(run.fire(110.0, "h2", "t1", options=options), attempt=attempt)
+    assert broken(run) == found
 
 
 def test_again_of_somebody_else_is_no_excuse(run: Invented) -> None:
@@ -209,13 +186,6 @@ def test_again_of_somebody_else_is_no_excuse(run: Invented) -> None:
     run.start(run.fire(110.0, "h2", "t1", options=("--again",)), attempt=2)
     run.start(run.fire(120.0, "h3", "t1"), attempt=3)
     assert broken(run) == ["double"]
-
-
-def test_without_a_tick_there_is_no_double(run: Invented) -> None:
-    """--no-tick asks for exclusion alone."""
-    run.run(110.0, "h1", None)
-    run.run(120.0, "h2", None)
-    assert broken(run) == []
 
 
 @pytest.mark.parametrize(("outcome", "found"), [("not-started", []), ("lost", ["double"])])

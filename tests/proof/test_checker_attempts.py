@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from history import Start
-from invented import Invented, broken, holes
+from invented import Invented, broken
 
 FAILOVER = ("--failover",)
 RETRIES = ("--retries", "2")
@@ -34,18 +34,14 @@ def lose(run: Invented, tick: str | None = "t1", outcome: str = "lost", at: floa
     return start
 
 
-def test_a_lost_tick_may_be_taken_over(run: Invented) -> None:
-    """By a firing with --failover, and once more if that one is lost too."""
+@pytest.mark.parametrize(("options", "found"), [(FAILOVER, []), ((), ["double"])])
+def test_a_lost_tick_may_be_taken_over(
+    run: Invented, options: tuple[str, ...], found: list[str]
+) -> None:
+    """By a firing with --failover."""
     lose(run)
-    run.start(run.fire(100.1, "h2", options=FAILOVER), at=108.0, attempt=2)
-    assert broken(run) == []
-
-
-def test_without_failover_nobody_takes_over(run: Invented) -> None:
-    """The tick is lost."""
-    lose(run)
-    run.start(run.fire(100.1, "h2"), at=108.0, attempt=2)
-    assert broken(run) == ["double"]
+    run.start(run.fire(100.1, "h2", options=options), at=108.0, attempt=2)
+    assert broken(run) == found
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "stopped"])
@@ -133,28 +129,19 @@ def retry(run: Invented, *statuses: int, options: tuple[str, ...] = RETRIES) -> 
     return starts
 
 
-def test_what_failed_is_tried_again(run: Invented) -> None:
-    """As often as --retries says, and no more often."""
-    retry(run, 3, 3, 0)
-    assert broken(run) == []
-
-
-def test_no_more_often_than_it_says(run: Invented) -> None:
-    """Three further attempts of two."""
-    retry(run, 3, 3, 3, 3)
-    assert broken(run) == ["double"]
-
-
-def test_a_success_is_not_tried_again(run: Invented) -> None:
-    """Nor what was stopped."""
-    retry(run, 0, 0)
-    assert broken(run) == ["double"]
-
-
-def test_without_retries_nothing_is_tried_again(run: Invented) -> None:
-    """At most one start."""
-    retry(run, 3, 0, options=())
-    assert broken(run) == ["double"]
+@pytest.mark.parametrize(
+    ("statuses", "options", "found"),
+    [
+        ((3, 3, 0), RETRIES, []), ((3, 3, 3, 3), RETRIES, ["double"]),
+        ((0, 0), RETRIES, ["double"]), ((3, 0), (), ["double"]),
+    ],
+)  # fmt: skip
+def test_what_failed_is_tried_again(
+    run: Invented, statuses: tuple[int, ...], options: tuple[str, ...], found: list[str]
+) -> None:
+    """As often as --retries says, and no more often; a success is not."""
+    retry(run, *statuses, options=options)
+    assert broken(run) == found
 
 
 def test_attempts_are_numbered(run: Invented) -> None:
@@ -246,15 +233,10 @@ def run_parts(run: Invented, *statuses: int) -> None:
     firing.status = next((status for status in statuses if status), 0)
 
 
-def test_a_firing_runs_parts_one_after_another(run: Invented) -> None:
-    """Each is started once."""
+def test_a_part_that_starts_twice_is_found(run: Invented) -> None:
+    """Each is started once, one after another: its tick is its own."""
     run_parts(run, 0, 0)
     assert broken(run) == []
-
-
-def test_a_part_that_starts_twice_is_found(run: Invented) -> None:
-    """Its tick is its own."""
-    run_parts(run, 0, 0)
     run.start(run.fire(110.0, "h2", options=PARTS), shard="1", attempt=2)
     last_row(run)["shard"] = 1
     assert broken(run) == ["double"]
@@ -323,12 +305,3 @@ def test_in_the_calm_every_part_is_started(run: Invented) -> None:
     run.skip(run.fire(100.1, "h2", options=PARTS), "held")["shard"] = 1
     run.skip(run.history.firings[1])
     assert broken(run) == ["blocked"]
-
-
-def test_each_part_is_started_again_after_the_faults(run: Invented) -> None:
-    """One of them alone is not enough."""
-    run.history.head["keys"]["billing"]["parts"] = 2
-    run.history.quiet = 99.0
-    run_parts(run, 0, 0)
-    assert broken(run) == []
-    assert holes(run) == []

@@ -4,22 +4,9 @@ from typing import Any
 
 import pytest
 from checker import check
-from invented import AWAY, KEY, Invented, broken, holes
+from invented import AWAY, KEY, Invented, broken, holes, row
 
 STANDING_BY = "the store cannot be reached; still waiting (--failover)"
-
-
-@pytest.fixture
-def run() -> Invented:
-    """Give a history in which one host has run a tick."""
-    run = Invented()
-    run.run()
-    return run
-
-
-def row(run: Invented) -> dict[str, Any]:
-    """Return the row of the one start."""
-    return run.history.log.executions[0]
 
 
 @pytest.mark.parametrize("said", ["", "oncecron: internal error: ValueError: x\n"])
@@ -275,10 +262,30 @@ def quiet(run: Invented, at: float, **values: Any) -> None:
     run.skip(run.fire(at, "h2", **values))
 
 
-def test_a_key_that_is_never_started_again_is_blocked(run: Invented) -> None:
-    """It was fired for a new tick, and there was time."""
-    quiet(run, 131.0, tick="t2")
-    assert broken(run) == ["blocked"]
+@pytest.mark.parametrize(
+    ("at", "tick", "end", "once", "found"),
+    [
+        (131.0, "t2", 200.0, False, ["blocked"]),
+        (131.0, "t1", 200.0, False, []),  # its tick had run before
+        (150.0, "t2", 200.0, False, []),  # it was fired too late to tell
+        (
+            131.0,
+            "t2",
+            152.0,
+            False,
+            [],
+        ),  # less than period, job, ttl and bound after the last fault
+        (131.0, "t2", 200.0, True, []),
+    ],
+)
+def test_a_key_that_is_never_started_again_is_blocked(
+    run: Invented, at: float, tick: str, end: float, once: bool, found: list[str]
+) -> None:
+    """It was fired for a new tick, and there was time; not one that runs once, and has."""
+    run.history.head["keys"][KEY]["once"] = once
+    quiet(run, at, tick=tick)
+    run.history.end = end
+    assert broken(run) == found
     run.run(135.0, "h3", "t3")
     assert broken(run) == []
 
@@ -294,27 +301,6 @@ def test_a_start_in_the_future_keeps_the_gap(store: str, found: list[str]) -> No
     assert broken(run) == found
     run.history.end = 300.0
     assert broken(run) == ["blocked"]
-
-
-@pytest.mark.parametrize("values", [{"at": 131.0, "tick": "t1"}, {"at": 150.0, "tick": "t2"}])
-def test_a_key_that_nobody_fired_anew_is_not_blocked(run: Invented, values: dict[str, Any]) -> None:
-    """Its tick had run before, or was fired too late to tell."""
-    quiet(run, **values)
-    assert broken(run) == []
-
-
-def test_a_run_that_ends_early_cannot_tell(run: Invented) -> None:
-    """Less than period, job, ttl and bound after the last fault."""
-    quiet(run, 131.0, tick="t2")
-    run.history.end = 152.0
-    assert broken(run) == []
-
-
-def test_a_key_that_runs_once_is_not_blocked(run: Invented) -> None:
-    """It has run."""
-    run.history.head["keys"][KEY]["once"] = True
-    quiet(run, 131.0, tick="t2")
-    assert broken(run) == []
 
 
 def test_what_is_left_is_found(run: Invented) -> None:

@@ -127,15 +127,10 @@ MOST_FAULTS = int(os.environ.get("ONCECRON_TEST_FAULTS", "2"))
 """Of each store; tests/chaos goes through all of them too."""
 Bite = Callable[[Standing], contextlib.AbstractContextManager[None]]
 REDIS: dict[str, Bite] = {
-    "restart the server": breaks,
-    "kill the server": breaks,
-    "server away": refuses,
-    "freeze the server": refuses,
-    "revoke rights": refuses,
-    "end the sessions": breaks,
-    "disk full": refuses,
+    "restart the server": breaks, "kill the server": breaks, "server away": refuses,
+    "freeze the server": refuses, "revoke rights": refuses, "end the sessions": breaks, "disk full": refuses,
     "connection storm": refuses,
-}
+}  # fmt: skip
 SERVER = REDIS | {"disk full": refuses_to_grow}
 FAULTS: dict[str, dict[str, Bite]] = {
     "postgres": SERVER
@@ -246,13 +241,3 @@ def test_who_gives_up_waiting_at_the_pooler_leaves_its_place(tmp_path: Path) -> 
             eventually(lambda: waiting() == 0, 60)
         finally:
             server.sigcont()
-
-
-@pytest.mark.parametrize("kind", FAULTS)
-def test_without_a_network_it_stands_on_loopback(kind: str, tmp_path: Path) -> None:
-    """The reduced form lacks a disk that can be filled, and nothing else."""
-    with standing(kind, None, tmp_path) as store:
-        assert {fault.kind for fault in store.cluster.faults} == set(FAULTS[kind]) - {"disk full"}
-        for host in (0, 1):
-            ended = store.fire("true", host=host).wait()
-            assert (ended.status, ended.err) == (0, "")

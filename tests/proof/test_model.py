@@ -65,58 +65,27 @@ class Wrong(NamedTuple):
 
 
 RIGHT = [
-    Right(
-        "row",
-        "FAULTS=1",
-        "HOSTS=3 TICKS=3 FAULTS=2",
-        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED,
-    ),
+    Right("row", "FAULTS=1", "HOSTS=3 TICKS=3 FAULTS=2",
+          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED),
     # What a claim looks at and a grant compares besides the row of the key.
-    Right(
-        "pauses-shards",
-        "PAUSES SHARDS FAULTS=1",
-        "PAUSES SHARDS FAULTS=2",
-        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION,
-    ),
-    Right(
-        "session",
-        "SESSION FAULTS=1",
-        "SESSION FAULTS=2",
-        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED,
-    ),
-    Right(
-        "freeze",
-        "FREEZE FAULTS=2",
-        "FREEZE HOSTS=3 FAULTS=1",
-        NEVER_RESUMED | NEVER_STRUCK_ALONE | NO_SESSION | NEVER_STOPPED,
-    ),
-    Right(
-        "session-freeze",
-        "SESSION FREEZE FIRINGS=2 FAULTS=2",
-        "SESSION FREEZE FAULTS=2",
-        NEVER_RESUMED | NEVER_STRUCK_ALONE | NEVER_STOPPED,
-    ),
+    Right("pauses-shards", "PAUSES SHARDS FAULTS=1", "PAUSES SHARDS FAULTS=2",
+          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION),
+    Right("session", "SESSION FAULTS=1", "SESSION FAULTS=2",
+          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED),
+    Right("freeze", "FREEZE FAULTS=2", "FREEZE HOSTS=3 FAULTS=1",
+          NEVER_RESUMED | NEVER_STRUCK_ALONE | NO_SESSION | NEVER_STOPPED),
+    Right("session-freeze", "SESSION FREEZE FIRINGS=2 FAULTS=2", "SESSION FREEZE FAULTS=2",
+          NEVER_RESUMED | NEVER_STRUCK_ALONE | NEVER_STOPPED),
     # A slot of `each` follows an attempt that was lost or stopped.
-    Right(
-        "resumes",
-        "RESUMES FAULTS=1",
-        "RESUMES FAULTS=2",
-        NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED,
-    ),
+    Right("resumes", "RESUMES FAULTS=1", "RESUMES FAULTS=2",
+          NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED),
     # No firing is kept waiting for longer than a ttl, or than two with a session lock and a request heard late.
-    Right(
-        "prompt",
-        "PROMPT LONGEST_WAIT=3 FAULTS=3",
-        "PROMPT LONGEST_WAIT=3 HOSTS=3 TICKS=3 FAULTS=2",
-        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED | NEVER_GIVES_UP,
-    ),
-    Right(
-        "session-prompt",
-        "SESSION PROMPT LONGEST_WAIT=6 FAULTS=2",
-        "SESSION PROMPT LONGEST_WAIT=6 TICKS=3 FIRINGS=4 FAULTS=2",
-        NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED | NEVER_GIVES_UP,
-    ),
-]
+    Right("prompt", "PROMPT LONGEST_WAIT=3 FAULTS=3", "PROMPT LONGEST_WAIT=3 HOSTS=3 TICKS=3 FAULTS=2",
+          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED | NEVER_GIVES_UP),
+    Right("session-prompt", "SESSION PROMPT LONGEST_WAIT=6 FAULTS=2",
+          "SESSION PROMPT LONGEST_WAIT=6 TICKS=3 FIRINGS=4 FAULTS=2",
+          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED | NEVER_GIVES_UP),
+]  # fmt: skip
 
 WRONG = [
     Wrong("NO_LEASE_ROW", "never_two_at_a_time", "SESSION"),

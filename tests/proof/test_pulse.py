@@ -2,7 +2,6 @@
 
 import threading
 
-import pytest
 from pulse import SLOW, Pulse
 from servers import eventually
 
@@ -56,14 +55,3 @@ def test_a_beat_that_never_ends_is_a_fault_that_lasts() -> None:
     [fault] = pulse.slow()
     may_end.set()
     assert fault.healed is None
-
-
-@pytest.mark.timeout(60)
-def test_a_store_that_answers_has_no_fault() -> None:
-    """Of five beats."""
-    asked = threading.Semaphore(0)
-    pulse = Pulse(asked.release, longest=30.0)
-    for _ in range(5):
-        asked.acquire()
-    pulse.stop()
-    assert not list(pulse.slow())

@@ -235,14 +235,8 @@ def _skip(row: Row) -> list[str]:
     by = f"by {row['holder_host']} pid {row['holder_pid']}" if row["holder_host"] else ""
     who = f"last {row['host']} pid {row['pid']}"
     return [
-        "skip",
-        f"tick {_shown(row['tick'])}",
-        row["reason"],
-        f"x {row['count']}",
-        who,
-        _hour(row["at"]),
-        by,
-    ]
+        "skip", f"tick {_shown(row['tick'])}", row["reason"], f"x {row['count']}", who, _hour(row["at"]), by,
+    ]  # fmt: skip
 
 
 def _hour(text: str | None) -> str:

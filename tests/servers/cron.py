@@ -9,7 +9,6 @@ import pwd
 import shlex
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 
 from servers.namespaces import Host, Machine
@@ -48,11 +47,6 @@ chown {user}:crontab {user}.new
 chmod 600 {user}.new
 mv {user}.new {user}
 """
-
-
-def just_before_the_minute(lead: float = 3) -> float:
-    """Return the skew for a clock that now stands `lead` seconds before a full minute."""
-    return 60 - lead - time.time() % 60
 
 
 class CronHost(Machine):

@@ -12,13 +12,7 @@ from typing import NamedTuple
 
 from servers.postgres import Database
 from servers.prepared import can_carry_out, carry_out
-from servers.process import (
-    Process,
-    descendants,
-    end,
-    public_directory,
-    spawn,
-)
+from servers.process import Process, descendants, end, public_directory, spawn
 from servers.waiting import eventually
 
 CONSOLE_SCRIPT = Path(sys.executable).with_name("oncecron")

@@ -360,15 +360,6 @@ class Standby(PostgresServer):
         super().start()
         return self
 
-    def wait_caught_up(self, deadline: float = 10) -> None:
-        """Wait until everything that the primary wrote before this call is replayed here."""
-        [[position]] = self.primary.execute("select pg_current_wal_insert_lsn()::text")
-        # The primary's WAL writer sends what asynchronous commits left in memory.
-        eventually(
-            lambda: self.execute("select 1 where pg_last_wal_replay_lsn() >= %s", position) != [],
-            deadline,
-        )
-
     def promote(self) -> None:
         """Make it a primary and wait until it writes."""
         self.execute("select pg_promote(true, 30)")

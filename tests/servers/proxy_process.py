@@ -99,12 +99,8 @@ class Connection:
     def traffic(self) -> list[int | bool]:
         """Return the fields of Traffic."""
         return [
-            self.requests,
-            self.round_trips,
-            self.to_server.moved,
-            self.to_client.moved,
-            self.open,
-        ]
+            self.requests, self.round_trips, self.to_server.moved, self.to_client.moved, self.open,
+        ]  # fmt: skip
 
 
 class Proxy:

@@ -191,17 +191,12 @@ class RedisServer:
 
     def _defaults(self, aof: bool) -> dict[str, Any]:
         return {
-            "appendonly": "yes" if aof else "no",
-            "appendfsync": "always",
-            "save": '""',
-            "bind": self.host,
+            "appendonly": "yes" if aof else "no", "appendfsync": "always", "save": '""', "bind": self.host,
             "port": self.port,
             "unixsocket": self.directory / "socket",
-            "dir": self.directory,
-            "logfile": self.directory / "log",
-            "protected-mode": "no",
+            "dir": self.directory, "logfile": self.directory / "log", "protected-mode": "no",
             "repl-diskless-sync-delay": 0,
-        }
+        }  # fmt: skip
 
     def _write_conf(self) -> Any:
         conf = self.directory / "redis.conf"

@@ -77,13 +77,9 @@ _HOLDERS = (Holder("web2", 4711, "root"), Holder("web1", 7, "batch"))
 _STARTED = (NOW - 5000, NOW - 45, NOW - 20, NOW, NOW + 200, NOW + 500)
 _HEARTBEATS = ("1-0", "2-0", NOW - 20)
 _TICKS = (
-    *(
-        minute_tick(instant)._replace(rule=rule)
-        for instant in INSTANTS
-        for rule in ("schedule", "minute", "name")
-    ),
-    *(NO_TICK, NO_TICK, named_tick("2027-01"), named_tick("campaign")),
-)
+    *(minute_tick(instant)._replace(rule=rule) for instant in INSTANTS for rule in ("schedule", "minute", "name")),
+    NO_TICK, NO_TICK, named_tick("2027-01"), named_tick("campaign"),
+)  # fmt: skip
 _TOO_EARLY = tuple(minute_tick(FAR_AHEAD)._replace(rule=rule) for rule in ("schedule", "name"))
 
 
@@ -149,15 +145,10 @@ _counts = _all(
 _locks = st.sampled_from(["none", "unknown", "free", "taken", "busy"])
 _ahead = st.sampled_from([-MAX_CLOCK_SKEW - 1, MAX_CLOCK_SKEW + 1, 1e9])
 _in_the_way: dict[str, st.SearchStrategy[Any]] = {
-    "own": _attempts,
-    "stop": _stops,
-    "other_shards": st.just(5),
-    "lease": _leases,
-    "running": st.just(True),
+    "own": _attempts, "stop": _stops, "other_shards": st.just(5), "lease": _leases, "running": st.just(True),
     "recovering_for": st.sampled_from([0.01, 45.0]),
-    "host_ahead": _ahead,
-    "tick": st.sampled_from(_TOO_EARLY),
-}
+    "host_ahead": _ahead, "tick": st.sampled_from(_TOO_EARLY),
+}  # fmt: skip
 _facts = {**_in_the_way, "newest": _attempts}
 _TOGETHER = [
     names

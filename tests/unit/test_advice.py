@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncecron.cli import crontab_shell
 from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.settings import Settings
@@ -120,31 +119,12 @@ def test_lint_at_a_terminal_advises_lint(
         assert f"`crontab -l | oncecron crontab {command}`" in err
 
 
-def test_the_help_of_the_shell_names_its_own_path(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Wherever it was installed."""
-    monkeypatch.setattr(sys, "argv", ["/srv/venv/bin/oncecron-shell", "--help"])
-    crontab_shell.run_line(["--help"], lambda _: 1)
-    assert "SHELL=/srv/venv/bin/oncecron-shell\n" in capfd.readouterr().out
-
-
 def test_a_command_line_as_one_word_needs_a_shell() -> None:
     """A program that is only missing does not."""
     with pytest.raises(CommandError, match=r"use --shell 'echo hi \| wc'$"):
         look_up("echo hi | wc", "echo hi | wc")
     with pytest.raises(CommandError, match=r"not found in PATH=[^;]*$"):
         look_up("no-such-program", "no-such-program")
-
-
-def test_sql_is_printed_without_a_store(capfd: pytest.CaptureFixture[str]) -> None:
-    """For PostgreSQL, in the namespace that was given."""
-    status, out, err = said(
-        capfd, "init", "--print-sql", "--namespace", "jobs", "--run-role", "cron"
-    )
-    assert (status, err) == (0, "")
-    assert '"jobs".skip_v1 to "cron";' in out
-    assert '"cron"' in out
 
 
 def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[str]) -> None:
@@ -234,22 +214,6 @@ def test_an_owner_connects_without_the_password_of_another() -> None:
     assert as_role("postgresql://u:p@a:1,b/d?user=x", "dba") == "postgresql://dba@a:1,b/d?user=x"
     assert as_role("postgresql://u@a/d?password=p", "dba") == "postgresql://dba@a/d?password=***"
     assert as_role("postgresql:///d", "dba") == "postgresql://dba@/d"
-
-
-def test_a_pause_ends_by_the_command_that_is_named(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Of one key and of all."""
-    store = ("--store", f"sqlite://{tmp_path}/x.db")
-    assert said(capfd, "init", *store)[0] == 0
-    paste = f"--store sqlite://{tmp_path}/x.db"
-    assert said(capfd, "pause", "--all", *store)[1] == (
-        f"paused all keys until `oncecron resume --all {paste}`\n"
-    )
-    assert said(capfd, "pause", "k", *store)[1] == f"paused k until `oncecron resume k {paste}`\n"
-
-
-# A store that is away
 
 
 def test_two_servers_are_told_apart() -> None:

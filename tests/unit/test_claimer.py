@@ -413,18 +413,3 @@ def test_a_long_wait_is_explained_once_and_a_short_one_never(
         assert len(said) == lines, said
         beginning = WAITS[why].partition(";")[0]
         assert all(line.startswith(f"oncecron: waiting: k: {beginning}") for line in said)
-
-
-def test_a_wait_for_the_store_is_explained_with_v_alone(
-    time: Time, new_spec: Callable[..., RunSpec], capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Cron would mail it although the firing may still win."""
-    for verbose, said in ((None, ""), ("1", "oncecron: waiting: k: away\n")):
-        start = time.now
-
-        def answer(_: int, now: float, until: float = start + 6) -> Any:
-            return StoreUnavailable("away") if now < until else DONE
-
-        how = {} if verbose is None else {"verbose": verbose}
-        wait(Scripted(time, answer, stirs=False), new_spec(connect_timeout="30s", **how))
-        assert capfd.readouterr().err == said

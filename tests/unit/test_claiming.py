@@ -8,7 +8,7 @@ from claim_states import HERE, NOW, OWNER
 from one_key import OneKey, claim
 
 from oncecron.core import clock
-from oncecron.core.claim import Attempt, HeldLease, State, Stop
+from oncecron.core.claim import Attempt, HeldLease, State
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.model import AskAgain, Firing, Holder, Lease, Refusal, Unconfirmed
 from oncecron.core.tick import minute_tick
@@ -191,30 +191,6 @@ def test_a_skip_waits_for_less_than_a_claim(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 # Records
-
-
-def test_a_firing_that_waits_is_recorded_as_held_once() -> None:
-    """Each later `held` is the same skip."""
-    first, later = OneKey(HELD), OneKey(HELD)
-    assert ask(first).reason == ask(later, awaited=41).reason == "held"
-    assert [skip.reason for skip in first.skipped] == ["held"]
-    assert not later.skipped
-
-
-@pytest.mark.parametrize("state", [DONE, FREE._replace(stop=Stop("paused", "ann@desk", None, NOW))])
-@pytest.mark.parametrize("awaited", [None, 41])
-def test_every_other_refusal_is_recorded(state: State, awaited: int | None) -> None:
-    """With what was answered."""
-    store = OneKey(state)
-    answer = ask(store, awaited=awaited)
-    assert store.skipped == [answer]
-
-
-def test_what_is_asked_again_is_not_recorded() -> None:
-    """It is no refusal yet."""
-    store = OneKey(FREE._replace(lock="taken"))
-    assert isinstance(ask(store), AskAgain)
-    assert not store.skipped
 
 
 def test_a_state_that_cannot_be_read_starts_nothing() -> None:

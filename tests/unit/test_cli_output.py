@@ -33,25 +33,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXECUTION = Execution(
-    execution_id=7,
-    key="billing",
-    shard=0,
-    tick="2026-11-20T02:00Z",
-    attempt=1,
-    outcome="failed",
-    exit_code=3,
-    signal=None,
-    host="host-a",
-    pid=42,
-    user="batch",
-    command="./bill.sh 'two words'",
-    started_at=1795140001.25,
-    finished_at=1795140003.75,
-    duration=2.5,
-    fencing_token=1795140001250000,
-    owner="6b1d2f3a-0000-4000-8000-000000000000",
-    note=None,
-)
+    execution_id=7, key="billing", shard=0, tick="2026-11-20T02:00Z", attempt=1, outcome="failed", exit_code=3,
+    signal=None, host="host-a", pid=42, user="batch", command="./bill.sh 'two words'", started_at=1795140001.25,
+    finished_at=1795140003.75, duration=2.5, fencing_token=1795140001250000,
+    owner="6b1d2f3a-0000-4000-8000-000000000000", note=None,
+)  # fmt: skip
 LEASE = LeaseView(
     *("billing", 0, "t", 7, 1, "held", "host-a", 42, "batch"),
     *(1795140001.0, 1795140011.0, 1795140071.0, 99, None, None),
@@ -88,17 +74,6 @@ def written(
 
 
 # Machine formats
-
-
-def test_a_second_write_repeats_no_heading() -> None:
-    """As `--follow` needs it."""
-    for format_ in ("table", "csv"):
-        stream = Stream()
-        writer = Writer(EXECUTIONS, Style(format_, Clock(utc=True)), stream)
-        writer.write([])
-        writer.write([EXECUTION])
-        writer.write([EXECUTION])
-        assert len(stream.getvalue().splitlines()) == 3
 
 
 @given(command=st.text(), note=st.none() | st.text())
@@ -177,15 +152,6 @@ def test_times_have_the_offset_of_the_host_s_zone_or_z(monkeypatch: pytest.Monke
 # Tables
 
 
-def test_wide_letters_are_counted_as_two() -> None:
-    """A key in Chinese moves no column."""
-    rows = written([EXECUTION._replace(tick="日本"), EXECUTION._replace(tick="abcd")])
-    [_, wide, narrow] = rows.splitlines()
-    assert wide.index("failed") == narrow.index("failed") - 2
-    assert texts.cut("日本語" * 9, 11, "utf-8") == "日本語日本…"
-    assert texts.cut("y" * 30, 11, "ascii") == "y" * 10 + ">"
-
-
 @given(st.text())
 def test_no_text_can_talk_to_the_terminal(text: str) -> None:
     """Escape sequences, line ends, C1 controls and changes of direction are escaped, the rest is kept."""
@@ -218,28 +184,14 @@ def test_what_a_cell_says(kind: Kind, record: object, cell: str) -> None:
 # Colour
 
 
-def test_only_the_outcome_is_coloured() -> None:
-    """Nothing else, also where the command says the same word."""
-    coloured = written([EXECUTION._replace(command="failed")], colour=True)
-    assert coloured.count("\x1b[") == 2
-    assert "\x1b[31mfailed\x1b[0m " in coloured
-    assert coloured.replace("\x1b[31m", "").replace("\x1b[0m", "") == written(
-        [EXECUTION._replace(command="failed")]
-    )
-
-
 @pytest.mark.parametrize(
     ("terminal", "environment", "colour"),
     [
-        (True, {}, True),
-        (False, {}, False),
-        (True, {"NO_COLOR": "1"}, False),
-        (True, {"NO_COLOR": ""}, True),
-        (False, {"FORCE_COLOR": "1"}, True),
-        (True, {"TERM": "dumb"}, False),
+        (True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False), (True, {"NO_COLOR": ""}, True),
+        (False, {"FORCE_COLOR": "1"}, True), (True, {"TERM": "dumb"}, False),
         (True, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
-)
+)  # fmt: skip
 def test_when_there_is_colour(
     monkeypatch: pytest.MonkeyPatch, terminal: bool, environment: dict[str, str], colour: bool
 ) -> None:
@@ -249,34 +201,6 @@ def test_when_there_is_colour(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert output.style_for(Stream(terminal=terminal), "table", utc=True).colour is colour
-
-
-# In full
-
-
-def in_full(**fields: object) -> str:
-    """Return what `history --id` shows of one execution."""
-    stream = Stream()
-    record = SimpleNamespace(**EXECUTION._asdict(), **fields)
-    Writer(IN_FULL, Style("table", Clock(utc=True)), stream).write_in_full(record)
-    return stream.getvalue()
-
-
-def test_what_was_captured_is_below_the_fields() -> None:
-    """A line each, indented, without anything that a terminal could obey; said to be cut where it was."""
-    text = in_full(output="one\n\ntwo \x1b[31m\nkey  forged", output_cut=0)
-    assert text.splitlines()[-5:] == [
-        "output         complete",
-        "    one",
-        "",
-        r"    two \x1b[31m",
-        "    key  forged",
-    ]
-    assert "the end only; 12 bytes before it were not recorded" in in_full(
-        output="x", output_cut=12
-    )
-    assert in_full(output="", output_cut=0).endswith("output         empty\n")
-    assert "output" not in in_full(output=None, output_cut=None)
 
 
 # Streaming and trouble
@@ -298,6 +222,41 @@ def test_a_long_history_takes_no_memory(format_: str) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+def test_a_terminal_obeys_no_name_that_may_have_been_meant() -> None:
+    """Hosts name themselves."""
+    assert suggestion("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"
+
+
+def test_seconds_are_published_to_the_microsecond() -> None:
+    """And not with the noise of a float."""
+    stream = io.StringIO()
+    execution = EXECUTION._replace(duration=3.227506444000028)
+    style = output.Style("ndjson", Clock(utc=True))
+    output.Writer(EXECUTIONS, style, stream).write([execution])
+    assert '"duration": 3.227506,' in stream.getvalue()
+
+
+def in_full(**fields: object) -> str:
+    """Return what `history --id` shows of one execution."""
+    stream = Stream()
+    record = SimpleNamespace(**EXECUTION._asdict(), **fields)
+    Writer(IN_FULL, Style("table", Clock(utc=True)), stream).write_in_full(record)
+    return stream.getvalue()
+
+
+def test_what_was_captured_is_below_the_fields() -> None:
+    """A line each, indented, without anything that a terminal could obey; said to be cut where it was."""
+    text = in_full(output="one\n\ntwo \x1b[31m\nkey  forged", output_cut=0)
+    assert text.splitlines()[-5:] == [
+        "output         complete", "    one", "", r"    two \x1b[31m", "    key  forged",
+    ]  # fmt: skip
+    assert "the end only; 12 bytes before it were not recorded" in in_full(
+        output="x", output_cut=12
+    )
+    assert in_full(output="", output_cut=0).endswith("output         empty\n")
+    assert "output" not in in_full(output=None, output_cut=None)
 
 
 class Log:
@@ -340,11 +299,6 @@ def test_nothing_found_by_a_filter_is_not_nothing(
     assert capfd.readouterr().err == f"oncecron: {told}\n"
 
 
-def test_a_terminal_obeys_no_name_that_may_have_been_meant() -> None:
-    """Hosts name themselves."""
-    assert suggestion("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"
-
-
 def test_refusals_tell_the_part() -> None:
     """Before what may be cut, and in the form of the other tables."""
     skips = history._with_shards(Log(), HistoryQuery())  # type: ignore[arg-type]
@@ -353,12 +307,3 @@ def test_refusals_tell_the_part() -> None:
     heading, *rows = (line.split() for line in table.getvalue().splitlines())
     assert heading[-3:] == ["COUNT", "SHARD", "DETAIL"]
     assert [row[-3:] for row in rows] == [["4", "3/4", "detail"], ["4", "-", "detail"]]
-
-
-def test_seconds_are_published_to_the_microsecond() -> None:
-    """And not with the noise of a float."""
-    stream = io.StringIO()
-    execution = EXECUTION._replace(duration=3.227506444000028)
-    style = output.Style("ndjson", Clock(utc=True))
-    output.Writer(EXECUTIONS, style, stream).write([execution])
-    assert '"duration": 3.227506,' in stream.getvalue()

@@ -61,12 +61,9 @@ def test_the_documentation_shows_keys_that_are_derived() -> None:
 @pytest.mark.parametrize(
     "commands",
     [
-        ("x y", "  x y\t", "x  'y'"),
-        ("x; y", " x;  y "),
-        ("/a | b", "/a  |\tb"),
-        ("x 'y", " x 'y\n"),
+        ("x y", "  x y\t", "x  'y'"), ("x; y", " x;  y "), ("/a | b", "/a  |\tb"), ("x 'y", " x 'y\n"),
     ],
-)
+)  # fmt: skip
 def test_blanks_do_not_count(commands: tuple[str, ...]) -> None:
     """Nor do quotes where no shell is needed; within quotes a blank is a letter of the word."""
     assert len({derived_key(command.encode()) for command in commands}) == 1

@@ -55,25 +55,6 @@ def test_a_shell_string_is_not_changed() -> None:
     assert found == [b"/bin/sh", b"-c", b"echo {}", b"/bin/sh", b"; rm"]
 
 
-def test_items_on_standard_input() -> None:
-    """They end as they did in the list."""
-    for null, expected in ((False, b"a\nb\n"), (True, b"a\0b\0")):
-        told = command("cat", "{}", stdin=True, null=null)
-        assert told.arguments(drawn("a", "b")) == [b"cat", b"{}"]
-        with open(told.input(drawn("a", "b")), "rb") as lines:
-            assert lines.read() == expected
-
-
-def test_the_variables() -> None:
-    """The ids in the order of the items; a single one has its own variable."""
-    ids = [item_id(LIST, name).encode() for name in ("a", "b")]
-    assert command("x").variables(drawn("a", "b")) == {
-        b"PATH": b"/bin",
-        b"ONCECRON_ITEM_IDS": b" ".join(ids),
-    }
-    assert command("x").variables(drawn("b"))[b"ONCECRON_ITEM_ID"] == ids[1]
-
-
 def ended(status: int = 0, *, signal: int = 0, timed_out: bool = False) -> CommandEnd:
     """Return how a command ended."""
     return CommandEnd(signal or status << 8, timed_out)
@@ -82,14 +63,11 @@ def ended(status: int = 0, *, signal: int = 0, timed_out: bool = False) -> Comma
 @pytest.mark.parametrize(
     ("end", "single", "several"),
     [
-        (ended(0), None, None),
-        (ended(3), "failed", "lost"),
-        (ended(65), "dead", "lost"),
-        (ended(signal=9), "lost", "lost"),
-        (ended(signal=15, timed_out=True), "failed", "lost"),
+        (ended(0), None, None), (ended(3), "failed", "lost"), (ended(65), "dead", "lost"),
+        (ended(signal=9), "lost", "lost"), (ended(signal=15, timed_out=True), "failed", "lost"),
         (ended(0, timed_out=True), "failed", "lost"),
     ],
-)
+)  # fmt: skip
 def test_what_the_end_of_a_command_says_of_its_items(
     end: CommandEnd, single: str | None, several: str | None
 ) -> None:
@@ -99,15 +77,6 @@ def test_what_the_end_of_a_command_says_of_its_items(
         assert [result.state for result in found] == [expected] * len(names) * (
             expected is not None
         )
-
-
-def test_the_last_attempt_is_dead() -> None:
-    """With two retries, the third failure is the last."""
-    states = [
-        results_of(drawn("a", attempt=attempt), ended(3), {}, POLICY)[0].state
-        for attempt in (1, 2, 3)
-    ]
-    assert states == ["failed", "failed", "dead"]
 
 
 @pytest.mark.parametrize("status", [0, 3])
@@ -123,16 +92,12 @@ def test_what_the_command_says_counts_more(status: int) -> None:
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        (["ok a"], {1: None}),
-        (["fail a"], {1: "failed"}),
-        (["fail a because of b"], {1: "because of b"}),
-        (["fail a b why"], {2: "why"}),
-        (["ok a b", "ok a"], {1: None, 2: None}),
-        (["fail a x", "ok a"], {1: None}),
-        (["ok ab", "okay a", "ok", "", "fail", "FAIL a"], {}),
+        (["ok a"], {1: None}), (["fail a"], {1: "failed"}), (["fail a because of b"], {1: "because of b"}),
+        (["fail a b why"], {2: "why"}), (["ok a b", "ok a"], {1: None, 2: None}),
+        (["fail a x", "ok a"], {1: None}), (["ok ab", "okay a", "ok", "", "fail", "FAIL a"], {}),
         ([f"ok {item_id(LIST, 'a b')}"], {2: None}),
     ],
-)
+)  # fmt: skip
 def test_the_lines_of_descriptor_3(lines: list[str], expected: dict[int, str | None]) -> None:
     """An item may have blanks, and begin like another one; what names none is ignored."""
     assert reports_of(drawn("a", "a b"), LIST, lines) == expected

@@ -4,16 +4,7 @@ import os
 
 from oncecron.core.model import REFUSAL_REASONS
 from oncecron.each.page import VERDICTS, Page
-from oncecron.each.slots import progress_line
 from oncecron.each.values import ItemCounts
-
-
-def test_a_new_page_says_nothing() -> None:
-    """No slot, no refusal, no progress."""
-    page = Page(2)
-    assert (page.refusal, page.skip, page.counts.total) == (None, "", 0)
-    assert [page.has_run(firing) for firing in (0, 1)] == [False, False]
-    assert page.verdict(1) == ("running", "")
 
 
 def test_a_slot_is_seen_by_the_others() -> None:
@@ -55,13 +46,3 @@ def test_every_reason_and_verdict_is_kept() -> None:
     for verdict in VERDICTS:
         page.judge(0, verdict)
         assert page.verdict(0)[0] == verdict
-
-
-def test_the_progress_on_one_line() -> None:
-    """What is done of all; what waits, is in doubt or dead only if there is any."""
-    assert (
-        progress_line(ItemCounts(50000, 8700, 0, 41300, 0, 0, 0)) == "41,300/50,000 items are done"
-    )
-    assert progress_line(ItemCounts(9, 0, 1, 2, 3, 2, 1)) == (
-        "2/9 items are done, 3 wait for a retry, 2 in doubt, 1 dead"
-    )

@@ -5,14 +5,7 @@ import sys
 import pytest
 
 from oncecron.core.retry import RetryPolicy
-from oncecron.each.values import (
-    DrawnItem,
-    ItemCounts,
-    ItemList,
-    ItemResult,
-    after_failure,
-    item_id,
-)
+from oncecron.each.values import DrawnItem, ItemList, ItemResult, after_failure, item_id
 
 LIST = ItemList("digest", "2026-11-20T02:00Z")
 POLICY = RetryPolicy(retries=2, delay=(5.0, 300.0), permanent=frozenset({64}))
@@ -59,8 +52,3 @@ def test_a_permanent_exit_status_is_not_retried() -> None:
     assert after_failure(item, POLICY, exit_code=64).state == "dead"
     assert after_failure(item, POLICY, exit_code=None).state == "failed"
     assert after_failure(item, POLICY._replace(retries=0), exit_code=1).state == "dead"
-
-
-def test_what_has_ended_is_not_drawn_again_by_itself() -> None:
-    """Done, in doubt and dead."""
-    assert ItemCounts(21, queued=1, taken=2, done=3, failed=4, lost=5, dead=6).ended == 14

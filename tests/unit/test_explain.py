@@ -164,18 +164,6 @@ def test_the_account_is_a_timeline() -> None:
     ]
 
 
-def test_every_reason_of_a_skip_has_its_sentence() -> None:
-    """Not its bare name; and the tick was skipped."""
-    for reason in REFUSAL_REASONS:
-        verdict, (headline, _, line, *_) = told(
-            skips=[TracedSkip(SKIP._replace(reason=reason), None)]
-        )
-        assert verdict == ("no-store" if reason == "no-store" else "skipped")
-        assert "did not run" in headline
-        assert line.startswith("00:15:02 host-b skipped: ")
-        assert not line.startswith(f"00:15:02 host-b skipped: {reason}")
-
-
 def test_commands_are_shown_as_the_caller_wants_them() -> None:
     """With the store that was typed; for a pause of the key, and for that of all keys."""
     skips, pauses = [TracedSkip(SKIP, None)] * 21, [pause("k", None), pause(ALL_KEYS, None)]
@@ -186,6 +174,18 @@ def test_commands_are_shown_as_the_caller_wants_them() -> None:
     assert shown[-2].endswith("; to resume: `oncecron resume k --store s`")
     assert shown[-1].endswith("; to resume: `oncecron resume --all --store s`")
     assert "; to resume: `oncecron resume k`" in told(pauses=pauses).sentences[1]
+
+
+def test_every_reason_of_a_skip_has_its_sentence() -> None:
+    """Not its bare name; and the tick was skipped."""
+    for reason in REFUSAL_REASONS:
+        verdict, (headline, _, line, *_) = told(
+            skips=[TracedSkip(SKIP._replace(reason=reason), None)]
+        )
+        assert verdict == ("no-store" if reason == "no-store" else "skipped")
+        assert "did not run" in headline
+        assert line.startswith("00:15:02 host-b skipped: ")
+        assert not line.startswith(f"00:15:02 host-b skipped: {reason}")
 
 
 def test_what_waits_for_its_next_attempt_runs() -> None:
@@ -256,13 +256,10 @@ def test_the_questions_do_not_depend_on_how_many_keys_there_are(keys: int) -> No
 @pytest.mark.parametrize(
     ("own", "of_all", "shown"),
     [
-        (2000.0, None, ALL_KEYS),
-        (None, 2000.0, "k"),
-        (2000.0, 3000.0, ALL_KEYS),
-        (3000.0, 2000.0, "k"),
+        (2000.0, None, ALL_KEYS), (None, 2000.0, "k"), (2000.0, 3000.0, ALL_KEYS), (3000.0, 2000.0, "k"),
         (None, None, "k"),
     ],
-)
+)  # fmt: skip
 def test_the_pause_that_lasts_longest_is_shown(
     own: float | None, of_all: float | None, shown: str
 ) -> None:

@@ -59,15 +59,6 @@ def told(size: int, script: str) -> tuple[bytes, list[Any]]:
     return done.stdout, json.loads(done.stderr)
 
 
-def test_each_attempt_has_its_own_output() -> None:
-    """Nothing of the first stands in the second, also where the ring has gone round."""
-    script = "for n in range(3): attempt(f'printf {n}-; seq -s, {n * 9}')"
-    arrived, endings = told(8, script)
-    texts = ["0-", "1-1,2,3,4,5,6,7,8,9\n", "2-1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18\n"]
-    assert arrived.decode() == "".join(texts)
-    assert endings == [[text[-8:], max(0, len(text) - 8), "a note"] for text in texts]
-
-
 def test_what_was_not_started_has_no_output() -> None:
     """Nobody is told of the pipes that it would have had."""
     assert told(8, "attempt('echo x', 'not-started')")[1] == [[None, None, "a note"]]

@@ -185,15 +185,6 @@ def test_a_job_that_starts_late_has_a_lease_that_was_renewed(
     assert store.finished == []
 
 
-def test_who_is_to_run_without_the_store_starts_without_a_lease(
-    new_guard: Callable[..., Guard],
-) -> None:
-    """That of the claim is over, or may be."""
-    store = Slow(failures=float("inf"))
-    assert run(new_guard(store, connect_timeout="1s", on_store_error="run")) == 0
-    assert store.finished == []
-
-
 @pytest.mark.parametrize("bug", [ZeroDivisionError("a bug"), OncecronError("a bug")])
 def test_a_bug_in_the_store_thread_is_the_guards_while_nothing_runs(
     new_guard: Callable[..., Guard], bug: Exception

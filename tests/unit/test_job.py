@@ -1,20 +1,13 @@
 """The end of trust that wrapper and guard share, what happens before it, and which requests a holder obeys."""
 
-import mmap
 import os
 
 import pytest
 
-from oncecron.core.model import (
-    REQUEST_KINDS,
-    REQUEST_SIGNALS,
-    Request,
-    stored_request,
-    trust_after,
-)
+from oncecron.core.model import REQUEST_KINDS, REQUEST_SIGNALS, Request, stored_request, trust_after
 from oncecron.core.timing import GUARD_KILLS_BEFORE, MINIMUM_TTL, TERM_BEFORE, WRAPPER_KILLS_BEFORE
 from oncecron.core.units import LONGEST_DURATION
-from oncecron.run.job import NOTHING_TO_FENCE, Trust, wrong_with
+from oncecron.run.job import Trust, wrong_with
 
 GOOD = Request("stop", "ann@a", 15, 5.0)
 
@@ -30,19 +23,6 @@ def test_a_forked_process_writes_what_its_parent_reads() -> None:
         os._exit(seen != 1.0)
     assert os.waitpid(pid, 0)[1] == 0
     assert trust.until == 123456.789012345
-
-
-def test_two_firings_share_nothing() -> None:
-    """Each has a page of its own; a new one says that no job runs."""
-    one, other = Trust(), Trust()
-    one.until = 5.0
-    assert other.until == NOTHING_TO_FENCE
-
-
-def test_the_number_fits_the_page_and_is_aligned() -> None:
-    """Eight aligned bytes are one store: nobody reads half of one number and half of the next."""
-    page = Trust()._page
-    assert (page.itemsize, page.nbytes) == (8, mmap.PAGESIZE)
 
 
 def test_term_comes_before_the_guards_kill_before_the_wrappers_before_the_end() -> None:

@@ -77,24 +77,13 @@ class World:
             outcome=draw.choice(("running", self.newest[0].outcome)), finished_at=None
         )
         if draw.random() < 0.8:
-            self.leases = [
-                LeaseView(
-                    *(
-                        "k",
-                        newest.shard,
-                        newest.tick,
-                        newest.execution_id,
-                        1,
-                        "held",
-                        "a",
-                        1,
-                        "root",
-                    ),
-                    *(newest.started_at, NOW - 5, NOW + draw.choice((55, -55))),
-                    *(newest.fencing_token, None, None),
-                    asked_at=NOW,
-                )
-            ]
+            lease = LeaseView(
+                *("k", newest.shard, newest.tick, newest.execution_id, 1, "held", "a", 1, "root"),
+                *(newest.started_at, NOW - 5, NOW + draw.choice((55, -55)), newest.fencing_token),
+                *(None, None),
+                asked_at=NOW,
+            )  # fmt: skip
+            self.leases = [lease]
 
     def findings(self, *, brief: bool) -> list[Finding]:
         """Return what is wrong."""

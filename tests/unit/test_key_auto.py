@@ -48,16 +48,6 @@ def test_the_key_of_wrap_for_any_line(command: bytes) -> None:
     assert_one_key(command)
 
 
-def test_other_firings_do_not_import_the_rule() -> None:
-    """Each module is paid at every tick."""
-    from test_layers import FIRING, loaded_by
-
-    code = FIRING.format("sqlite") + "\nfrom oncecron.run.spec import key_of"
-    code += "\nkey_of(oncecron.config.run_parser.ParsedRun({'key': '%s'}, ['x']))"
-    assert "oncecron.core.derived_key" not in loaded_by(code % "k")
-    assert "oncecron.core.derived_key" in loaded_by(code % "auto")
-
-
 def test_a_command_that_run_takes_for_an_option_is_left() -> None:
     """Cron would start it, and oncecron would not."""
     assert not any(map(assert_one_key, (b"--", b"-v", b"--help")))

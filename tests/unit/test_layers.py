@@ -203,6 +203,12 @@ def test_a_firing_imports_nothing_heavy(name: str) -> None:
     assert len(ours) <= MOST_MODULES, sorted(ours)
 
 
+def test_a_schedule_needs_no_calendar() -> None:
+    """A firing with `--schedule` and `--tz` pays less than a millisecond for them."""
+    code = "from oncecron.core.tick import scheduled_tick; scheduled_tick('0 2 * * 1-5', 'Europe/Berlin', 1e9)"
+    assert not loaded_by(code) & (HEAVY | {"datetime", "calendar"})
+
+
 def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
     """Beside what `run` imports, only the rules of the key and of guards; and no click."""
     code = "import oncecron.cli.crontab_shell, oncecron.run.firing, oncecron.core.derived_key"
@@ -212,16 +218,6 @@ def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
         *("oncecron.crontab", "oncecron.crontab.guards", "oncecron.core.derived_key"),
         *("oncecron.core.shell_words", "binascii", "itertools"),
     }
-
-
-def test_history_loads_no_other_command() -> None:
-    """Nor what only the reports of other commands need."""
-    loaded = loaded_by("import oncecron.cli.history")
-    assert {module for module in loaded if module.startswith("oncecron.cli")} == {
-        *("oncecron.cli", "oncecron.cli.command", "oncecron.cli.history"),
-        *("oncecron.cli.output", "oncecron.cli.sentences"),
-    }
-    assert loaded.isdisjoint({"oncecron.log.overlap", "oncecron.log.upcoming", "oncecron.alerts"})
 
 
 def constants(tree: ast.Module) -> Iterator[ast.expr]:

@@ -16,71 +16,38 @@ from oncecron.crontab.scanner import scan
 from oncecron.crontab.wrap import WrapSettings, wrap
 
 TESTS = {
-    "[ -x /opt/x ] && /opt/x -q": "[ -x /opt/x ]",
-    "test -x /opt/x && /opt/x": "test -x /opt/x",
-    "[[ -d /srv ]] && x": "[[ -d /srv ]]",
-    "[ ! -e /srv/off ] && x": "[ ! -e /srv/off ]",
-    '[ -x "$HOME/bin/x" ] && x': '[ -x "$HOME/bin/x" ]',
-    "[ -x /a -a -x /b ] && x": "[ -x /a -a -x /b ]",
+    "[ -x /opt/x ] && /opt/x -q": "[ -x /opt/x ]", "test -x /opt/x && /opt/x": "test -x /opt/x",
+    "[[ -d /srv ]] && x": "[[ -d /srv ]]", "[ ! -e /srv/off ] && x": "[ ! -e /srv/off ]",
+    '[ -x "$HOME/bin/x" ] && x': '[ -x "$HOME/bin/x" ]', "[ -x /a -a -x /b ] && x": "[ -x /a -a -x /b ]",
     "test -f /a -o ! -d /b && x": "test -f /a -o ! -d /b",
     "[ -x /a ] && [ -d /b ] && x": "[ -x /a ] && [ -d /b ]",
     "command -v x > /dev/null && x 1 1": "command -v x > /dev/null",
     "command -v x >/dev/null 2>&1 && x": "command -v x >/dev/null 2>&1",
     "which x >/dev/null && x | logger": "which x >/dev/null",
-    "[ -x /a ] && cd /srv && ./x > log 2>&1": "[ -x /a ]",
-    "[ -x /a ] && { a; b; }": "[ -x /a ]",
+    "[ -x /a ] && cd /srv && ./x > log 2>&1": "[ -x /a ]", "[ -x /a ] && { a; b; }": "[ -x /a ]",
     "[ -x /a ] && (a; b || c) | d": "[ -x /a ]",
     "[ -x /a ] && for i in 1 2; do a $i; done": "[ -x /a ]",
     "[ -x /a ] && if [ ! -d /b ]; then a; fi": "[ -x /a ]",
-    "[ -x /a ] && [ $(date +\\%u) = 1 ] && x": "[ -x /a ]",
-    "[ -x /a ] && a # daily": "[ -x /a ]",
-    "[ -x /a ]&&a": "[ -x /a ]",
-    "[ -x /a ]  &&  a": "[ -x /a ]",
-    "[ -x /a ] &&	a": "[ -x /a ]",
+    "[ -x /a ] && [ $(date +\\%u) = 1 ] && x": "[ -x /a ]", "[ -x /a ] && a # daily": "[ -x /a ]",
+    "[ -x /a ]&&a": "[ -x /a ]", "[ -x /a ]  &&  a": "[ -x /a ]", "[ -x /a ] &&	a": "[ -x /a ]",
     "if [ -x /a ]; then a; fi": "[ -x /a ]",
     "if [ -x /a ]; then a; b || c; fi >>log 2>&1": "[ -x /a ]",
     "if [ -x /a ] && [ $(date +%d) -le 7 ]; then a; fi": "[ -x /a ]",
-    "if test -x /a ;then a;fi": "test -x /a",
-    "[ -x /a ] || exit 0; a; b": "[ -x /a ]",
-    "test -x /a || exit; a || b &": "test -x /a",
-    "[ -x /a ] && [ -x /a ]&&a": "[ -x /a ] && [ -x /a ]",
-    "[ -x /a ] && if [ -x /a ]; then a; fi": "[ -x /a ]",
-    "[ -x /a ] && cd / && /a || true": "[ -x /a ]",
-}
+    "if test -x /a ;then a;fi": "test -x /a", "[ -x /a ] || exit 0; a; b": "[ -x /a ]",
+    "test -x /a || exit; a || b &": "test -x /a", "[ -x /a ] && [ -x /a ]&&a": "[ -x /a ] && [ -x /a ]",
+    "[ -x /a ] && if [ -x /a ]; then a; fi": "[ -x /a ]", "[ -x /a ] && cd / && /a || true": "[ -x /a ]",
+}  # fmt: skip
 """Commands, and the test with which they begin."""
 NOT = [
-    "a",
-    "",
-    "[ -x /a ]",
-    "[ -x /a ] || a",
-    "[ -x /a ] && a || b",
-    "[ -x /a ] && a; b",
-    "[ -x /a ] && a &",
-    "[ -x /a ] && case x in x) a;; esac",
-    "[ -x '/a b' ] && a",
-    "[ -x /a\\ b ] && a",
-    "[ -f /a-\\%Y ] && a",
-    "[ $(date +\\%u) = 1 ] && a",
-    '[ "$(hostname)" = web1 ] && a',
-    "[ -x /a ] > /srv/log && a",
-    '[ -n "$X" ] && a',
-    "[ -x ] && a",
-    "[ -x /a && a",
-    "test && a",
-    "command -v && a",
-    "command x && a",
-    "which x 2>/dev/null && x | logger",
-    "echo [ -x /a ] && a",
-    "cd /srv && [ -x x ] && ./x",
-    "( [ -x /a ] && a )",
-    "if [ -x /a ]; then a; else b; fi",
-    "if [ -x /a ]; then a; fi; b",
-    "if [ -x /a ]; then a; fi && b",
-    "if [ -x /a ] || b; then a; fi",
-    "if [ -x /a ]; then a",
-    "[ -x /a ] || exit 0 && a",
-    "[ -x /a ] && 'unclosed",
-]
+    "a", "", "[ -x /a ]", "[ -x /a ] || a", "[ -x /a ] && a || b", "[ -x /a ] && a; b", "[ -x /a ] && a &",
+    "[ -x /a ] && case x in x) a;; esac", "[ -x '/a b' ] && a", "[ -x /a\\ b ] && a", "[ -f /a-\\%Y ] && a",
+    "[ $(date +\\%u) = 1 ] && a", '[ "$(hostname)" = web1 ] && a', "[ -x /a ] > /srv/log && a",
+    '[ -n "$X" ] && a', "[ -x ] && a", "[ -x /a && a", "test && a", "command -v && a", "command x && a",
+    "which x 2>/dev/null && x | logger", "echo [ -x /a ] && a", "cd /srv && [ -x x ] && ./x",
+    "( [ -x /a ] && a )", "if [ -x /a ]; then a; else b; fi", "if [ -x /a ]; then a; fi; b",
+    "if [ -x /a ]; then a; fi && b", "if [ -x /a ] || b; then a; fi", "if [ -x /a ]; then a",
+    "[ -x /a ] || exit 0 && a", "[ -x /a ] && 'unclosed",
+]  # fmt: skip
 """Commands without such a test."""
 
 
@@ -97,16 +64,9 @@ def test_other_commands_have_none(command: str) -> None:
 
 
 PIECES = [
-    *(
-        "[ -x rec ]",
-        "test -d none",
-        "command -v rec >/dev/null",
-        "[ ! -e none ]",
-        "rec a",
-        "rec exit=3",
-    ),
-    *("if", "then", "fi", "exit 0", "{", "}", "(", ")", "echo x", "# c", "! rec", "cd ."),
-]
+    "[ -x rec ]", "test -d none", "command -v rec >/dev/null", "[ ! -e none ]", "rec a", "rec exit=3", "if",
+    "then", "fi", "exit 0", "{", "}", "(", ")", "echo x", "# c", "! rec", "cd .",
+]  # fmt: skip
 JOINTS = [" && ", "&&", " || ", "; ", " ", " | ", " & "]
 
 

@@ -42,19 +42,11 @@ def given(*values: Any, **named: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        (("a", 1), {}),
-        (("a",), {}),
-        ((), {"name": "a"}),
-        ((), {"count": 1, "name": "a"}),
-        (("a",), {"count": 1}),
-        ((), {}),
-        ((), {"count": 1}),
-        (("a", 1, 2), {}),
-        (("a", 1), {"count": 2}),
-        (("a",), {"name": "b"}),
-        (("a",), {"other": 2}),
+        (("a", 1), {}), (("a",), {}), ((), {"name": "a"}), ((), {"count": 1, "name": "a"}),
+        (("a",), {"count": 1}), ((), {}), ((), {"count": 1}), (("a", 1, 2), {}), (("a", 1), {"count": 2}),
+        (("a",), {"name": "b"}), (("a",), {"other": 2}),
     ],
-)
+)  # fmt: skip
 def test_it_takes_and_refuses_the_same_arguments(
     values: tuple[Any, ...], named: dict[str, Any]
 ) -> None:

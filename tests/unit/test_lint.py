@@ -19,7 +19,6 @@ from oncecron.core.derived_key import derived_key
 from oncecron.crontab.crons import CRONS
 from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, lint
 from oncecron.crontab.scanner import scan
-from oncecron.crontab.simple_commands import simple_commands
 from oncecron.crontab.system_files import why_not_read
 from oncecron.crontab.wrap import WrapSettings, wrap
 
@@ -74,143 +73,72 @@ def each(options: str, schedule: str = "0 2 * * *", before: str = "", items: str
 CASES = [
     # kind, what has it, words of the message, what has it not
     ("unguarded", GUARDED + "0 2 * * * /bin/bill\n", "`/bin/bill` runs on every host", "0 2 * * * /bin/bill\n"),
-    (
-        *("unguarded", GUARDED + "0 2 * * * /bin/bill\n", "`# oncecron: off` above it"),
-        GUARDED + "# oncecron: off\n0 2 * * * /bin/bill\n",
-    ),
-    (
-        *("unguarded", "ONCECRON_STORE=local\n" + GUARDED + "0 2 * * * bill\n", "oncecron crontab wrap"),
-        GUARDED + "0 2 * * * ONCECRON=off /bin/bill\n",
-    ),
-    (
-        *("unguarded", GUARDED + "0 2 * * * bill\n", "every host"),
-        GUARDED + "0 22-2 * * * bill\n@reboot bill\n0 2 * * * cd / && run-parts /etc/x\n0 3 * * * /usr/sbin/anacron -s\n"
-        "0 4 * * * /usr/bin/oncecron flush\n",
-    ),
-    (
-        *("pinned", line("--shell '[ $(hostname) = web1 ] && bill'"), "the test of `$(hostname)` in"),
-        line("-- bill", before="[ $(hostname) = web1 ] && "),
-    ),
-    (
-        *("pinned", GUARDED + "0 2 * * * [ $(hostname) = web1 ] && bill\n", "while that host is down"),
-        GUARDED + "# oncecron: off\n0 3 * * * case $HOSTNAME in a) bill;; esac\n",
-    ),
+    ("unguarded", GUARDED + "0 2 * * * /bin/bill\n", "`# oncecron: off` above it", GUARDED + "# oncecron: off\n0 2 * * * /bin/bill\n"),
+    ("unguarded", "ONCECRON_STORE=local\n" + GUARDED + "0 2 * * * bill\n", "oncecron crontab wrap",
+     GUARDED + "0 2 * * * ONCECRON=off /bin/bill\n"),
+    ("unguarded", GUARDED + "0 2 * * * bill\n", "every host",
+     GUARDED + "0 22-2 * * * bill\n@reboot bill\n0 2 * * * cd / && run-parts /etc/x\n0 3 * * * /usr/sbin/anacron -s\n" "0 4 * * * /usr/bin/oncecron flush\n"),
+    ("pinned", line("--shell '[ $(hostname) = web1 ] && bill'"), "the test of `$(hostname)` in",
+     line("-- bill", before="[ $(hostname) = web1 ] && ")),
+    ("pinned", GUARDED + "0 2 * * * [ $(hostname) = web1 ] && bill\n", "while that host is down",
+     GUARDED + "# oncecron: off\n0 3 * * * case $HOSTNAME in a) bill;; esac\n"),
     ("background", line("--shell 'cd /x && bill &'"), "`&` in `cd /x && bill &` starts", line("-- bill") + line("--key p -- pay &", "0 3 * * *")),
     ("background", "SHELL=/usr/bin/oncecron-shell\n0 2 * * * tmux new -d bill\n", "tmux in", "0 2 * * * tmux new -d bill\n"),
     ("unguarded", GUARDED + "0 2 * * * pay &\n", "start it in the foreground, and put `oncecron run` in front; if", GUARDED + "0 2 * * * reboot &\n"),
-    (
-        *("unguarded", GUARDED + "# Puppet Name: x\n0 2 * * * pay\n", "Puppet writes the line: put `oncecron run` into the `command`"),
-        "# Puppet Name: x\n" + line("-- pay"),
-    ),
-    (
-        *("each-host", line("-- apt-get update"), "only one host runs `apt-get update`, but each host has its own packages"),
-        "# oncecron: key=k\n" + line("-- apt-get update") + GUARDED + "0 4 * * * logrotate /etc/l\n",
-    ),
-    (
-        *("unguarded", "0 1 * * * bill\nSHELL=/usr/bin/oncecron-shell\n0 2 * * * pay\n", "`bill` runs"),
-        "SHELL=/usr/bin/oncecron-shell\n0 1 * * * bill\n0 2 * * * cd /app; ./pay > log\n",
-    ),
-    (
-        *("rest", line("-- cd /app && ./bill.sh"), "covers only `cd /app`: `./bill.sh` runs on every host"),
-        line("-- ./bill.sh", before="cd /app && "),
-    ),
-    (
-        *("rest", line("-- /bin/bill; rm -r /spool/bills"), "`rm -r /spool/bills` runs on every host"),
-        line("--shell '/bin/bill; rm -r /spool/bills'"),
-    ),
-    (
-        *("rest", line("-- /bin/bill | mail -s bills joe"), "`mail -s bills joe` runs"),
-        line("-- /bin/bill 2>&1 | logger -t bill"),
-    ),
-    (
-        *("rest", line("-- /bin/bill & /bin/pay"), "`/bin/pay` runs"),
-        line("-- /bin/bill || echo failed", before="[ -x /bin/bill ] && . /etc/env; umask 077; "),
-    ),
-    (
-        *("rest", line("--skip-exit 9 -- /bin/bill || mail joe"), "`mail joe` runs"),
-        line("-- /bin/bill || mail joe"),
-    ),
-    (
-        *("rest", line("-- bill | tee /var/log/bill"), "`tee /var/log/bill` runs"),
-        line("-- bill | tee -a log", before="cd /x || exit 1; date; ") + line("-- bill; done", before="for i in a b; do "),
-    ),
-    (
-        *("rest", line("-- bill || { echo x; mail joe; } && pay"), "`pay` runs"),
-        line("-- bill || { echo x; mail joe; } > failed"),
-    ),
+    ("unguarded", GUARDED + "# Puppet Name: x\n0 2 * * * pay\n", "Puppet writes the line: put `oncecron run` into the `command`",
+     "# Puppet Name: x\n" + line("-- pay")),
+    ("each-host", line("-- apt-get update"), "only one host runs `apt-get update`, but each host has its own packages",
+     "# oncecron: key=k\n" + line("-- apt-get update") + GUARDED + "0 4 * * * logrotate /etc/l\n"),
+    ("unguarded", "0 1 * * * bill\nSHELL=/usr/bin/oncecron-shell\n0 2 * * * pay\n", "`bill` runs",
+     "SHELL=/usr/bin/oncecron-shell\n0 1 * * * bill\n0 2 * * * cd /app; ./pay > log\n"),
+    ("rest", line("-- cd /app && ./bill.sh"), "covers only `cd /app`: `./bill.sh` runs on every host",
+     line("-- ./bill.sh", before="cd /app && ")),
+    ("rest", line("-- /bin/bill; rm -r /spool/bills"), "`rm -r /spool/bills` runs on every host",
+     line("--shell '/bin/bill; rm -r /spool/bills'")),
+    ("rest", line("-- /bin/bill | mail -s bills joe"), "`mail -s bills joe` runs", line("-- /bin/bill 2>&1 | logger -t bill")),
+    ("rest", line("-- /bin/bill & /bin/pay"), "`/bin/pay` runs",
+     line("-- /bin/bill || echo failed", before="[ -x /bin/bill ] && . /etc/env; umask 077; ")),
+    ("rest", line("--skip-exit 9 -- /bin/bill || mail joe"), "`mail joe` runs", line("-- /bin/bill || mail joe")),
+    ("rest", line("-- bill | tee /var/log/bill"), "`tee /var/log/bill` runs",
+     line("-- bill | tee -a log", before="cd /x || exit 1; date; ") + line("-- bill; done", before="for i in a b; do ")),
+    ("rest", line("-- bill || { echo x; mail joe; } && pay"), "`pay` runs", line("-- bill || { echo x; mail joe; } > failed")),
     ("rest", line("-- bill; (echo x; mail joe)"), "`echo x` runs", line("-- bill || (echo x; mail joe) | mail joe; exit 0")),
     ("rest", line("-- bill | grep -v x || mail joe"), "`mail joe` runs", line("-- bill | ts")),
-    (
-        *("rest", line("-- bill", before="./fetch && "), "`./fetch` runs on every host"),
-        line("-- bash -c './fetch && bill'"),
-    ),
-    (
-        *("rest", line('-- bill; pay"', before='nice bash -c "'), "covers only `bill`: `pay` runs"),
-        line('-- bill || mail joe"', before='cd / && bash -c "cd /x && ') + line('-- bill" || mail joe', before='sh -c "'),
-    ),
+    ("rest", line("-- bill", before="./fetch && "), "`./fetch` runs on every host", line("-- bash -c './fetch && bill'")),
+    ("rest", line('-- bill; pay"', before='nice bash -c "'), "covers only `bill`: `pay` runs",
+     line('-- bill || mail joe"', before='cd / && bash -c "cd /x && ') + line('-- bill" || mail joe', before='sh -c "')),
     ("rest", line('-- bill" && pay', before='sh -c "'), "`pay` runs", line("-- sh -c 'oncecron run --key b -- bill; pay'")),
     ("rest", line('-- bill; pay"', before='flock /x ionice -c 3 bash -l -c "'), "`pay` runs", line('-- bill"', before='flock -n /x ionice -c 3 sh -c "')),
     ("rest", line('-- bill; pay" joe', before='su -lc "'), "`pay` runs", line('-- bill"', before='su - joe -c "cd x; ')),
     ("truncate", line('-- bill >x"', before='bash -c "'), "`x`", line('-- bill"', before='bash -c ">x; ')),
     ("truncate", line('-- bill" >x', before='bash -c "'), "`x`", line('-- bill" >/dev/null', before='bash -c "true; ')),
-    (
-        *("truncate", line("-- /bin/bill > /var/log/bill.log 2>&1"), "hosts that skip also empty `/var/log/bill.log`"),
-        line("-- /bin/bill >> /var/log/bill.log 2>&1"),
-    ),
-    (
-        *("truncate", line("-- /bin/bill; } 2> err.log", before="{ "), "empty `err.log`"),
-        line("-- /bin/bill > /dev/null 2>&1"),
-    ),
+    ("truncate", line("-- /bin/bill > /var/log/bill.log 2>&1"), "hosts that skip also empty `/var/log/bill.log`",
+     line("-- /bin/bill >> /var/log/bill.log 2>&1")),
+    ("truncate", line("-- /bin/bill; } 2> err.log", before="{ "), "empty `err.log`", line("-- /bin/bill > /dev/null 2>&1")),
     ("truncate", line("-- bill >| log"), "`log`", line("--shell 'bill > log'")),
     ("truncate", line("-- bill || echo x; > log"), "`log`", line("-- bill || { echo x; date; } > log")),
-    (
-        *("shared-key", line("-- /bin/bill") + line("-- /bin/pay"), "key k is also the key of `/bin/bill` in line 1"),
-        line("-- /bin/bill a") + line("--shell '/bin/bill  \"a\"'", "0 3 * * *"),
-    ),
-    (
-        *("split-key", line("-- bill") + line("--key q -- 'bill'"), "has key q here and k in line 1"),
-        line("-- bill a") + line("--key q -- bill b"),
-    ),
-    (
-        *("schedule", f"0 2 * * * {RUN} --key k --schedule '0 3 * * *' -- a\n", "runs at '0 2 * * *', but --schedule is"),
-        f"@daily {RUN} --key k --schedule '0 0 * * 0-6' -- a\n5 4 * * sun {RUN} --key q --schedule '05 4 * * 7' -- b\n",
-    ),
-    (
-        *("schedule", f"0 2 * * 1 {RUN} --key k --schedule '0 2 1 * 1' -- a\n", "firings get the wrong tick"),
-        f"*/30 2 * * * {RUN} --key k --schedule '*/30 2 * * *' -- a\n",
-    ),
-    (  # in spring one of them is skipped, and the other is not
-        *("schedule", f"0,30 2 * * * {RUN} --key k --schedule '*/30 2 * * *' -- a\n", "the wrong tick"),
-        f"0,30 2 * * * {RUN} --key k --schedule '0-30/30 2 * * *' -- a\n",
-    ),
-    (
-        *("schedule", f"@reboot {RUN} --key k -- a\n", "@reboot has no schedule"),
-        f"@reboot {RUN} --key k --no-tick -- a\n",
-    ),
-    (
-        *("zone", "TZ=Asia/Tokyo\n" + line("-- a"), "cron fires in the host's time zone"),
-        "TZ=Asia/Tokyo\n" + line("--tz Europe/Berlin -- a"),
-    ),
-    (
-        *("random-sleep", f"0 2 * * * sleep $((RANDOM \\% 60)); {RUN} --key k -- a\n", "different minutes"),
-        line("-- a", before="sleep $((RANDOM \\% 60)); "),
-    ),
-    (
-        *("random-sleep", f"0 2 * * * perl -e 'sleep int(rand(9))' && {RUN} --key k -- a\n", "add --schedule '0 2 * * *'"),
-        f"0 2 * * * sleep 30; {RUN} --key k -- a\n",
-    ),
-    (
-        *("random-sleep", f"0 2 * * * bash -c 'sleep $((RANDOM \\% 60)); {RUN} --key k -- a'\n", "different minutes"),
-        line('-- a"', before='bash -c "sleep $((RANDOM \\% 60)); '),
-    ),
-    (
-        *("frequent", f"*/4 * * * * {RUN} --key k -- a\n", "use --schedule '*/4 * * * *'"),
-        f"*/5 * * * * {RUN} --key k -- a\n",
-    ),
-    (
-        *("frequent", f"58,1 1-2 * * * {RUN} --key k -- a\n", "every few minutes"),
-        f"58,1 1 * * * {RUN} --key k -- a\n* * * * * {RUN} --key q --tick $(date +\\%H) -- b\n",
-    ),
+    ("shared-key", line("-- /bin/bill") + line("-- /bin/pay"), "key k is also the key of `/bin/bill` in line 1",
+     line("-- /bin/bill a") + line("--shell '/bin/bill  \"a\"'", "0 3 * * *")),
+    ("split-key", line("-- bill") + line("--key q -- 'bill'"), "has key q here and k in line 1",
+     line("-- bill a") + line("--key q -- bill b")),
+    ("schedule", f"0 2 * * * {RUN} --key k --schedule '0 3 * * *' -- a\n", "runs at '0 2 * * *', but --schedule is",
+     f"@daily {RUN} --key k --schedule '0 0 * * 0-6' -- a\n5 4 * * sun {RUN} --key q --schedule '05 4 * * 7' -- b\n"),
+    ("schedule", f"0 2 * * 1 {RUN} --key k --schedule '0 2 1 * 1' -- a\n", "firings get the wrong tick",
+     f"*/30 2 * * * {RUN} --key k --schedule '*/30 2 * * *' -- a\n"),
+    # in spring one of them is skipped, and the other is not
+    ("schedule", f"0,30 2 * * * {RUN} --key k --schedule '*/30 2 * * *' -- a\n", "the wrong tick",
+     f"0,30 2 * * * {RUN} --key k --schedule '0-30/30 2 * * *' -- a\n"),
+    ("schedule", f"@reboot {RUN} --key k -- a\n", "@reboot has no schedule", f"@reboot {RUN} --key k --no-tick -- a\n"),
+    ("zone", "TZ=Asia/Tokyo\n" + line("-- a"), "cron fires in the host's time zone", "TZ=Asia/Tokyo\n" + line("--tz Europe/Berlin -- a")),
+    ("random-sleep", f"0 2 * * * sleep $((RANDOM \\% 60)); {RUN} --key k -- a\n", "different minutes",
+     line("-- a", before="sleep $((RANDOM \\% 60)); ")),
+    ("random-sleep", f"0 2 * * * perl -e 'sleep int(rand(9))' && {RUN} --key k -- a\n", "add --schedule '0 2 * * *'",
+     f"0 2 * * * sleep 30; {RUN} --key k -- a\n"),
+    ("random-sleep", f"0 2 * * * bash -c 'sleep $((RANDOM \\% 60)); {RUN} --key k -- a'\n", "different minutes",
+     line('-- a"', before='bash -c "sleep $((RANDOM \\% 60)); ')),
+    ("frequent", f"*/4 * * * * {RUN} --key k -- a\n", "use --schedule '*/4 * * * *'", f"*/5 * * * * {RUN} --key k -- a\n"),
+    ("frequent", f"58,1 1-2 * * * {RUN} --key k -- a\n", "every few minutes",
+     f"58,1 1 * * * {RUN} --key k -- a\n* * * * * {RUN} --key q --tick $(date +\\%H) -- b\n"),
     ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a\n", "schedule = '* * * * *' in [job.a-", line("-- a", "* * * * *")),
     ("frequent", "SHELL=/bin/oncecron-shell\n* * * * * /a.sh\n", 'in [job."a.sh-', line("-- a", "* * * * *")),
     ("schedule", "SHELL=/bin/oncecron-shell\n@reboot a\n", "ONCECRON=off in front", "SHELL=/bin/oncecron-shell\n@reboot ONCECRON=off a\n"),
@@ -226,14 +154,10 @@ CASES = [
     ("days", "0 4 13 * 5 a\n", "match day-of-month 13 or day-of-week 5, not only on", "0 4 13 * * a\n0 5 * * 5 b\n"),
     ("days", "0 4 */13 * 5 a\n", "because */13 begins with *", "0 4 1-31 * 5 a\n0 4 */2 * 0-6 b\n"),
     ("path", "0 2 * * * oncecron run --key k --no-tick -- a\n", "not in the PATH of this line (/usr/bin:/bin)", line("-- a")),
-    (
-        *("path", "PATH=/sbin:/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n", "use its full path, such as /usr/local"),
-        "PATH=$PATH:/opt/oncecron/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n",
-    ),
-    (
-        *("path", "0 2 * * * cd /x && oncecron run --key k --no-tick -- a\n", "PATH"),
-        "PATH=/usr/local/bin:/usr/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n",
-    ),
+    ("path", "PATH=/sbin:/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n", "use its full path, such as /usr/local",
+     "PATH=$PATH:/opt/oncecron/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n"),
+    ("path", "0 2 * * * cd /x && oncecron run --key k --no-tick -- a\n", "PATH",
+     "PATH=/usr/local/bin:/usr/bin\n0 2 * * * oncecron run --key k --no-tick -- a\n"),
     ("sudo", line("-- sudo -u www /bin/bill"), "as joe, oncecron cannot end a command", line("-- bill", before="sudo ")),
     ("sudo", line("-- sudo /bin/bill"), "root's crontab", line("-- visudo -c") + "0 2 * * * sudo /bin/bill\n"),
     ("sudo", line("--shell 'cd /x && A=b /usr/bin/sudo bill'"), "as another user", line("--shell 'echo sudo'")),
@@ -338,15 +262,8 @@ def test_the_line_is_named() -> None:
     text = "CRON_TZ=UTC\n\n# oncecron: on\n0 2 * * * a\n*/100 * * * * a '\n60 * * * * x"
     places = [(each.line, each.finding) for each in found(text)]
     assert places == [
-        *(
-            (1, "zone"),
-            (3, "directive"),
-            (5, "field"),
-            (5, "quote"),
-            (6, "invalid"),
-            (6, "newline"),
-        ),
-    ]
+        (1, "zone"), (3, "directive"), (5, "field"), (5, "quote"), (6, "invalid"), (6, "newline"),
+    ]  # fmt: skip
 
 
 def test_several_findings_of_a_kind_on_one_line_are_all_reported() -> None:
@@ -369,18 +286,14 @@ def test_every_line_may_be_required_to_have_a_guard() -> None:
 @pytest.mark.parametrize(
     ("text", "cure"),
     [
-        ("0 2 * * * a\n", "(with `oncecron crontab wrap`)"),
-        ("SHELL=/usr/bin/fish\n0 2 * * * a\n", None),
-        ("@reboot a\n", None),
-        ("0 2 * * * cd / && run-parts x\n", None),
+        ("0 2 * * * a\n", "(with `oncecron crontab wrap`)"), ("SHELL=/usr/bin/fish\n0 2 * * * a\n", None),
+        ("@reboot a\n", None), ("0 2 * * * cd / && run-parts x\n", None),
         (line("-- a; b"), ", or remove `oncecron run` and use `oncecron crontab wrap`"),
         (line("-- a > b"), ", or remove `oncecron run` and use `oncecron crontab wrap`"),
-        (line("-- run-parts x"), None),
-        (line("--shell 'a &'"), None),
-        (f"@reboot {RUN} --key k --no-tick -- a; b\n", None),
-        (f"# oncecron: off\n{line('-- a; b')}", None),
+        (line("-- run-parts x"), None), (line("--shell 'a &'"), None),
+        (f"@reboot {RUN} --key k --no-tick -- a; b\n", None), (f"# oncecron: off\n{line('-- a; b')}", None),
     ],
-)
+)  # fmt: skip
 def test_wrap_is_the_cure_where_it_is_one(text: str, cure: str | None) -> None:
     """Not of what it would leave as it is."""
     (made,) = found(text, required=True)
@@ -588,15 +501,12 @@ def test_what_is_each_host_s_own_is_not_compared() -> None:
 @pytest.mark.parametrize(
     ("name", "mode", "owner", "links", "words"),
     [
-        ("app", 0o644, 0, 1, None),
-        ("app-2_b", 0o600, 0, 1, None),
+        ("app", 0o644, 0, 1, None), ("app-2_b", 0o600, 0, 1, None),
         ("app.cron", 0o644, 0, 1, "only letters, digits, - and _"),
-        ("app", 0o664, 0, 1, "mode 664); run `chmod 644`"),
-        ("app", 0o646, 0, 1, "others can write to it"),
-        ("app", 0o644, 1000, 1, "belongs to user 1000"),
-        ("app", 0o644, 0, 2, "2 hard links"),
+        ("app", 0o664, 0, 1, "mode 664); run `chmod 644`"), ("app", 0o646, 0, 1, "others can write to it"),
+        ("app", 0o644, 1000, 1, "belongs to user 1000"), ("app", 0o644, 0, 2, "2 hard links"),
     ],
-)
+)  # fmt: skip
 def test_a_file_that_cron_does_not_read(
     name: str, mode: int, owner: int, links: int, words: str | None
 ) -> None:
@@ -692,18 +602,14 @@ def test_no_section_is_unused_without_a_configuration_that_is_named() -> None:
 @pytest.mark.parametrize(
     ("text", "known"),
     [
-        (of_key("$JOB"), False),
-        (of_key("`cat /etc/job`"), False),
-        (of_key('"a$(date)"'), False),
-        ("JOB=pay.sh\n" + of_key("$JOB"), True),
-        ("JOB=pay.sh\n" + of_key('"${JOB}"'), True),
-        ("JOB=$OTHER\n" + of_key("$JOB"), False),
-        (f"0 2 * * * {RUN} --key auto -- ~/bill\n", False),
+        (of_key("$JOB"), False), (of_key("`cat /etc/job`"), False), (of_key('"a$(date)"'), False),
+        ("JOB=pay.sh\n" + of_key("$JOB"), True), ("JOB=pay.sh\n" + of_key('"${JOB}"'), True),
+        ("JOB=$OTHER\n" + of_key("$JOB"), False), (f"0 2 * * * {RUN} --key auto -- ~/bill\n", False),
         (f"0 2 * * * {RUN} --key auto -- /srv/bill --all\n", True),
         (f"0 2 * * * {RUN} --nonsense --key a -- bill\n", False),
         (f"0 2 * * * {RUN} --key a -- 'bill\n", False),
     ],
-)
+)  # fmt: skip
 def test_nothing_is_said_of_sections_if_a_key_is_not_known(text: str, known: bool) -> None:
     """A variable of the crontab has a value; the shell's variables and substitutions have not."""
     made = unused("[job.bill]\n[job.never]\n", of_key("bill") + text)
@@ -763,30 +669,16 @@ def test_a_secret_is_never_shown() -> None:
     """Nor in the messages of other findings."""
     open_quote = "a --password=hunter2 'x"
     secrets = (
-        open_quote,
-        "a --password=hunter2",
-        "DB_PASSWORD=hunter2 a",
-        "a p://u:hunter2@h",
-        "sh -c 'a p://u:hunter2@h'",
-        "sudo -u x nice -n 9 mysqldump -phunter2",
-        "flock /x -c 'mysqldump -phunter2'",
-        "a=`mysqldump -phunter2 b`",
+        open_quote, "a --password=hunter2", "DB_PASSWORD=hunter2 a", "a p://u:hunter2@h",
+        "sh -c 'a p://u:hunter2@h'", "sudo -u x nice -n 9 mysqldump -phunter2",
+        "flock /x -c 'mysqldump -phunter2'", "a=`mysqldump -phunter2 b`",
         "a --password=hunter2 --token=hun'ter'2",
-    )
+    )  # fmt: skip
     for command in secrets:
         text = f"0 2 * * * {command}\n" + line(f"-- {command} && {command}")
         made = found(text) + compared(text, GUARDED)
         assert "***" in repr(made)
         assert "hunter2" not in repr(made)
-
-
-def test_a_quoted_keyword_is_a_word_and_a_comment_is_none() -> None:
-    """As a shell has it."""
-    (command,) = simple_commands("'!' a \\time # b; c") or ()
-    assert (command.keywords, command.words) == ((), ("!", "a", "time"))
-    assert command.text == "'!' a \\time"
-    first, second = simple_commands("! if a; then b") or ()
-    assert (first.keywords, second.keywords) == (("!", "if"), ("then",))
 
 
 def test_substitutions_may_nest_as_deeply_as_a_line_allows() -> None:

@@ -75,14 +75,6 @@ def test_an_end_takes_the_place_of_its_start(spec: RunSpec) -> None:
     assert kept(spec) == [(1, "failed"), (2, "running")]
 
 
-def test_without_a_log_nothing_is_kept(spec: RunSpec, tmp_path: Path) -> None:
-    """Nor is there a thread."""
-    log = open_log(spec._replace(log=None))
-    log.send(record("succeeded"))
-    log.close()
-    assert not (tmp_path / "state").exists()
-
-
 def test_the_thread_rests_while_a_runner_is_forked(
     threaded: RunSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:

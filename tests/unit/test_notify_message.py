@@ -35,69 +35,21 @@ def channel(form: str) -> Channel:
     return Channel("ops", "to" if form == "text" else "url", "ops@example.com", form)
 
 
-def test_the_summary_names_the_worst_first_and_how_many_follow() -> None:
-    """One line, as the subject of a mail."""
-    assert summary(message("failed")) == "oncecron CRITICAL: key0 failed"
-    assert summary(message("failed", "b", "c")) == "oncecron CRITICAL: key0 failed (and 2 more)"
-    over = message("no longer fails", change="recovered")
-    ended = [over.changes[0]._replace(finding=over.changes[0].finding._replace(state="ok"))]
-    assert summary(over._replace(changes=ended)) == "oncecron OK: key0 no longer fails"
-    assert "oncecron TEST: channel ops works" in text(message()._replace(test=True))
-
-
-def test_a_text_has_each_change_and_the_account_of_its_tick() -> None:
-    """And where it comes from."""
-    evidence = {0: Evidence(["Tick t of key key0 failed on web1."], "one\ntwo\n")}
-    found = message("failed", "missed 2 ticks", evidence=evidence, change="reminder")
-    assert text(found).splitlines() == [
-        "oncecron CRITICAL: key0 failed (and 1 more)",
-        "",
-        "critical (reminder): key0 failed",
-        "critical (reminder): key1 missed 2 ticks",
-        "",
-        "key0:",
-        "  Tick t of key key0 failed on web1.",
-        "  The end of its output:",
-        "  | one",
-        "  | two",
-        "",
-        "Now 2 findings are open. Sent by web1, namespace oncecron, at 2026-11-23T02:13:20Z.",
-    ]
-
-
 def test_the_json_form_has_the_published_fields() -> None:
     """All of them always; times with their offset."""
     found = json.loads(as_json(message("failed", evidence={0: Evidence(["a", "b"], None)})))
     [change] = found.pop("changes")
     assert found == {
-        "format": 1,
-        "id": "0" * 32,
-        "channel": "ops",
-        "namespace": "oncecron",
-        "host": "web1",
-        "at": "2026-11-23T02:13:20.000Z",
-        "test": False,
-        "state": "critical",
+        "format": 1, "id": "0" * 32, "channel": "ops", "namespace": "oncecron", "host": "web1",
+        "at": "2026-11-23T02:13:20.000Z", "test": False, "state": "critical",
         "summary": "oncecron CRITICAL: key0 failed",
         "open": 1,
-    }
+    }  # fmt: skip
     assert change == {
-        "id": "",
-        "change": "problem",
-        "finding": "failed",
-        "state": "critical",
-        "key": "key0",
-        "shard": None,
-        "count": 1,
-        "tick": None,
-        "since": "2026-11-23T02:13:20.000Z",
-        "reason": "failed",
-        "host": None,
-        "channel": None,
-        "previous": "ok",
-        "account": ["a", "b"],
-        "output": None,
-    }
+        "id": "", "change": "problem", "finding": "failed", "state": "critical", "key": "key0", "shard": None,
+        "count": 1, "tick": None, "since": "2026-11-23T02:13:20.000Z", "reason": "failed", "host": None,
+        "channel": None, "previous": "ok", "account": ["a", "b"], "output": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("form", FORMS)

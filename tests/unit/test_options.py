@@ -98,25 +98,11 @@ def test_the_short_way_declines_only_what_has_something_wrong(arguments: list[st
 @pytest.mark.parametrize(
     "line",
     [
-        "--key",
-        "-c",
-        "-vc",
-        "-vx",
-        "--kee k -- true",
-        "--again=yes -- true",
-        "-x -- true",
-        "--help",
-        "-h",
-        "--key a --key b -- true",
-        "--key a --key=a -- true",
-        "--shell x -c y",
-        "-v -cx -vcy",
-        "--key -- true",
-        "--key -v -- true",
-        "--key k --tick --no-tick true",
-        "--key k -c -v",
+        "--key", "-c", "-vc", "-vx", "--kee k -- true", "--again=yes -- true", "-x -- true", "--help", "-h",
+        "--key a --key b -- true", "--key a --key=a -- true", "--shell x -c y", "-v -cx -vcy", "--key -- true",
+        "--key -v -- true", "--key k --tick --no-tick true", "--key k -c -v",
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_left_to_click(line: str) -> None:
     """It has the words for it."""
     assert parse_run(shlex.split(line)) is None
@@ -158,14 +144,6 @@ def test_the_next_option_is_no_value(
             assert capfd.readouterr().err.startswith(told)
     _status(main.invoke, [*path, f"--{option.name}=--", "--nonsense"])
     assert "has no value" not in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("word", ["-", "-5", "-x", "=--", "a--"])
-def test_what_looks_like_no_option_is_a_value(word: str) -> None:
-    """The value may be wrong, but it was given."""
-    assert parse_run(["--tick", word, "--key", "k", "true"]) == ParsedRun(
-        {"tick": word, "key": "k"}, ["true"]
-    )
 
 
 def test_completion_bears_an_option_that_is_given_twice() -> None:
@@ -255,16 +233,12 @@ def test_help_version_and_completion_import_no_driver(arguments: list[str]) -> N
 @pytest.mark.parametrize(
     ("line", "traced", "hint"),
     [
-        ("run -vv --key k -- true", True, True),
-        ("run -v --key k -v -- true", True, True),
-        ("run --key k -- ls -vv", False, True),
-        ("run -v --key k -- true", False, True),
-        ("each -0vv --key k --slots 2 -- true", True, True),
-        ("each -v --key k -- ls -vv", False, True),
-        ("next -vv k", False, False),
-        ("-c -vv", False, False),
+        ("run -vv --key k -- true", True, True), ("run -v --key k -v -- true", True, True),
+        ("run --key k -- ls -vv", False, True), ("run -v --key k -- true", False, True),
+        ("each -0vv --key k --slots 2 -- true", True, True), ("each -v --key k -- ls -vv", False, True),
+        ("next -vv k", False, False), ("-c -vv", False, False),
     ],
-)
+)  # fmt: skip
 def test_a_bug_is_traced_where_that_can_be_asked_for(
     line: str, traced: bool, hint: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -317,18 +317,8 @@ def rows(columns: list[list[bytes | None]]) -> None:
 SECONDS = ("now", "since", "until", "high_water", "ttl", "_at", "last_start", "last_lateness")
 FLAGS = ("in_recovery", "own_backend", "has_session", "known", "retrying", "is_own", "forgotten")
 WORDS = (
-    "isolation",
-    "kind",
-    "author",
-    "reason",
-    "tick",
-    "outcome",
-    "by",
-    "host",
-    "user",
-    "cause",
-    "lock",
-)
+    "isolation", "kind", "author", "reason", "tick", "outcome", "by", "host", "user", "cause", "lock",
+)  # fmt: skip
 
 
 def column(name: str) -> SearchStrategy[bytes | None]:
@@ -355,10 +345,7 @@ PARSERS = {
     "range": Parser(units.parse_range, DURATIONS, (ValueError,)),
     "size": Parser(units.parse_size, DURATIONS, (ValueError,)),
     "schedule": Parser(schedule, SCHEDULES, (ValueError,)),
-    "field": Parser(
-        lambda field: [fields.read_field(position, field) for position in range(5)],
-        as_bytes(SCHEDULES),
-    ),
+    "field": Parser(lambda field: [fields.read_field(position, field) for position in range(5)], as_bytes(SCHEDULES)),
     "tick": Parser(tick.named_tick, texts("2026-11-20T02:00Z", "a", " ", "\0"), (ValueError,)),
     "crontab": Parser(crontab, as_bytes(CRONTABS)),
     "words": Parser(words.tokens, as_bytes(CRONTABS), (words.UnclosedError,)),
@@ -371,7 +358,7 @@ PARSERS = {
     "record": Parser(spool.is_record, records()),
     "request": Parser(request, st.tuples(VALUES, VALUES, VALUES, VALUES)),
     "rows": Parser(rows, ROWS, UNREADABLE),
-}
+}  # fmt: skip
 
 
 @pytest.mark.timeout(60 + PARSED)  # many times as long as it takes

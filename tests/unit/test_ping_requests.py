@@ -99,21 +99,6 @@ def test_what_never_started_has_no_end() -> None:
     assert told(START) == [("start", 1, None)]
 
 
-def test_shards_are_told_apart() -> None:
-    """Each has its start, its end, and its own execution."""
-    story = Story(failover=False)
-    events = [
-        ("start", record(execution_id=5)),
-        ("end", record(execution_id=None)),
-        ("start", record(shard=1, execution_id=9)),
-        ("end", record(shard=1, execution_id=None)),
-    ]
-    pings = [ping for kind, fields in events for ping in story.take(kind, fields)]  # type: ignore[arg-type]
-    assert [(kind, fields["shard"], fields["execution_id"]) for kind, fields in pings] == [
-        *(("start", 0, 5), ("end", 0, 5), ("start", 1, 9), ("end", 1, 9))
-    ]
-
-
 @given(st.lists(st.binary(max_size=300)), st.integers(min_value=0))
 def test_events_are_read_whole(contents: list[bytes], cut: int) -> None:
     """However far a writer has got."""
@@ -140,13 +125,10 @@ def test_a_run_has_an_id_that_is_no_secret() -> None:
 
 
 OUTCOMES = {
-    "succeeded": ("0", "complete", "ok"),
-    "failed": ("fail", "fail", "error"),
-    "timed-out": ("fail", "fail", "error"),
-    "stopped": ("fail", "fail", "error"),
-    "lost": ("fail", "fail", "error"),
-    "not-started": ("fail", "fail", "error"),
-}
+    "succeeded": ("0", "complete", "ok"), "failed": ("fail", "fail", "error"),
+    "timed-out": ("fail", "fail", "error"), "stopped": ("fail", "fail", "error"),
+    "lost": ("fail", "fail", "error"), "not-started": ("fail", "fail", "error"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("outcome", "code"), list(product(OUTCOMES, [None, 0, 3])))
@@ -295,27 +277,6 @@ def test_a_port_that_cannot_be_is_no_crash() -> None:
     with pytest.raises(RequestError) as raised:
         send(Request("GET", "http://127.0.0.1:99999/s3cret"), 5)
     assert "s3cret" not in str(raised.value)
-
-
-def test_a_failure_is_reported_in_the_system_log(
-    new_recorder: Callable[..., Recorder],
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    """With the facility of cron; on standard error with -v alone."""
-    logged: list[tuple[int, str]] = []
-    opened: list[tuple[object, ...]] = []
-    monkeypatch.setattr(syslog, "syslog", lambda priority, text: logged.append((priority, text)))
-    monkeypatch.setattr(syslog, "openlog", lambda *values: opened.append(values))
-    recorder = new_recorder(lambda _: Answer(404))
-    text = f"key bill: the end ping to webhook {recorder.url}/*** failed: HTTP status 404"
-    for verbose, expected in ((0, ""), (1, f"oncecron: {text}\n")):
-        channel = Channel(Ping("webhook", f"{recorder.url}/s3cret"), "bill", verbose=verbose)
-        channel.send("end", record())
-        channel.finish()
-        assert logged.pop() == (syslog.LOG_WARNING, text)
-        assert opened.pop() == ("oncecron", syslog.LOG_PID, syslog.LOG_CRON)
-        assert capfd.readouterr().err == expected
 
 
 def test_a_bug_keeps_no_ping_back(

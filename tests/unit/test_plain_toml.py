@@ -108,20 +108,6 @@ def test_a_hard_text_is_read_as_by_tomllib(text: str) -> None:
     assert agrees(text)
 
 
-def test_a_usual_file_is_read() -> None:
-    """With what most files have."""
-    found = read_plain(PLAIN)
-    assert found is not None
-    assert found == tomllib.loads(PLAIN)
-
-
-@pytest.mark.parametrize("blank", [" ", "\t", "  \t"])
-def test_indented_lines_are_read(blank: str) -> None:
-    """As in a file whose sections are set off."""
-    text = "\n".join(f"{blank}{line}" for line in ("store = 'local'", "[a]", "# b", "", "c = 1"))
-    assert read_plain(text) == {"store": "local", "a": {"c": 1}}
-
-
 def examples() -> list[str]:
     """Return the configuration files in the documentation."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -17,22 +17,15 @@ def _nothing_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("address", "may_be_sent"),
     [
-        ("", True),
-        ("/d", True),
-        ("u@/d?host=/run/postgresql", True),
-        ("%2Frun%2Fpostgresql,%40abstract/d", True),
-        ("%2Frun%2Fpostgresql,db.example.com/d", False),
-        ("/d?hostaddr=192.0.2.1", False),
-        ("db.example.com/d", False),
-        ("db.example.com/d?sslmode=prefer", False),
-        ("db.example.com/d?sslmode=disable", False),
-        ("db.example.com/d?sslmode=require", True),
-        ("db.example.com/d?sslmode=verify-ca", True),
-        ("db.example.com/d?sslmode=verify-full", True),
-        ("db.example.com/d?require_auth=password", True),
+        ("", True), ("/d", True), ("u@/d?host=/run/postgresql", True),
+        ("%2Frun%2Fpostgresql,%40abstract/d", True), ("%2Frun%2Fpostgresql,db.example.com/d", False),
+        ("/d?hostaddr=192.0.2.1", False), ("db.example.com/d", False),
+        ("db.example.com/d?sslmode=prefer", False), ("db.example.com/d?sslmode=disable", False),
+        ("db.example.com/d?sslmode=require", True), ("db.example.com/d?sslmode=verify-ca", True),
+        ("db.example.com/d?sslmode=verify-full", True), ("db.example.com/d?require_auth=password", True),
         ("db.example.com/d?require_auth=scram-sha-256", True),
     ],
-)
+)  # fmt: skip
 def test_when_a_password_may_be_sent_in_clear(address: str, may_be_sent: bool) -> None:
     """Over a Unix socket, over TLS that the address requires, or where `require_auth` decides already."""
     settings = libpq.settings(f"postgresql://{address}")

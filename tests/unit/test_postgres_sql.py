@@ -25,23 +25,14 @@ def test_every_update_of_the_hot_row_sets_its_version() -> None:
         assert assignments.startswith(f"version = {{ns}}.next_number({alias}.version), ")
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_no_function_is_long(name: str) -> None:
-    """Each has one thing to do."""
-    assert FUNCTIONS[name].count("\n") <= MOST_LINES
-
-
 @pytest.mark.parametrize(
     ("function", "columns"),
     [
-        ("look_v1", look.LOOK),
-        ("look_at_log_v1", look.LOOK_AT_LOG),
+        ("look_v1", look.LOOK), ("look_at_log_v1", look.LOOK_AT_LOG),
         ("look_at_tick_v1", look.LOOK_AT_TICK),
-        ("grant_v1", look.GRANT),
-        ("renew_v1", look.RENEW),
-        ("retry_v1", look.RETRY),
+        ("grant_v1", look.GRANT), ("renew_v1", look.RENEW), ("retry_v1", look.RETRY),
     ],
-)
+)  # fmt: skip
 def test_the_columns_have_the_names_of_the_server(function: str, columns: tuple[str, ...]) -> None:
     """They are read in this order."""
     assert tuple(re.findall(r"\bout (\w+) ", FUNCTIONS[function])) == columns

@@ -166,16 +166,6 @@ def test_kill_catches_a_chain_of_processes_that_run_away() -> None:
 
 
 @scene
-def test_kill_ends_many_that_fork_at_once() -> None:
-    """A tree that doubles while it is looked at: bounded here to 127 processes."""
-    process_tree.become_subreaper()
-    doubling = "import os, time\nfor _ in range(7): os.fork()\ntime.sleep(30)"
-    spawn(*PYTHON, doubling)
-    below(20)
-    until_gone(process_tree.Tree())
-
-
-@scene
 def test_kill_returns_while_something_runs_away() -> None:
     """What it cannot catch, because each look finds another link, must not keep it from what is due."""
     spawn("sleep", "30")
@@ -218,19 +208,6 @@ def test_a_status_is_kept_whoever_reaps() -> None:
     assert process_tree.exit_status(tree.statuses[other]) == 128 + signal.SIGKILL
     assert tree.statuses[pid] in {3 << 8, signal.SIGKILL}
     assert not tree.reap()
-
-
-@scene
-def test_zombies_of_orphans_are_reaped() -> None:
-    """A subreaper's orphans leave no zombie, and reap() says whether a child is left."""
-    process_tree.become_subreaper()
-    tree = process_tree.Tree()
-    job = spawn("sh", "-c", "for i in 1 2 3 4 5; do (sleep 0.05 &); done; sleep 0.4")
-    reaped(tree, job)
-    while tree.reap():
-        time.sleep(0.002)
-    assert len(tree.statuses) >= 6
-    assert list(process_tree.descendants(os.getpid())) == []
 
 
 @scene
@@ -300,73 +277,6 @@ def test_a_signal_arrives_whichever_call_is_refused() -> None:
 # Starting
 
 
-@scene
-def test_a_command_that_cannot_be_executed_raises_and_leaves_no_child() -> None:
-    """The error of execve(2) comes back, with the name."""
-    for command, error in (("/no/such", FileNotFoundError), ("/etc/passwd", PermissionError)):
-        with pytest.raises(error, match=command):
-            spawn(command)
-    with pytest.raises(OSError, match="Invalid argument"):
-        spawn("echo", "a\0b")
-    assert not process_tree.Tree().reap()
-
-
-@scene
-def test_the_job_has_a_session_of_its_own_or_the_terminals_group() -> None:
-    """Without a terminal a signal to our group is not the job's; with one it is."""
-    alone = spawn("sleep", "30")
-    assert os.getsid(alone) == alone
-    together = spawn("sleep", "30", process_group=os.getpgrp())
-    assert (os.getsid(together), os.getpgid(together)) == (os.getsid(0), os.getpgrp())
-    until_gone(process_tree.Tree())
-
-
-@scene
-def test_the_job_dies_with_the_process_that_started_it() -> None:
-    """PR_SET_PDEATHSIG: KILL, also when nobody is left to do it."""
-    process_tree.become_subreaper()
-    reader, writer = os.pipe()
-    guard = os.fork()
-    if guard == 0:
-        os.write(writer, str(spawn("sh", "-c", "trap '' TERM; sleep 30")).encode())
-        signal.pause()
-    job = int(os.read(reader, 20))
-    os.kill(guard, signal.SIGKILL)
-    tree = process_tree.Tree()
-    assert os.WTERMSIG(reaped(tree, job)) == signal.SIGKILL
-    until_gone(tree)
-
-
-@scene
-def test_the_mask_and_the_actions_are_those_of_before() -> None:
-    """SIGPIPE and SIGXFSZ, which the interpreter ignores, and all that we block, are as they were."""
-    signals = process_tree.Signals()
-    reader, writer = os.pipe()
-    os.dup2(writer, 1)
-    pid = process_tree.start(
-        "/bin/cat", ["cat", "/proc/self/status"], dict(os.environ), None, signals.mask_before
-    )
-    os.waitpid(pid, 0)
-    lines = os.read(reader, 65536).decode().splitlines()
-    masks = dict(line.split() for line in lines if line.startswith(("SigBlk", "SigIgn")))
-    assert {int(mask, 16) for mask in masks.values()} == {0}, masks
-
-
-@scene
-def test_no_descriptor_is_inherited() -> None:
-    """Not one above 2, whatever its number and the limit that was set after it was opened."""
-    import resource
-
-    for number in (3, 9, 300):
-        os.dup2(os.open("/dev/null", os.O_RDONLY), number, inheritable=True)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
-    reader, writer = os.pipe()
-    os.dup2(writer, 1)
-    pid = spawn("sh", "-c", "ls /proc/$$/fd")
-    os.waitpid(pid, 0)
-    assert os.read(reader, 100).split() == [b"0", b"1", b"2"]
-
-
 def test_only_what_may_be_open_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without close_range(2) each number is closed: up to a container's limit of 2**30 that took minutes."""
     closed: list[int] = []
@@ -390,33 +300,6 @@ def test_signals_are_read_from_a_descriptor_with_who_sent_them() -> None:
     assert signals.read() == []
     os.kill(os.getpid(), signal.SIGINT)
     assert signals.read() == [process_tree.Received(signal.SIGINT, from_terminal=False)]
-
-
-@scene
-def test_a_signal_that_was_ignored_is_not_read() -> None:
-    """nohup: it is neither told nor queued."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signals = process_tree.Signals()
-    os.kill(os.getpid(), signal.SIGHUP)
-    os.kill(os.getpid(), signal.SIGUSR1)
-    assert [received.number for received in signals.read()] == [signal.SIGUSR1]
-    assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
-
-
-@scene
-def test_statuses_come_also_where_sigchld_was_ignored() -> None:
-    """Inherited from a careless parent it would make the kernel throw every status away."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    process_tree.Signals()
-    assert process_tree.exit_status(reaped(process_tree.Tree(), spawn("sh", "-c", "exit 5"))) == 5
-
-
-@pytest.mark.parametrize(
-    ("status", "expected"), [(0, 0), (5 << 8, 5), (255 << 8, 255), (9, 137), (139, 139)]
-)
-def test_exit_status_is_the_shells(status: int, expected: int) -> None:
-    """The code, or 128 + the signal, with or without a core."""
-    assert process_tree.exit_status(status) == expected
 
 
 if __name__ == "__main__":

@@ -46,21 +46,8 @@ def execution(number: int, host: str = "a", outcome: str = "failed", tick: str =
     """Return a row of the log."""
     known = (number, "k", 0, tick, 1, outcome, 1, None, host, 5, "ann", "x", AT + number)
     return (
-        *known,
-        None,
-        None,
-        7,
-        "0" * 16,
-        None,
-        1,
-        "schedule",
-        None,
-        None,
-        None,
-        None,
-        None,
-        None,
-    )
+        *known, None, None, 7, "0" * 16, None, 1, "schedule", None, None, None, None, None, None,
+    )  # fmt: skip
 
 
 def skip(at: Any, host: str = "b", reason: str = "held") -> Row:
@@ -71,14 +58,11 @@ def skip(at: Any, host: str = "b", reason: str = "held") -> Row:
 @pytest.mark.parametrize(
     ("query", "found"),
     [
-        (HistoryQuery(), [5, 4, 3, 2]),
-        (HistoryQuery(limit=2), [5, 4]),
-        (HistoryQuery(host="b"), [4]),
+        (HistoryQuery(), [5, 4, 3, 2]), (HistoryQuery(limit=2), [5, 4]), (HistoryQuery(host="b"), [4]),
         (HistoryQuery(outcome="succeeded"), [3]),
-        (HistoryQuery(tick="two"), [2]),
-        (HistoryQuery(since=AT + 4), [5, 4]),
+        (HistoryQuery(tick="two"), [2]), (HistoryQuery(since=AT + 4), [5, 4]),
     ],
-)
+)  # fmt: skip
 def test_filters_and_limit_are_applied_once_more(query: HistoryQuery, found: list[int]) -> None:
     """And a row that cannot be read does not count."""
     rows = [execution(5), execution(4, host="b"), execution(3, outcome="succeeded")]

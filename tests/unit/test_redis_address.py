@@ -7,7 +7,7 @@ import pytest
 from oncecron import stores
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
-from oncecron.stores.address import has_password, masked, parse_address
+from oncecron.stores.address import parse_address
 from oncecron.stores.redis.address import (
     DEFAULTS,
     PARAMETERS,
@@ -65,12 +65,8 @@ def test_where_the_server_is(text: str, kind: str, hosts: tuple[tuple[str, int],
 @pytest.mark.parametrize(
     ("text", "who"),
     [
-        ("redis://h", (None, None)),
-        ("redis://u@h", ("u", None)),
-        ("redis://u:p@h", ("u", "p")),
-        ("redis://:p@h", (None, "p")),
-        ("redis://u:@h", ("u", "")),
-        ("redis://u:a:b@h", ("u", "a:b")),
+        ("redis://h", (None, None)), ("redis://u@h", ("u", None)), ("redis://u:p@h", ("u", "p")),
+        ("redis://:p@h", (None, "p")), ("redis://u:@h", ("u", "")), ("redis://u:a:b@h", ("u", "a:b")),
         ("redis://%C3%A4:a%40b%2F%25+%3F%23@h", ("ä", "a@b/%+?#")),
         ("redis://h?username=u&password=a@b", ("u", "a@b")),
         ("redis://u@h?password=p", ("u", "p")),
@@ -78,7 +74,7 @@ def test_where_the_server_is(text: str, kind: str, hosts: tuple[tuple[str, int],
         ("redis+sentinel://u:p@a,b/m", ("u", "p")),
         ("redis+cluster://u:p@a,b", ("u", "p")),
     ],
-)
+)  # fmt: skip
 def test_who_logs_in(text: str, who: tuple[str | None, str | None]) -> None:
     """Before the @ or as parameters, with %XX for what has a meaning there; a + is a +."""
     target = read(text)
@@ -88,16 +84,11 @@ def test_who_logs_in(text: str, who: tuple[str | None, str | None]) -> None:
 @pytest.mark.parametrize(
     ("text", "database"),
     [
-        ("redis://h", 0),
-        ("redis://h/3", 3),
-        ("redis://h?db=3", 3),
-        ("unix:///run/r.sock?db=3", 3),
-        ("redis+sentinel://a/m", 0),
-        ("redis+sentinel://a/m/3", 3),
-        ("redis+cluster://a", 0),
+        ("redis://h", 0), ("redis://h/3", 3), ("redis://h?db=3", 3), ("unix:///run/r.sock?db=3", 3),
+        ("redis+sentinel://a/m", 0), ("redis+sentinel://a/m/3", 3), ("redis+cluster://a", 0),
         ("redis+cluster://a/0", 0),
     ],
-)
+)  # fmt: skip
 def test_which_database(text: str, database: int) -> None:
     """After the slash or as a parameter; by itself 0."""
     assert read(text).database == database
@@ -183,64 +174,33 @@ def test_every_default_may_stand_in_a_url_as_well() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("redis:h", "write redis://"),
-        ("rediss:/h", "write rediss://"),
-        ("redis-sentinel://h/m", "write redis+sentinel://"),
-        ("sentinel://h/m", "write redis+sentinel://"),
-        ("redis-cluster://h", "write redis+cluster://"),
-        ("redis+tls://h", "write rediss://"),
-        ("redis+unix:///s", "write unix://"),
-        ("redis+asyncio://h", "unknown kind 'redis+asyncio'"),
-        ("redis://", "the host is missing"),
-        ("redis://:6379", "the host is missing"),
-        (f"redis://:{SECRET}@", "the host is missing"),
-        ("redis://a b", "invalid host"),
-        ("redis://" + "ä" * 64, "invalid host"),
-        ("redis://::1", "in brackets"),
-        ("redis://[::1", "[ADDRESS]:PORT"),
-        ("redis://[::1]6379", "[ADDRESS]:PORT"),
-        ("redis://h:x", "the port"),
-        ("redis://h:65536", "the port"),
+        ("redis:h", "write redis://"), ("redis-sentinel://h/m", "write redis+sentinel://"),
+        ("redis+tls://h", "write rediss://"), ("redis+unix:///s", "write unix://"),
+        ("redis+asyncio://h", "unknown kind 'redis+asyncio'"), ("redis://", "the host is missing"),
+        (f"redis://:{SECRET}@", "the host is missing"), ("redis://a b", "invalid host"),
+        ("redis://" + "ä" * 64, "invalid host"), ("redis://::1", "in brackets"),
+        ("redis://[::1", "[ADDRESS]:PORT"), ("redis://h:x", "the port"), ("redis://h:65536", "the port"),
         ("redis://h:0", "invalid port 0"),
-        ("redis://h:", "the port"),
         ("redis://a,b", "redis+sentinel://HOST,HOST/NAME or redis+cluster://HOST,HOST"),
-        ("redis+cluster://a,,b", "the host is missing"),
-        ("redis://h/x", "the database"),
-        ("redis://h/-1", "the database"),
-        ("redis://h/²", "the database"),
-        ("redis://h/0/1", "more than a database number"),
-        ("redis://h/1?db=1", "the database is given twice"),
-        ("redis+cluster://h/1", "database 0 only"),
-        ("redis+cluster://h?db=1", "database 0 only"),
-        ("redis+sentinel://h", "the master's name is missing"),
-        ("redis+sentinel:///m", "the host is missing"),
-        ("redis+sentinel://h/m/0/1", "more than a database number"),
-        ("unix://run/redis.sock", "three slashes"),
-        ("unix://", "the socket's path is missing"),
-        ("unix:///" + "a" * 107, "longer than 107 bytes"),
+        ("redis+cluster://a,,b", "the host is missing"), ("redis://h/x", "the database"),
+        ("redis://h/²", "the database"), ("redis://h/0/1", "more than a database number"),
+        ("redis://h/1?db=1", "the database is given twice"), ("redis+cluster://h/1", "database 0 only"),
+        ("redis+sentinel://h", "the master's name is missing"), ("unix://run/redis.sock", "three slashes"),
+        ("unix://", "the socket's path is missing"), ("unix:///" + "a" * 107, "longer than 107 bytes"),
         ("redis://h?foo=1", "unknown parameter 'foo'; known are db, keep, password"),
-        ("redis://h?wait", "unknown parameter 'wait'"),
-        ("redis://h?", "ok"),
+        ("redis://h?wait", "unknown parameter 'wait'"), ("redis://h?", "ok"),
         ("redis://h?wait=x", "wait: 'x' is not a whole number"),
         ("redis://h?wait=1&wait=1", "wait is given twice"),
         (f"redis://u:{SECRET}@h?password=x", "password is given twice"),
         (f"redis://h?sentinel_password={SECRET}", "is only for redis+sentinel://"),
         ("rediss://h?ssl_ca_certs=ca.crt", "must be absolute"),
-        ("rediss://h?ssl_keyfile=/k", "needs ssl_certfile"),
-        ("redis://h%zz", "%25"),
-        ("redis://h%4", "%25"),
-        ("redis://u%00@h", "%00"),
-        ("redis://h#x", "%23"),
-        (f"redis://u:{SECRET}#x@h", "%23"),
-        (f"redis://u:{SECRET}/x@h", "%2F"),
-        (f"redis://u:1/{SECRET}@h", "%2F"),
-        (f"redis://u:{SECRET}?x@h", "%3F"),
-        (f"redis://u:1?{SECRET}@h", "%3F"),
-        (f"redis://:1?{SECRET}=@h", "%3F"),
-        (f"redis://u:x@{SECRET}@h", "%40"),
-        ("sqlite:///a", "is not a Redis store"),
+        ("rediss://h?ssl_keyfile=/k", "needs ssl_certfile"), ("redis://h%zz", "%25"), ("redis://u%00@h", "%00"),
+        ("redis://h#x", "%23"), (f"redis://u:{SECRET}#x@h", "%23"), (f"redis://u:{SECRET}/x@h", "%2F"),
+        (f"redis://u:1/{SECRET}@h", "%2F"), (f"redis://u:{SECRET}?x@h", "%3F"),
+        (f"redis://u:1?{SECRET}@h", "%3F"), (f"redis://:1?{SECRET}=@h", "%3F"),
+        (f"redis://u:x@{SECRET}@h", "%40"), ("sqlite:///a", "is not a Redis store"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_redis_store(text: str, told: str) -> None:
     """The sentence says what to write instead, and never the password."""
     if told == "ok":
@@ -274,52 +234,13 @@ def test_a_namespace_that_can(namespace: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        f"redis://:{SECRET}@h",
-        f"rediss://u:{SECRET}@h:1/0?wait=1",
-        f"valkey://u:{SECRET}@h",
-        f"unix://u:{SECRET}@/run/r.sock?db=0",
-        f"unix:///run/r.sock?db=0&password={SECRET}",
-        f"redis+sentinel://u:{SECRET}@a:1,b:2/m/0",
-        f"redis+sentinel://a:1,b:2/m/0?sentinel_password={SECRET}",
-        f"redis+cluster://:{SECRET}@a,b",
-        f"redis://h?password={SECRET}",
-        f"redis://h:1?password=a@{SECRET}",
-        f"redis://h:1/0?password={SECRET}&wait=1",
-        f"rediss://h?ssl_certfile=/c&ssl_keyfile_password={SECRET}",
-        f"redis://u:a/{SECRET}@h",
-        f"redis://u:12/{SECRET}@h",
-        f"redis://:12?{SECRET}@h",
-        f"redis://u:{SECRET}@[::1]:6379",
-    ],
+    "text", [f"redis://u:{SECRET}@h", f"rediss://h?ssl_keyfile_password={SECRET}"]
 )
-def test_no_password_is_ever_shown(text: str) -> None:
-    """Nor in what a target looks like."""
-    assert SECRET not in masked(text)
-    assert has_password(text)
+def test_a_target_shows_no_password(text: str) -> None:
+    """Not as a text, nor where somebody prints it to look at it."""
     target: Any = text
     try:
         target = parse(text)
     except ConfigurationError as error:
         target = error
     assert SECRET not in f"{target!r} {target}"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "redis://h",
-        "redis://u@h:6379/0",
-        "redis://[::1]:6379/0?wait=1",
-        "redis://u@[::1]:6379",
-        "unix:///run/a:b@c.sock",
-        "redis+sentinel://a:1,b:2/m/0",
-        "redis+cluster://[::1]:1,b:2?wait=1",
-        "rediss://h:1?ssl_ca_certs=/etc/a@b",
-    ],
-)
-def test_what_holds_no_password_is_shown_as_it_is(text: str) -> None:
-    """No false alarm: it would refuse a file that everybody may read."""
-    assert masked(text) == text
-    assert not has_password(text)

@@ -12,18 +12,8 @@ from oncecron.core.model import recordable_values
 from oncecron.stores.redis.rows import json_of
 
 ODD = [
-    "/bin/a",
-    'say "it"',
-    "a\\b",
-    "a\nb",
-    "\0",
-    "\x1b[1m",
-    "\ud800",
-    "ü",
-    "\x85",
-    "\u2028",
-    "\\u0000",
-]
+    "/bin/a", 'say "it"', "a\\b", "a\nb", "\0", "\x1b[1m", "\ud800", "ü", "\x85", "\u2028", "\\u0000",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("as_ascii", [True, False])

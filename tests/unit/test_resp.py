@@ -39,16 +39,11 @@ def test_what_is_sent(words: tuple[Any, ...], sent: bytes) -> None:
 @pytest.mark.parametrize(
     ("data", "value"),
     [
-        (b"+OK\r\n", b"OK"),
-        (b":-12\r\n", -12),
-        (b"$-1\r\n", None),
-        (b"*-1\r\n", None),
-        (b"$0\r\n\r\n", b""),
-        (b"$4\r\na\r\nb\r\n", b"a\r\nb"),
-        (b"*0\r\n", []),
+        (b"+OK\r\n", b"OK"), (b":-12\r\n", -12), (b"$-1\r\n", None), (b"*-1\r\n", None), (b"$0\r\n\r\n", b""),
+        (b"$4\r\na\r\nb\r\n", b"a\r\nb"), (b"*0\r\n", []),
         (b"*3\r\n:1\r\n*2\r\n$-1\r\n+a\r\n$1\r\nb\r\n", [1, [None, b"a"], b"b"]),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("step", [1, 2, 3, 1000])
 def test_what_comes(data: bytes, value: object, step: int) -> None:
     """Byte by byte or at once; what follows is left for the next."""
@@ -114,22 +109,11 @@ def test_an_error_is_a_value_with_a_code() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"HTTP/1.1 400 Bad Request\r\n",
-        b"\r\n",
-        b":one\r\n",
-        b"$-2\r\n",
-        b"$99999999999\r\n",
-        b"*99999999999\r\n",
-        b"*1\r\n" * 50,
-        b"+" + b"a" * 100_000,
-        b"%99999999999\r\n",
-        b"%-2\r\n",
-        b"%1\r\n" * 50,
-        b"*1\r\n>1\r\n+a\r\n",
-        b">one\r\n",
-        b"~1\r\n+a\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n", b"\r\n", b":one\r\n", b"$-2\r\n", b"$99999999999\r\n",
+        b"*99999999999\r\n", b"*1\r\n" * 50, b"+" + b"a" * 100_000, b"%99999999999\r\n", b"%-2\r\n",
+        b"%1\r\n" * 50, b"*1\r\n>1\r\n+a\r\n", b">one\r\n", b"~1\r\n+a\r\n",
     ],
-)
+)  # fmt: skip
 def test_what_is_neither(data: bytes) -> None:
     """It is told, and neither memory nor the stack is spent on it."""
     with pytest.raises(ProtocolError):

@@ -1,6 +1,5 @@
 """The last bytes that a job wrote, and how the log keeps them."""
 
-import os
 from itertools import accumulate
 
 import pytest
@@ -43,19 +42,6 @@ def test_what_never_began_has_no_output() -> None:
     ring.begin()
     assert ring.end() == Output("", 0)
     assert ring.end() is None
-
-
-def test_another_process_sees_what_was_added() -> None:
-    """The memory is shared, whoever of the two goes on."""
-    ring = Ring(8)
-    ring.begin()
-    if (pid := os.fork()) == 0:
-        ring.add(b"0123456789")
-        ring.complete = True
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert ring.complete
-    assert ring.end() == Output("23456789", 2)
 
 
 class Overtaken(Ring):

@@ -12,7 +12,7 @@ from oncecron.config.run_parser import ParsedRun
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.run.spec import make_spec
-from oncecron.stores.address import has_password, masked, parse_address
+from oncecron.stores.address import parse_address
 
 SECRET = "s3cret"
 URL = f"postgresql://cron:{SECRET}@db.example.com/jobs"
@@ -100,12 +100,6 @@ def test_values_of_toml_may_be_numbers_and_truths(tmp_path: Path) -> None:
 
 
 # The store
-
-
-def test_without_a_store_nothing_runs() -> None:
-    """A default that is silently per host would run everything twice."""
-    assert "no store is configured" in complaint(ConfigurationError)
-    assert "--store" in complaint(ConfigurationError)
 
 
 def test_where_the_store_may_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,51 +355,6 @@ def test_what_is_configured_for_another_rule_does_not_apply(
     assert firing.starting_deadline == (3600.0 if has_deadline else None)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        URL,
-        f"postgresql://u:{SECRET}@a:5432,b:5433/d?application_name=x",
-        f"postgresql://h/d?user=u&password={SECRET}&sslmode=require",
-        f"postgresql://h/d?sslpassword={SECRET}&password={SECRET}",
-        f"postgresql://h/d?password={SECRET}&sslpassword={SECRET}",
-        f"postgresql://u:pa/{SECRET}@h/d",
-        f"postgresql://u:{SECRET}/x@h/d",
-        f"postgresql://u:p@{SECRET}@h/d",
-        f"host=h password={SECRET} dbname=d",
-        f"host=h password='a {SECRET}' dbname=d",
-        f"host=h PASSWORD={SECRET}",
-        f"host=h password = {SECRET}",
-        f"redis://:{SECRET}@h:6379/0",
-        f"postgresql://u:p?{SECRET}@h/d",
-        rf"host=h password='it\'s {SECRET}' dbname=d",
-        f"postgresql://h/d?password=a {SECRET}",
-    ],
-)
-def test_no_password_is_ever_shown(text: str) -> None:
-    """In any spelling that libpq knows, or that somebody gets wrong; and it is known to be there."""
-    assert SECRET not in masked(text)
-    assert "***" in masked(text)
-    assert has_password(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "postgresql://u@h:5432/d",
-        "postgresql:///d?host=/run/postgresql&user=u",
-        "postgresql://h/d?application_name=a@b",
-        "postgresql://u@h:5432/d?options=-c%20x=a@b",
-        "sqlite:///var/lib/a@b:c.db",
-        "local",
-        "/var/lib/oncecron.db",
-    ],
-)
-def test_what_holds_no_password_is_shown_as_it_is(text: str) -> None:
-    """No false alarm: it would refuse a file that everybody may read."""
-    assert masked(text) == text
-
-
 def test_a_file_without_anything_is_the_defaults(tmp_path: Path) -> None:
     """Retention included."""
     found = read_file(put(tmp_path / "c.toml", ""))
@@ -436,13 +385,6 @@ def test_a_user_without_an_entry_and_without_home_is_told(
     monkeypatch.setattr("os.geteuid", lambda: 54321)
     with pytest.raises(ConfigurationError, match=r"user 54321 has no home directory; set \$HOME"):
         read_file(None)
-
-
-def test_ranges_and_exit_statuses_are_values() -> None:
-    """A delay has a base and a cap, or is one value; statuses are numbers with commas between."""
-    assert settings()["retry-delay"] == (5.0, 300.0)
-    assert settings(**{"retry-delay": "30s"})["retry-delay"] == (30.0, 30.0)
-    assert settings(**{"no-retry-on": "64,65,78"})["no-retry-on"] == {64, 65, 78}
 
 
 def test_the_store_itself_is_no_log_however_it_is_held() -> None:

@@ -13,16 +13,13 @@ from oncecron.stores.address import parse_address
 @pytest.mark.parametrize(
     ("error", "told"),
     [
-        (BlockingIOError(errno.EAGAIN, "fork"), "ulimit -u"),
-        (OSError(errno.ENOMEM, "mmap"), "out of memory"),
-        (OSError(errno.EMFILE, "socket"), "ulimit -n"),
-        (OSError(errno.ENFILE, "open"), "fs.file-max"),
+        (BlockingIOError(errno.EAGAIN, "fork"), "ulimit -u"), (OSError(errno.ENOMEM, "mmap"), "out of memory"),
+        (OSError(errno.EMFILE, "socket"), "ulimit -n"), (OSError(errno.ENFILE, "open"), "fs.file-max"),
         (OSError("libpq.so.5: cannot open shared object file: Too many open files"), "ulimit -n"),
         (ImportError("libssl.so: failed to map segment from shared object"), "out of memory"),
-        (MemoryError(), "out of memory"),
-        (RuntimeError("can't start new thread"), "ulimit -u"),
+        (MemoryError(), "out of memory"), (RuntimeError("can't start new thread"), "ulimit -u"),
     ],
-)
+)  # fmt: skip
 def test_what_the_host_is_short_of(error: Exception, told: str) -> None:
     """By the number, or by the loader's and the interpreter's words; it may be better later: 75."""
     shortage = shortage_of(error)

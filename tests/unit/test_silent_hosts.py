@@ -168,21 +168,6 @@ def test_a_wrong_clock_is_a_warning() -> None:
 # doctor
 
 
-@pytest.mark.parametrize(
-    ("rows", "versions"),
-    [
-        ((row("a", 60), row("b", 60)), "oncecron 0.1.0 on every host that fired in the last day (2)"),
-        ((), "no host has fired in the last day"),
-    ],
-)  # fmt: skip
-def test_hosts_that_agree(rows: tuple[KeyHost, ...], versions: str) -> None:
-    """Nothing is wrong; nor before the first firing."""
-    found = diagnoses(*rows)
-    assert {state for state, *_ in found.values()} == {"ok"}
-    assert list(found) == ["versions", "clocks", "names", "schedules", "commands"]
-    assert found["versions"][1] == versions
-
-
 def test_different_versions() -> None:
     """Each with its hosts; a host that has not been seen for a day has none."""
     rows = [row(f"h{n}", 60, version="0.2.0") for n in range(7)]

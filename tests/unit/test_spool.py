@@ -46,18 +46,10 @@ def record(key: str = "k", owner: str = "owner-1", **fields: Any) -> dict[str, A
     return {
         **dict.fromkeys(("tick", "tick_instant", "fencing_token", "note")),
         **dict.fromkeys(("lost_reason", "request", "requested_by")),
-        "cause": "schedule",
-        "kind": "execution",
-        "key": key,
-        "shard": 0,
-        "host": "h",
-        "pid": 7,
-        "fired_at": 1.5,
-        "owner": owner,
-        "attempt": 1,
-        "outcome": "succeeded",
+        "cause": "schedule", "kind": "execution", "key": key, "shard": 0, "host": "h", "pid": 7,
+        "fired_at": 1.5, "owner": owner, "attempt": 1, "outcome": "succeeded",
         **fields,
-    }
+    }  # fmt: skip
 
 
 def refused(spool: Spool, told: str) -> None:
@@ -320,16 +312,6 @@ def test_a_broken_file_is_set_aside(spool: Spool, content: bytes) -> None:
         assert [taken["owner"] for _, taken in spool.pending("k", set_aside=True)] == ["owner-1"]
     assert not broken.exists()
     assert broken.with_name("a.json.broken").read_bytes() == content
-
-
-def test_what_is_being_written_is_not_yet_pending(spool: Spool) -> None:
-    """A temporary file, as a crash leaves one, is no record."""
-    spool.add(record())
-    [(path, _)] = spool.pending("k")
-    half = Path(path).with_name(".owner-2-1.json.99")
-    half.write_text('{"kind"')
-    assert len(list(spool.pending("k"))) == 1
-    assert half.exists()
 
 
 @pytest.mark.parametrize(

@@ -183,15 +183,6 @@ def test_whatever_comes_when_it_is_over_is_ignored(bench: Bench, event: str) -> 
 # What a state does
 
 
-def test_a_job_starts_under_a_lease_that_the_wrapper_can_see(bench: Bench) -> None:
-    """With heartbeats, and a report of which execution it is."""
-    running = states.Claiming(bench).take(events.Granted(LEASE))
-    assert isinstance(running, states.Running)
-    assert bench.trust.until == LEASE.trusted_until
-    assert bench.orders.names == ["begin"]
-    assert bench.reports == ["job 0 42 1 9 0.0 schedule"]
-
-
 def test_a_lease_with_less_than_half_of_its_trust_is_renewed_first(bench: Bench) -> None:
     """Nothing is to be fenced meanwhile."""
     late = LEASE._replace(trusted_until=NOW + TTL / 2 - 0.01)
@@ -219,16 +210,6 @@ def test_who_asked_for_the_end_before_the_start_is_obeyed(bench: Bench) -> None:
     assert over.exit_status == 143
 
 
-def test_what_is_granted_to_who_leaves_is_given_back(bench: Bench) -> None:
-    """The positive word re-opens the tick; the status is that of the signal."""
-    leaving = states.Claiming(bench).take_signal(signal.SIGTERM, already_there=False)
-    recording = leaving.take(events.Granted(LEASE))
-    assert bench.orders.given == [("withdraw", None), ("end", "asked to stop")]
-    over = recording.take(events.Recorded(None))
-    assert isinstance(over, states.Over)
-    assert over.exit_status == 143
-
-
 def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
     """Then it says of what was asked for that it did not start."""
     bench.orders.newest_claim = bench.spec.firing._replace(shard=5)  # type: ignore[assignment]
@@ -239,12 +220,6 @@ def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
     assert isinstance(over, states.Over)
     assert over.exit_status == 75
     assert bench.told.unstarted == [(5, "asked to stop")]
-
-
-def test_who_leaves_before_anything_was_asked_tells_of_nothing(bench: Bench) -> None:
-    """The store was away before any claim."""
-    states.Claiming(bench).lose_wrapper().judge(NOW + 5)
-    assert bench.told.unstarted == []
 
 
 def test_an_attempt_that_is_granted_to_who_leaves_is_stopped(bench: Bench) -> None:
@@ -293,40 +268,6 @@ def test_a_renewal_moves_trust_and_brings_what_is_asked(bench: Bench) -> None:
     assert type(state.judge(NOW)) is states.Recording
 
 
-def test_a_lost_lease_kills_the_job(bench: Bench) -> None:
-    """At once."""
-    state, job = running(bench)
-    assert state.take(events.Lost()) is state
-    assert job.calls == [("kill", "lost")]
-    assert bench.told.lines == ["the lease was lost; the command was killed"]
-
-
-@pytest.mark.parametrize(
-    ("number", "follows"), [(signal.SIGTERM, "Recording"), (signal.SIGHUP, "Keeping"), (signal.SIGUSR1, "Keeping")]
-)  # fmt: skip
-def test_a_signal_goes_to_the_job(bench: Bench, number: int, follows: str) -> None:
-    """One that ends means the firing as well."""
-    state, job = running(bench)
-    assert state.take_signal(number, already_there=True) is state
-    assert job.calls == [("forward", number, True)]
-    job.ended = FAILED
-    assert type(state.judge(NOW)).__name__ == follows
-
-
-def test_the_end_of_the_wrapper_ends_job_and_firing(bench: Bench) -> None:
-    """No attempt follows."""
-    state, job = running(bench)
-    state.lose_wrapper()
-    assert job.calls == [("end", "the oncecron process that cron started was killed")]
-    job.ended = FAILED
-    assert type(state.judge(NOW)) is states.Recording
-
-
-def test_a_job_is_judged_as_often_as_it_wants(bench: Bench) -> None:
-    """Its deadlines are its own."""
-    assert running(bench)[0].poll_timeout(NOW) == 7
-
-
 def test_when_the_job_is_gone_there_is_nothing_to_fence(bench: Bench) -> None:
     """The wrapper sees that before the end is recorded."""
     bench.trust.until = 500.0
@@ -335,20 +276,6 @@ def test_when_the_job_is_gone_there_is_nothing_to_fence(bench: Bench) -> None:
     state.judge(NOW)
     assert bench.trust.until == 0.0
     assert bench.orders.names == ["end"]
-
-
-def test_a_job_without_a_lease_is_spooled_as_unclaimed(new_spec: Callable[..., RunSpec]) -> None:
-    """Nothing follows it, and nobody was told that it runs."""
-    bench = Bench(new_spec(retries="2", on_store_error="run"))
-    state = states.Claiming(bench).take(events.Failed(AWAY, []))
-    assert isinstance(state, states.Unclaimed)
-    assert (bench.orders.given, bench.reports, bench.trust.until) == ([], [], 0.0)
-    state._job.ended = FAILED  # type: ignore[attr-defined]
-    over = state.judge(NOW)
-    assert isinstance(over, states.Over)
-    assert over.exit_status == 3
-    [record] = bench.told.spooled
-    assert (record["outcome"], record["note"]) == ("unclaimed", "without a lease, failed")
 
 
 def test_after_an_attempt_a_store_that_is_away_starts_nothing(
@@ -373,35 +300,6 @@ def test_a_lease_that_is_lost_while_nothing_runs_ends_the_firing(
     assert bench.told.lines == [f"the lease was lost {when}"]
 
 
-def test_the_status_of_shards_is_that_of_the_first_that_failed(
-    new_spec: Callable[..., RunSpec],
-) -> None:
-    """Another is claimed after each that ran, until there is none."""
-    bench = Bench(new_spec(shards="3"))
-    state: State = states.Claiming(bench)
-    for end in (SUCCEEDED, FAILED, JobEnd(Ending("failed", 4, None, 1.0), 4)):
-        state = states.Recording(bench, LEASE, end, RECORD).take(events.Recorded(None))
-        assert isinstance(state, states.Claiming)
-    over = state.take(events.NoShardLeft())
-    assert isinstance(over, states.Over)
-    assert over.exit_status == 3
-    assert bench.orders.names == ["claim_next"] * 3
-    assert bench.reports == ["idle"] * 3
-
-
-@pytest.mark.parametrize(("ran", "status"), [(False, 9), (True, 0)])
-def test_a_firing_that_was_refused_has_the_status_of_a_skip(
-    new_spec: Callable[..., RunSpec], ran: bool, status: int
-) -> None:
-    """Unless it has run a shard."""
-    bench = Bench(new_spec(shards="2", skip_exit="9"))
-    if ran:
-        bench.shard_statuses.append(0)
-    over = states.Claiming(bench).take(events.NoShardLeft())
-    assert isinstance(over, states.Over)
-    assert over.exit_status == status
-
-
 @pytest.mark.parametrize("outcome", ["stopped", "lost", "not-started"])
 def test_no_shard_follows_one_that_did_not_go_as_it_should(
     new_spec: Callable[..., RunSpec], outcome: Any
@@ -412,15 +310,6 @@ def test_no_shard_follows_one_that_did_not_go_as_it_should(
     over = states.Recording(bench, LEASE, end, RECORD).take(events.Recorded(None))
     assert isinstance(over, states.Over)
     assert bench.orders.given == []
-
-
-def test_a_permanent_failure_is_not_retried(new_spec: Callable[..., RunSpec]) -> None:
-    """Its note says so."""
-    bench = Bench(new_spec(retries="2", no_retry_on="3"))
-    state, job = running(bench)
-    job.ended = FAILED
-    assert type(state.judge(NOW)) is states.Recording
-    assert bench.orders.given == [("end", "exit status 3 is not retried")]
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -7,10 +7,8 @@ from state_parts import FAILED, LEASE, NOW, Bench, FakeJob
 
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.model import Refusal
 from oncecron.run import states
 from oncecron.run.events import Kept, NotRetried, Recorded
-from oncecron.run.reporter import Reporter
 from oncecron.run.spec import make_spec
 from oncecron.run.states import State
 
@@ -37,31 +35,11 @@ def status(state: State) -> int:
     return state.exit_status
 
 
-def test_an_attempt_is_followed_by_another_after_the_delay(bench: Bench, keeping: State) -> None:
-    """Recorded and kept, then retried when the delay is over, not before."""
-    bench.time += 1
-    waiting = keeping.take(Kept())
-    assert waiting.judge(NOW + 10.9) is waiting
-    assert bench.orders.given == [("keep", None)]
-    assert bench.reports == ["idle"]
-    assert isinstance(waiting.judge(NOW + 11), states.Retrying)
-    assert bench.orders.given == [("keep", None), ("retry", None)]
-
-
 def test_what_is_told_while_the_end_is_being_recorded_counts(bench: Bench, keeping: State) -> None:
     """A signal between the end of the attempt and the answer of the store: there is no delay to end yet."""
     recording = keeping.take_signal(15, already_there=False).take(Kept())
     assert bench.orders.given == [("keep", None), ("end", "after SIGTERM to oncecron")]
     assert status(recording.take(Recorded(None))) == 3
-
-
-def test_a_signal_ends_the_delay(bench: Bench, keeping: State) -> None:
-    """The lease is released at once, and the record of the attempt says why."""
-    recording = keeping.take(Kept()).take_signal(15, already_there=False)
-    assert bench.orders.given == [("keep", None), ("end", "after SIGTERM to oncecron")]
-    assert status(recording.take(Recorded(StoreUnavailable("away")))) == 3
-    [(_, record)] = bench.spec.spool.pending("k")
-    assert (record["outcome"], record["note"]) == ("failed", "after SIGTERM to oncecron")
 
 
 def test_a_store_that_does_not_take_the_end_ends_the_retries(bench: Bench, keeping: State) -> None:
@@ -80,19 +58,3 @@ def test_an_attempt_that_may_have_begun_is_told_not_to_have(bench: Bench, keepin
     assert bench.orders.names == ["keep", "retry", "end"]
     [(_, record)] = bench.spec.spool.pending("k")
     assert (record["outcome"], record["attempt"]) == ("not-started", None)
-
-
-@pytest.mark.parametrize("text", ["the lease was lost", "key k: it", "key k, tick t: it"])
-def test_a_line_names_the_key_once(
-    bench: Bench, capfd: pytest.CaptureFixture[str], text: str
-) -> None:
-    """The error of a store may have named it, with the tick."""
-    Reporter(bench.spec).say(text)
-    assert capfd.readouterr().err.count("key k") == 1
-
-
-def test_a_refusal_of_the_next_attempt_is_noted(bench: Bench, keeping: State) -> None:
-    """With who it was."""
-    retrying = keeping.take(Kept()).judge(NOW + 11)
-    retrying.take(NotRetried(Refusal("paused", detail="by eve@desk")))
-    assert bench.orders.given[-1] == ("end", "no further attempt: paused (by eve@desk)")

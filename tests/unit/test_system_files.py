@@ -46,23 +46,12 @@ def test_a_line_of_cron_d_is_recognised(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "@daily /opt/x root y",
-        "@daily cd /srv && ./bill",
-        "@daily mail root",
-        "@daily sync",
-        "@daily sync /mnt",
-        "@daily backup --all",
-        "@daily root -v",
-        "@daily test -e /x && y",
-        "@daily bill.sh /var/www",
-        "@daily date +\\%F",
-        "@daily mytool all",
-        "@daily ~/bin/x /y",
-        "@daily A=b /opt/x",
-        "@daily root",
-        "@daily echo php",
+        "@daily /opt/x root y", "@daily cd /srv && ./bill", "@daily mail root", "@daily sync",
+        "@daily sync /mnt", "@daily backup --all", "@daily root -v", "@daily test -e /x && y",
+        "@daily bill.sh /var/www", "@daily date +\\%F", "@daily mytool all", "@daily ~/bin/x /y",
+        "@daily A=b /opt/x", "@daily root", "@daily echo php",
     ],
-)
+)  # fmt: skip
 def test_a_line_of_a_user_is_not_mistaken(line: str) -> None:
     """Nor is one whose command bears the name of a user."""
     assert found(f"{line}\n", USERS) is None

@@ -31,12 +31,9 @@ BEGIN, DAYS = int(datetime(2026, 11, 1, tzinfo=UTC).timestamp()), 731  # one 29 
 
 # Changes at 02:00, at midnight, by half an hour, around a month that moves through the year, and none.
 ZONES = {
-    "Europe/Berlin": 4,
-    "America/Havana": 4,
-    "Australia/Lord_Howe": 4,
-    "Africa/Casablanca": 4,
+    "Europe/Berlin": 4, "America/Havana": 4, "Australia/Lord_Howe": 4, "Africa/Casablanca": 4,
     "Asia/Kolkata": 0,
-}
+}  # fmt: skip
 """With the number of their changes in two years."""
 
 SCHEDULES = (

@@ -12,14 +12,13 @@ from crontabs import (
     rejected_by_cron,
     standard_input,
 )
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncecron.core.derived_key import derived_key
 from oncecron.crontab.firing_times import schedule_of
-from oncecron.crontab.leading_test import leading_test
-from oncecron.crontab.percent_sign import shell_command, split_command
-from oncecron.crontab.prefix import Prefix, read_prefix, with_prefix
+from oncecron.crontab.percent_sign import shell_command
+from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import Crontab, Problem, scan
 from oncecron.crontab.wrap import Rewritten, WrapSettings, unwrap, wrap
 
@@ -109,11 +108,6 @@ def test_realistic_crontabs(path: Path, tmp_path: Path) -> None:
     assert after.problems() == []
     keys = [guard.options["key"] for job in after.entries() if (guard := read_prefix(job.command))]
     assert len(set(keys)) == len(keys)
-
-
-def test_there_are_enough_realistic_crontabs() -> None:
-    """At least thirty."""
-    assert len(REALISTIC) >= 30
 
 
 # The form
@@ -279,16 +273,6 @@ def test_only() -> None:
         assert {number for number, _ in done.unchanged} == {1, 2, 3} - changed
 
 
-def test_in_a_system_crontab_a_line_must_be_named() -> None:
-    """By --only or by a comment."""
-    text = "@daily root a\n@daily www b\n# oncecron: key=c\n@daily root c\n"
-    done = wrapped(text, system=True, guarding=GUARDING._replace(only=("b",)))
-    assert [number for number, _ in done.unchanged] == [1]
-    assert done.data.splitlines()[3].startswith(
-        b"@daily root /usr/bin/oncecron run --key c --schedule"
-    )
-
-
 # Remarks
 
 
@@ -313,16 +297,10 @@ def test_a_comment_may_do_without_a_tick() -> None:
 @pytest.mark.parametrize(
     ("remark", "told"),
     [
-        ("", "has no options"),
-        ("kee=x", "unknown option 'kee'"),
-        ("key", "write key=VALUE"),
-        ("key=a b", "unknown option 'b'"),
-        ("key=ä", "1 to 200 of"),
-        ("key=a key=b", "given twice"),
-        ("key=--", "takes for an option"),
-        ("key=-v", "takes for an option"),
-        ("off key=a", "cannot be combined"),
-        ("timeout=soon", "timeout: "),
+        ("", "has no options"), ("kee=x", "unknown option 'kee'"), ("key", "write key=VALUE"),
+        ("key=a b", "unknown option 'b'"), ("key=ä", "1 to 200 of"), ("key=a key=b", "given twice"),
+        ("key=--", "takes for an option"), ("key=-v", "takes for an option"),
+        ("off key=a", "cannot be combined"), ("timeout=soon", "timeout: "),
         ("failover=true", "failover takes no value"),
         ("min-gap=1h", "--min-gap: works without --schedule"),
         ("no-retry-on=3", "--no-retry-on: needs --retries"),
@@ -335,7 +313,7 @@ def test_a_comment_may_do_without_a_tick() -> None:
         ("tick=x", "is not allowed here"),
         ("store=postgresql://u:%40@h/d", "configuration file"),
     ],
-)
+)  # fmt: skip
 def test_a_comment_that_cannot_be_read_is_refused(remark: str, told: str) -> None:
     """With its line and what is wrong."""
     (problem,) = refused(f"\n# oncecron: {remark}\n@daily x\n")
@@ -360,15 +338,12 @@ def test_a_comment_above_no_command_is_refused(between: str) -> None:
         ("timeout=1h", "timeout=1h", False),
         ("key=a failover", "key=a failover", False),
         ("key=a no-tick", "no-tick key=a", False),
-        ("timeout=1h", None, False),
-        ("timeout=1h", "timeout=2h", True),
+        ("timeout=1h", None, False), ("timeout=1h", "timeout=2h", True),
         ("timeout=1h", "key=a timeout=1h", True),
-        ("timeout=1h", "retries=2", True),
-        ("key=a timeout=1h", "key=a", True),
-        ("key=a", "off", True),
+        ("timeout=1h", "retries=2", True), ("key=a timeout=1h", "key=a", True), ("key=a", "off", True),
         ("key=a", "no-tick key=a", True),
     ],
-)
+)  # fmt: skip
 def test_a_comment_that_a_wrapped_line_does_not_follow_is_told(
     before: str, after: str | None, told: bool
 ) -> None:
@@ -518,20 +493,15 @@ def test_a_file_that_cron_refuses_is_refused() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "oncecron run --key x -- y",
-        f"{RUN} --key x -- y",
-        f"{RUN} --key x --schedule @daily -- y",
-        f"{RUN} --schedule @daily --key x --tz UTC -- y",
-        f"{RUN} --key x --schedule @daily --tz UTC -- cd y",
+        "oncecron run --key x -- y", f"{RUN} --key x -- y", f"{RUN} --key x --schedule @daily -- y",
+        f"{RUN} --schedule @daily --key x --tz UTC -- y", f"{RUN} --key x --schedule @daily --tz UTC -- cd y",
         f"{RUN} --key x --schedule @daily --tz UTC --shell 'y'",
         f"{RUN} --key x --schedule @daily --tz UTC --shell 'a;b' c",
-        f"{RUN}  --key x --schedule @daily --tz UTC -- y",
-        f"{RUN} --key x --schedule=@daily --tz UTC -- y",
-        f"{RUN} --key x --schedule @daily --tz UTC",
-        f"{RUN} --key 'x' --schedule @daily --tz UTC -- y",
+        f"{RUN}  --key x --schedule @daily --tz UTC -- y", f"{RUN} --key x --schedule=@daily --tz UTC -- y",
+        f"{RUN} --key x --schedule @daily --tz UTC", f"{RUN} --key 'x' --schedule @daily --tz UTC -- y",
         f"cd /x && {RUN} --key x --schedule @daily --tz UTC -- y",
     ],
-)
+)  # fmt: skip
 def test_a_guard_that_wrap_has_not_written_is_left(command: str) -> None:
     """And named."""
     text = f"@daily {command}\n"
@@ -553,33 +523,6 @@ def test_unwrap_does_what_it_can_in_a_file_that_cron_refuses() -> None:
     done = unwrap(scan(good + b"* nonsense\n"))
     assert done.data == b"@daily x\n* nonsense\n"
     assert [problem.number for problem in done.unchanged] == [2]
-
-
-@given(commands())
-def test_a_wrapped_command_is_one_word_or_the_same_words(command: bytes) -> None:
-    """The shell gets the guard, and behind it what it would have got."""
-    (job,) = scan(b"@daily x\n").entries()
-    assume(b"\n" not in command)
-    done = wrapped(b"@daily " + command + b"\n")
-    if done.changed:
-        (new,) = scan(done.data).entries()
-        told, original = shell_command(new.command), shell_command(command.lstrip(b" \t"))
-        behind = told.partition(b" --tz Europe/Berlin ")[2]
-        if behind.startswith(b"--only-if "):
-            test = leading_test(split_command(command.lstrip(b" \t"))[0])
-            assert test
-            behind = behind.removeprefix(b"--only-if '" + test + b"' ")
-        quoted = b"--shell '" + original.replace(b"'", b"'\\''") + b"'"
-        assert behind in (b"-- " + original, quoted)
-    assert job.command == b"x"
-
-
-@given(st.sampled_from([b"", b" ", b"\t "]), commands())
-def test_a_prefix_is_read_back(blanks: bytes, command: bytes) -> None:
-    """With the command behind it, byte for byte, and the blanks in front of that."""
-    assume(not (blanks + command).startswith(b"-"))  # `run` would take it for an option
-    prefix = Prefix(b"/usr/bin/oncecron", {"key": "k", "no-tick": "true"}, blanks + command)
-    assert read_prefix(with_prefix(*prefix)) == prefix
 
 
 def test_a_test_of_the_host_that_stays_is_named() -> None:

@@ -53,13 +53,9 @@ def told(
 @pytest.mark.parametrize(
     ("late", "shown"),
     [
-        (HOUR, "1h"),
-        (2 * HOUR, "2h"),
-        (30 * MINUTE, "30m"),
-        (5.75 * HOUR, "5h45m"),
-        (23 * HOUR, "23h"),
+        (HOUR, "1h"), (2 * HOUR, "2h"), (30 * MINUTE, "30m"), (5.75 * HOUR, "5h45m"), (23 * HOUR, "23h"),
     ],
-)
+)  # fmt: skip
 def test_the_same_difference_of_zones_twice_is_told(late: float, shown: str) -> None:
     """With what cron and a connection need: some seconds."""
     assert told(late + 1, late + 9, zone=None) == [
