@@ -11,7 +11,7 @@ from oncecron.cli.command import (
     TableCommand,
     incomplete,
     output_format,
-    store_inspector,
+    store_reader,
 )
 from oncecron.cli.output import Column, Kind
 from oncecron.core.text import ABSENT
@@ -57,7 +57,7 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     stream = output.standard_output()
     style = output.style_for(stream, output_format(settings), utc=settings["utc"])
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         found = hosts(store.key_hosts(), store.pauses(), clock.wall())
         shown = output.Writer(HOSTS, style, stream).write(found)
     if not shown and stream.isatty():

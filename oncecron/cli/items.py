@@ -14,7 +14,7 @@ from oncecron.cli.command import (
     STORE_OPTIONS,
     TableCommand,
     incomplete,
-    store_inspector,
+    store_reader,
     writer,
 )
 from oncecron.cli.output import Kind
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.each.values import MendedState
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _BETWEEN_ITEMS = "\0"  # no argument can contain it
 _STANDARD_INPUT = "-"
@@ -109,7 +109,7 @@ def _items(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     states = _states(settings)
     answer = writer(ITEMS if words else LISTS, settings)
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         if not words:
             needs_key = ("tick", "state", "item", *_MENDS)
             if unused := next(filter(settings.typed, needs_key), None):
@@ -158,7 +158,7 @@ def _states(settings: Settings) -> tuple[str, ...]:
     return MENDABLE_STATES if settings.typed("item") else ("lost",)
 
 
-def _list(store: Inspector, key: str, tick: str | None) -> ListView:
+def _list(store: Reader, key: str, tick: str | None) -> ListView:
     """Return the list of a tick, or the newest one of the key. Raises `NotFoundError`."""
     lists = item_lists(store, key)
     if not lists:
@@ -195,7 +195,7 @@ def _identities(settings: Settings) -> Iterator[str]:
             yield name
 
 
-def _mend(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
+def _mend(store: Reader, query: ItemQuery, state: MendedState, settings: Settings) -> str:
     """Mend items; return the sentence about it."""
     mended = mend_items(store, query, state, author=author())
     key, tick = query.items_of

@@ -10,7 +10,7 @@ from oncecron.cli.command import (
     STORE_OPTIONS,
     TableCommand,
     incomplete,
-    store_inspector,
+    store_reader,
     writer,
 )
 from oncecron.cli.output import Column, Kind
@@ -87,7 +87,7 @@ OPTIONS = (
 def _show(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     answer = writer(PAUSES if settings["pauses"] else LEASES, settings)
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         if settings["pauses"]:
             answer.write(store.pauses())
             return incomplete(store)

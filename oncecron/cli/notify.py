@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oncecron.alerts.notify import Context, Result
     from oncecron.alerts.settings import Notify
     from oncecron.config.settings import Settings
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 # ruff: noqa: PLC0415 - --help imports as little as it can
 
@@ -126,7 +126,7 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
     return status
 
 
-def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspector) -> Context:
+def _context(settings: Settings, notify: Notify, store: Reader, log: Reader) -> Context:
     from oncecron.alerts.message import Evidence
     from oncecron.alerts.notify import Context
     from oncecron.cli.gather import gather

@@ -8,6 +8,7 @@ from __future__ import annotations
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
 
@@ -219,6 +220,34 @@ class Pause(NamedTuple):
     since: float
     until: float | None
     """None: until it is resumed."""
+
+
+class NewPause(NamedTuple):
+    """What a person wants to pause: a key, `ALL_KEYS`, or with `host` all that the host fires."""
+
+    key: str | None
+    host: str | None
+    author: str
+    reason: str | None = None
+    seconds: float | None = None
+    """None: until it is resumed."""
+
+
+class Mending(NamedTuple):
+    """Which items of a list a person puts into another state."""
+
+    key: str
+    tick: str
+    identities: list[str] | None
+    """None: all of the list."""
+    item_ids: list[str] | None
+    """The same items by their id, hexadecimal: a store takes what it finds them by."""
+    states: Sequence[str]
+    """Only those that are `lost`, `dead`, `failed`."""
+    state: str
+    """`queued`: they are drawn at once. `done`: they are not drawn again."""
+    reason: str
+    """It is recorded."""
 
 
 class Notice(NamedTuple):

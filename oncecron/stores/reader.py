@@ -26,6 +26,7 @@ from oncecron.core.log_rows import (
     JobKey,
     KeyHost,
     LeaseView,
+    NewPause,
     Notice,
     Pause,
     Skip,
@@ -221,9 +222,7 @@ class Reader(Views):
         self, key: str, *, author: str, reason: str | None, seconds: float | None
     ) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a key, or of `ALL_KEYS`; return the pause and the one that it replaced."""
-        return self._stopped(
-            self.stop_starts(key=key, host=None, author=author, reason=reason, seconds=seconds)
-        )
+        return self._stop(NewPause(key, None, author, reason, seconds))
 
     def resume(self, key: str) -> Pause | None:
         """End the pause of a key, or the separate pause of `ALL_KEYS`; return it, or None if there was none."""
@@ -231,16 +230,15 @@ class Reader(Views):
 
     def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a host, as `pause` does for a key."""
-        return self._stopped(
-            self.stop_starts(key=None, host=host, author=author, reason=None, seconds=None)
-        )
+        return self._stop(NewPause(None, host, author))
 
     def undrain(self, host: str) -> Pause | None:
         """Let the host claim again; return the drain, or None if there was none."""
         return self._pause(self.allow_starts(key=None, host=host))
 
-    def _stopped(self, rows: tuple[Row, Row | None]) -> tuple[Pause, Pause | None]:
-        return Pause(*rows[0]), self._pause(rows[1])
+    def _stop(self, wanted: NewPause) -> tuple[Pause, Pause | None]:
+        now, before = self.stop_starts(wanted)
+        return Pause(*now), self._pause(before)
 
     def _pause(self, row: Row | None) -> Pause | None:
         return None if row is None else self.readable("a pause of key {0} or host {1}", Pause, *row)

@@ -1,4 +1,4 @@
-"""The statements of `inspector.sql` by name."""
+"""The statements of `reader.sql` by name."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from oncecron.stores.postgres import schema
 
 
 def statements(namespace: str) -> dict[str, str]:
-    """Return the statements of inspector.sql by name, for this namespace."""
-    path = os.path.join(os.path.dirname(__file__), "sql", "inspector.sql")
+    """Return the statements of reader.sql by name, for this namespace."""
+    path = os.path.join(os.path.dirname(__file__), "sql", "reader.sql")
     with open(path, encoding="utf-8") as file:
         parts = (part.partition("\n") for part in file.read().split("\n-- name: ")[1:])
     sections = {name.strip(): _without_comments(text) for name, _, text in parts}

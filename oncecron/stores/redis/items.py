@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.facts import Values
+    from oncecron.core.log_rows import Mending
     from oncecron.stores.api import Row
     from oncecron.stores.reader import Reader
     from oncecron.stores.redis.people_client import PeopleClient
@@ -74,13 +75,16 @@ def _counted(client: PeopleClient, key: str, tick: str) -> _Unpacked:
     return _Unpacked(found.view() if found.is_loaded else ())
 
 
-def mend(
-    client: PeopleClient, items_of: ItemList, ids: Sequence[str] | None, values: Values
-) -> int:
+def mend(client: PeopleClient, mending: Mending) -> int:
     """Queue items again, or mark them as done; see `Views.mend_items`."""
-    if ids is not None:
-        values = {**values, "ids": json.dumps([*map(short_id, ids)])}
-    return int(_step(client, "mend", items_of, values))
+    values: Values = {
+        "states": json.dumps(mending.states),
+        "state": mending.state,
+        "reason": mending.reason,
+    }
+    if mending.item_ids is not None:
+        values |= {"ids": json.dumps([*map(short_id, mending.item_ids)])}
+    return int(_step(client, "mend", ItemList(mending.key, mending.tick), values))
 
 
 def expire(client: PeopleClient, member: bytes, values: Values) -> int:

@@ -10,7 +10,7 @@ from oncecron.core import clock
 from oncecron.core.facts import lease_values, skip_values
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
-from oncecron.stores import claiming
+from oncecron.stores.claiming import Claimer
 from oncecron.stores.sqlite import attempts, claim
 from oncecron.stores.sqlite.connection import file_of
 from oncecron.stores.sqlite.kept_connection import Handle
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
     from oncecron.core.claim import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts
-    from oncecron.core.model import AskAgain, Ending, Firing, Lease, Refusal, Retention, Unconfirmed
+    from oncecron.core.model import AskAgain, Ending, Firing, Lease, Refusal, Retention
     from oncecron.stores.address import Address
 
 
-class SQLiteLeaseStore:
+class SQLiteLeaseStore(Claimer):
     """The firing half of the store in a SQLite file; see `oncecron.stores.api.LeaseStore`.
 
     `path` is absolute and is the file of the default namespace; other namespaces have a file beside it.
@@ -39,17 +39,6 @@ class SQLiteLeaseStore:
         path = file_of(path, namespace)
         self._handle = Handle(path, create=True, statements=("firing", "retention"))
         self._boot = clock.boot_id()
-
-    def claim(
-        self,
-        firing: Firing,
-        *,
-        deadline: float,
-        watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
-        alone: bool = False,  # noqa: ARG002 - nor `contended`
-        awaited: int | None = None,
-    ) -> Lease | Refusal | AskAgain | Unconfirmed:
-        return claiming.claim(self, firing, deadline=deadline, awaited=awaited)
 
     def look(
         self,
@@ -130,12 +119,7 @@ class SQLiteLeaseStore:
         return in_time
 
     def skip(
-        self,
-        firing: Firing,
-        refusal: Refusal,
-        *,
-        deadline: float,
-        plain: PlainSkip | None = None,
+        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
         now = clock.wall()
         values = {**skip_values(firing, refusal), "at": now}

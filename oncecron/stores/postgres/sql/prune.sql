@@ -109,7 +109,7 @@ end $$;
 -- Remove the oldest expired rows of one key: at most 100 executions, which is more than end in five minutes by cron, and 1,000
 -- skips, which is more than the hosts add. What it reads does not depend on the size of the log: the first rows of an index,
 -- in the order of ids, and nothing more if the first one is young. `between` instead of `=` makes that order the only one
--- that fits (inspector.sql). True: it has removed that many, so there may be more.
+-- that fits (reader.sql). True: it has removed that many, so there may be more.
 create function {ns}.prune_key_v1(p_key_id integer, p_executions timestamptz, p_skips timestamptz) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -19,18 +17,17 @@ from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.views import LONGEST_NOTICE, RedisViews
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Collection, Iterator
 
     from oncecron.core.facts import Values
-    from oncecron.core.log_rows import Diagnosis, LeastRetention, Roles
+    from oncecron.core.log_rows import Diagnosis, LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.stores.api import Row
 
 _BATCH = 1000  # executions, skips or notices that one step removes
 
 
-class RedisInspector(RedisViews):
+class RedisReader(RedisViews):
     """The people's half of the store on Redis or Valkey; see `oncecron.stores.api.Views`."""
 
     has_roles = False
@@ -102,31 +99,12 @@ class RedisInspector(RedisViews):
                 pass
         return executions, skips
 
-    def mend_items(
-        self,
-        *,
-        key: str,
-        tick: str,
-        states: Sequence[str],
-        identities: Sequence[str] | None,  # noqa: ARG002 - the ids say the same
-        item_ids: Sequence[str] | None,
-        state: str,
-        reason: str,
-    ) -> int:
-        values: dict[str, Any] = {"states": json.dumps(states), "state": state, "reason": reason}
-        return items.mend(self._client, items.ItemList(key, tick), item_ids, values)
+    def mend_items(self, mending: Mending) -> int:
+        return items.mend(self._client, mending)
 
-    def stop_starts(
-        self,
-        *,
-        key: str | None,
-        host: str | None,
-        author: str,
-        reason: str | None,
-        seconds: float | None,
-    ) -> tuple[Row, Row | None]:
-        what = {"author": author, "reason": reason, "seconds": seconds}
-        now, before = self._replace(key, host, what)
+    def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
+        what = {"author": wanted.author, "reason": wanted.reason, "seconds": wanted.seconds}
+        now, before = self._replace(wanted.key, wanted.host, what)
         return now, before  # type: ignore[return-value]  # there is one now
 
     def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
