@@ -17,8 +17,7 @@ from oncecron.each.values import (
     out_of_turn,
 )
 from oncecron.stores.sqlite.claim import find_stop, moment
-from oncecron.stores.sqlite.connection import file_of
-from oncecron.stores.sqlite.kept_connection import Handle
+from oncecron.stores.sqlite.connection import Handle, file_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,7 +14,7 @@ from oncecron.core.timing import READER_TIMEOUT
 from oncecron.stores.address import command_line, masked
 from oncecron.stores.postgres import address, libpq, schema
 from oncecron.stores.postgres.client import StatementError
-from oncecron.stores.postgres.statements import statements
+from oncecron.stores.postgres.installation import statements
 from oncecron.stores.schema_version import Recorded
 
 if TYPE_CHECKING:

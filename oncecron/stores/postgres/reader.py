@@ -25,10 +25,9 @@ from oncecron.core.timing import (
     TERMINATED_AFTER,
 )
 from oncecron.stores.address import as_role, command_line, masked
-from oncecron.stores.postgres import schema
+from oncecron.stores.postgres import installation, schema
 from oncecron.stores.postgres.examine import examine, of_foreign_locks
 from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
-from oncecron.stores.postgres.upgrade import printed, upgrade
 from oncecron.stores.reader import Reader
 
 if TYPE_CHECKING:
@@ -262,13 +261,13 @@ class PostgresReader(Connection, Reader):
             self._refuse_intruders(connection)
             found = self._recorded(connection)
             if found is None:
-                changes = schema.script(self._namespace)
+                changes = installation.script(self._namespace)
             else:
                 connection.execute(self._sql["lock_schema"])
                 found = self._recorded(connection) or found  # another session may have upgraded it
-                changes = upgrade(self._namespace, found)
-            changes += schema.settings(self._namespace, least)
-            changes += schema.grants(self._namespace, roles)
+                changes = installation.upgrade(self._namespace, found)
+            changes += installation.settings(self._namespace, least)
+            changes += installation.grants(self._namespace, roles)
             if changes:
                 connection.execute(changes)
         return found.version if found else None
@@ -289,8 +288,10 @@ class PostgresReader(Connection, Reader):
         raise StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {why}")
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        changes = schema.settings(self._namespace, least) + schema.grants(self._namespace, roles)
-        return f"begin;\n\n{printed(self._namespace)}\n{changes}commit;\n"
+        changes = installation.settings(self._namespace, least) + installation.grants(
+            self._namespace, roles
+        )
+        return f"begin;\n\n{installation.printed(self._namespace)}\n{changes}commit;\n"
 
     def examine(self) -> Iterator[Diagnosis]:
         with self._explained(READERS_CURE):

@@ -84,7 +84,7 @@ def mend(client: PeopleClient, mending: Mending) -> int:
     }
     if mending.item_ids is not None:
         values |= {"ids": json.dumps([*map(short_id, mending.item_ids)])}
-    return int(_step(client, "mend", ItemList(mending.key, mending.tick), values))
+    return int(_step(client, "items/mend", ItemList(mending.key, mending.tick), values))
 
 
 def expire(client: PeopleClient, member: bytes, values: Values) -> int:
@@ -92,7 +92,7 @@ def expire(client: PeopleClient, member: bytes, values: Values) -> int:
     items_of = list_named(member)
     told = {**values, "list": scripts.list_of(items_of), "tick": items_of.tick}
     told["most"] = scripts.ITEMS_PER_STEP
-    return int(_step(client, "expire_items", items_of, told, of_slots="ticks"))
+    return int(_step(client, "items/expire", items_of, told, of_slots="ticks"))
 
 
 def _step(

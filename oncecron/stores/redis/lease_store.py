@@ -207,6 +207,7 @@ class RedisLeaseStore(Claimer, RedisSession):
             "if_version": version,
             "attempt": grant.attempt,
             "cause": grant.cause,
+            "evicting": scripts.EVICTING,
             "expected_within": firing.starting_deadline,
         }
         return self._claim_step("grant", firing, values, deadline)
@@ -365,7 +366,7 @@ class RedisLeaseStore(Claimer, RedisSession):
         try:
             slots: Any = self._ask(deadline, "HGET", self._names.of_shard("list", name), "slots")
             keys = self._names.of_list(shard, name, int(slots or 1), of_slots="ticks")
-            self._run("expire_items", shard, keys, values, deadline)
+            self._run("items/expire", shard, keys, values, deadline)
         except StoreError:
             return
 

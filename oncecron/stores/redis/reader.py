@@ -10,7 +10,7 @@ from oncecron.core.model import MOST_CHANNELS
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
-from oncecron.stores.redis import items, scripts
+from oncecron.stores.redis import scripts
 from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.people_client import PeopleClient
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Diagnosis, LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.stores.api import Row
+
+# ruff: noqa: PLC0415 - the module of items goes with the wing
 
 _BATCH = 1000  # executions, skips or notices that one step removes
 
@@ -95,12 +97,8 @@ class RedisReader(RedisViews):
                 step = self._client.step("prune", [shard.name], values)
                 executions, skips, more = executions + step[0], skips + step[1], step[2]
         for member in self._ask("ZRANGE", self._names.of_namespace("lists"), 0, -1):
-            while items.expire(self._client, member, kept) > 1:
-                pass
+            self._expire_list(member, kept)
         return executions, skips
-
-    def mend_items(self, mending: Mending) -> int:
-        return items.mend(self._client, mending)
 
     def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
         what = {"author": wanted.author, "reason": wanted.reason, "seconds": wanted.seconds}
@@ -122,6 +120,21 @@ class RedisReader(RedisViews):
         notice = {"channel": channel, "version": str(version), "document": document}
         answer = self._client.confirmed_step("notice", [], {**notice, "most": MOST_CHANNELS})
         return None if answer is None else bool(answer)
+
+    # Items: without the module and its Lua, the program has none.
+
+    def mend_items(self, mending: Mending) -> int:
+        from oncecron.stores.redis.items import mend
+
+        return mend(self._client, mending)
+
+    def _expire_list(self, member: bytes, kept: Values) -> None:
+        from oncecron.stores.redis.items import expire
+
+        while expire(self._client, member, kept) > 1:
+            pass
+
+    # What the server says
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         if any(roles):

@@ -21,7 +21,7 @@ from oncecron.core.timing import (
 )
 from oncecron.core.units import HOUR
 from oncecron.stores.reader import Reader
-from oncecron.stores.redis import items, rows, scripts
+from oncecron.stores.redis import rows, scripts
 from oncecron.stores.redis.explain import misfit
 from oncecron.stores.redis.people_client import PeopleClient
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from oncecron.stores.redis.rows import Shard, StoredExecution
 
     Columns = tuple[Any, ...]
+
+# ruff: noqa: PLC0415 - the module of items goes with the wing
 
 _PAGE = 500
 _PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
@@ -389,14 +391,20 @@ class RedisViews(Reader):
             if not cursor:
                 return
 
+    # Items: without the module, the program has none.
+
     def _view_item_lists(self, key: str | None) -> Iterable[Row]:
-        return items.listed(self._client, key, self)
+        from oncecron.stores.redis.items import listed
+
+        return listed(self._client, key, self)
 
     def _view_items(
         self, key: str, tick: str, identities: Any, item_ids: Sequence[str] | None
     ) -> Iterator[Row]:
+        from oncecron.stores.redis.items import ItemList, items
+
         del identities
-        return items.items(self._client, items.ItemList(key, tick), item_ids, self)
+        return items(self._client, ItemList(key, tick), item_ids, self)
 
 
 def _start(row: StoredExecution) -> float:

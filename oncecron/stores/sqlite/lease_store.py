@@ -12,8 +12,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
 from oncecron.stores.claiming import Claimer
 from oncecron.stores.sqlite import attempts, claim
-from oncecron.stores.sqlite.connection import file_of
-from oncecron.stores.sqlite.kept_connection import Handle
+from oncecron.stores.sqlite.connection import Handle, file_of
 from oncecron.stores.sqlite.retention import expire
 
 if TYPE_CHECKING:

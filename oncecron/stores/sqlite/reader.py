@@ -32,12 +32,12 @@ from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
     SCHEMA_OLDEST,
     SCHEMA_VERSION,
+    Handle,
     connect,
     explained,
     file_of,
     statements,
 )
-from oncecron.stores.sqlite.kept_connection import Handle
 from oncecron.stores.sqlite.retention import NAMES_KEPT, prune
 
 if TYPE_CHECKING:
