@@ -14,7 +14,7 @@ from oncecron.cli.command import (
     output_format,
 )
 from oncecron.cli.output import Column, Kind
-from oncecron.core.log_rows import Diagnosis
+from oncecron.core.diagnosis import Diagnosis
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -330,13 +330,3 @@ class ConfiguredValue(NamedTuple):
     """As it is written, with secrets masked; None if it is not set."""
     source: str | None
     """The variable, the file and section, or `default`; None if it is not set."""
-
-
-class Diagnosis(NamedTuple):
-    """One thing that `oncecron doctor` has looked at, in the order of its published fields."""
-
-    state: Literal["ok", "warn", "fail"]
-    subject: str
-    text: str
-    cure: str | None = None
-    """What to do about it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oncecron.core import clock
 from oncecron.core.errors import RecordRefusedError
+from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable
 from oncecron.each.values import (
@@ -43,7 +44,7 @@ class SQLiteItemStore:
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)
         self._handle = Handle(path, create=True, statements=("firing", "items"), begun=True)
-        self._boot = clock.boot_id()
+        self._boot = boot_id()
 
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float

@@ -21,7 +21,7 @@ from oncecron.core.errors import (
     UnknownZoneError,
     UsageError,
 )
-from oncecron.core.host import host_name, user_name
+from oncecron.core.host import host_name, machine, user_name
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
@@ -194,7 +194,7 @@ def spec_of(
         retries=FAILOVER_RETRIES
         if settings["failover"] and settings["retries"] is None
         else policy.retries,
-        machine=clock.machine(),
+        machine=machine(),
     )
     return RunSpec(
         firing=firing,

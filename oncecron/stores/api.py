@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from oncecron.core.claim import PlainSkip
+    from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.log_rows import (
-        Diagnosis,
         LeastRetention,
         Mending,
         NewPause,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from oncecron.core.diagnosis import of_clock, of_encryption
+from oncecron.core.diagnosis import Diagnosis, of_clock, of_encryption
 from oncecron.core.errors import StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import Diagnosis
 from oncecron.stores.redis.scripts import EVICTING
 
 if TYPE_CHECKING:

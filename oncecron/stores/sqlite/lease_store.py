@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from oncecron.core import clock
 from oncecron.core.facts import lease_values, skip_values
+from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
 from oncecron.stores.claiming import Claimer
@@ -37,7 +38,7 @@ class SQLiteLeaseStore(Claimer):
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)
         self._handle = Handle(path, create=True, statements=("firing", "retention"))
-        self._boot = clock.boot_id()
+        self._boot = boot_id()
 
     def look(
         self,

@@ -11,11 +11,12 @@ from contextlib import closing
 from oncecron.core import clock
 from oncecron.core.bounds import LONGEST_DOCUMENT
 from oncecron.core.claim import PLAIN_WINDOW
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
+from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
-    Diagnosis,
     Execution,
     Pause,
     Released,
@@ -75,7 +76,7 @@ class SQLiteReader(Reader):
         path = file_of(path, namespace)
         names = ("reader", "firing", "items", "retention")
         self._handle = Handle(path, create=False, statements=names)
-        self._boot = clock.boot_id()
+        self._boot = boot_id()
 
     def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
         if view == "namespaces":
