@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.claim import PlainSkip
     from oncecron.core.diagnosis import Diagnosis
-    from oncecron.core.log_rows import (
-        LeastRetention,
-        Mending,
-        NewPause,
-        Released,
-        Roles,
-        Unblocked,
-    )
+    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Released, Roles, Unblocked
     from oncecron.core.model import (
         AskAgain,
         Ending,

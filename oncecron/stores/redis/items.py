@@ -96,12 +96,7 @@ def expire(client: PeopleClient, member: bytes, values: Values) -> int:
 
 
 def _step(
-    client: PeopleClient,
-    step: str,
-    items_of: ItemList,
-    values: Values,
-    *,
-    of_slots: str = "lease",
+    client: PeopleClient, step: str, items_of: ItemList, values: Values, *, of_slots: str = "lease"
 ) -> Any:
     """Run a step on a list, with the first shard of its key."""
     shard = scripts.shard_of(items_of.key, 0)
@@ -154,12 +149,7 @@ class _Reader:
         names = [scripts.shard_of(self._list.key, int(shard)) for shard in shards]
         leases = self._client.ask(
             [
-                (
-                    "HMGET",
-                    self._client.names.of_shard("lease", name),
-                    "execution_id",
-                    "expires_at",
-                )
+                ("HMGET", self._client.names.of_shard("lease", name), "execution_id", "expires_at")
                 for name in names
             ]
         )

@@ -87,12 +87,7 @@ class RedisReader(RedisViews):
         executions = skips = 0
         kept = scripts.retention_values(retention, self._target.keep)
         for shard in self._shards(None):
-            values: Values = {
-                "part": shard.name,
-                **kept,
-                "most": _BATCH,
-                "names": names_kept,
-            }
+            values: Values = {"part": shard.name, **kept, "most": _BATCH, "names": names_kept}
             more = 1
             while more:
                 step = self._client.step("prune", [shard.name], values)

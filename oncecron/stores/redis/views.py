@@ -14,11 +14,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Execution, HistoryQuery
 from oncecron.core.model import LEAST
 from oncecron.core.tick import instant_of
-from oncecron.core.timing import (
-    CLOCK_SET_BACK,
-    MAX_CLOCK_SKEW,
-    PLAIN_SKIP_EARLY,
-)
+from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW, PLAIN_SKIP_EARLY
 from oncecron.core.units import HOUR
 from oncecron.stores.reader import Reader
 from oncecron.stores.redis import rows, scripts
