@@ -33,12 +33,6 @@ class ItemList(NamedTuple):
     tick: str
 
 
-class _Unpacked(NamedTuple):
-    """A row that was unpacked; what it says is checked as a row of its view."""
-
-    columns: tuple[Any, ...]
-
-
 def short_id(name: str) -> str:
     """Return an `item_id` as the server has it."""
     return base64.b64encode(bytes.fromhex(name)).decode().rstrip("=")
@@ -57,8 +51,8 @@ def listed(client: PeopleClient, key: str | None, reader: Reader) -> Iterator[Ro
         items_of = reader.readable("the items {0!r}", list_named, member)
         if items_of and key in (None, items_of.key):
             row = reader.readable("the items of key {1} and tick {2}", _counted, client, *items_of)
-            if row and row.columns:
-                yield row.columns
+            if row:
+                yield row
 
 
 def list_named(member: bytes) -> ItemList:
@@ -69,10 +63,10 @@ def list_named(member: bytes) -> ItemList:
     return ItemList(key, tick)
 
 
-def _counted(client: PeopleClient, key: str, tick: str) -> _Unpacked:
+def _counted(client: PeopleClient, key: str, tick: str) -> tuple[Any, ...]:
     """Return a list with its counts; nothing if retention is removing it. It runs no script, which a reader may not."""
     found = _Reader(client, ItemList(key, tick))
-    return _Unpacked(found.view() if found.is_loaded else ())
+    return found.view() if found.is_loaded else ()
 
 
 def mend(client: PeopleClient, mending: Mending) -> int:
@@ -116,7 +110,7 @@ def items(
     for place, value, mark in found.rows(ids):
         row = reader.readable("item {0} of key {1}", found.row, place, items_of.key, value, mark)
         if row:
-            yield row.columns
+            yield row
 
 
 class _Reader:
@@ -201,7 +195,7 @@ class _Reader:
             found = zip(places, values, marks, strict=True)
             yield from ((place, value, mark) for place, value, mark in found if value is not None)
 
-    def row(self, place: int, _key: str, value: bytes, mark: bytes | None) -> _Unpacked:
+    def row(self, place: int, _key: str, value: bytes, mark: bytes | None) -> tuple[Any, ...]:
         """Return an item."""
         step = json.loads(mark) if mark else self._first_draw(place)
         state = step["state"]
@@ -212,14 +206,12 @@ class _Reader:
         )
         name = base64.b64decode(value[:_ID_LENGTH] + b"==").hex()
         identity, payload = texts_of(value.decode("utf-8", "replace"))
-        return _Unpacked(
-            (
-                *(*self._list, place, identity, name, state, int(step["attempts"])),
-                None if execution is None else int(execution),
-                None if since is None else float(since),
-                float(not_before) if state == "failed" and not_before else None,
-                *(step.get("reason"), payload),
-            )
+        return (
+            *(*self._list, place, identity, name, state, int(step["attempts"])),
+            None if execution is None else int(execution),
+            None if since is None else float(since),
+            float(not_before) if state == "failed" and not_before else None,
+            *(step.get("reason"), payload),
         )
 
     def _is_held(self, step: Step) -> bool:

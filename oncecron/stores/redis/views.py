@@ -78,10 +78,6 @@ class RedisViews(Reader):
         seconds, microseconds = self._ask("TIME")
         return int(seconds) + int(microseconds) / 1e6
 
-    def _row(self, name: str, unpack: Callable[..., Columns], *stored: Any) -> Row | None:
-        found = self.readable(name, lambda *stored: rows.Unpacked(unpack(*stored)), *stored)
-        return found and found.columns
-
     def _shards(self, keys: Collection[str] | None) -> list[Shard]:
         """Return the shards of some keys, or of all."""
         members = self._ask("ZRANGE", self._names.of_namespace("parts"), 0, -1)
@@ -217,7 +213,7 @@ class RedisViews(Reader):
     def _view_output(self, execution_id: int) -> Iterator[Row | None]:
         text = self._ask("HGET", self._names.of_namespace("outputs"), execution_id)
         if text is not None:
-            yield self._row(f"the output of execution {execution_id}", rows.output, text)
+            yield self.readable(f"the output of execution {execution_id}", rows.output, text)
 
     # Skips
 
@@ -256,7 +252,7 @@ class RedisViews(Reader):
                 return
 
     def _skip(self, shard: Shard, member: str, at: float, text: bytes) -> Row | None:
-        return self._row("the skip {1} of {0.name}", rows.skip, shard, member, at, text)
+        return self.readable("the skip {1} of {0.name}", rows.skip, shard, member, at, text)
 
     def _packed(self, shard: Shard, member: str, _at: float, text: bytes) -> Row | None:
         return self.readable("the skips {1} of {0.name}", rows.packed_skips, shard, member, text)
@@ -278,7 +274,9 @@ class RedisViews(Reader):
             )
             for shard, page in zip(shards, pages, strict=True):
                 for member in page:
-                    yield self._row("the skip {1} of {0.name}", rows.reason, shard, _text(member))
+                    yield self.readable(
+                        "the skip {1} of {0.name}", rows.reason, shard, _text(member)
+                    )
             shards = [s for s, page in zip(shards, pages, strict=True) if len(page) == _PAGE]
             if not shards:
                 break
@@ -315,16 +313,16 @@ class RedisViews(Reader):
         for shard, values in zip(
             shards, self._ask_shards("HMGET", "key", shards, *rows.KEY), strict=True
         ):
-            yield self._row("key {0.name}", rows.key, shard, values)
+            yield self.readable("key {0.name}", rows.key, shard, values)
 
     def _view_key_hosts(self) -> Iterator[Row | None]:
         hour = int(self._now()) // HOUR
         for shard, host, text in self._hosts():
-            yield self._row("host {1} of {0.name}", rows.key_host, shard, host, text, hour)
+            yield self.readable("host {1} of {0.name}", rows.key_host, shard, host, text, hour)
 
     def _view_host_ticks(self) -> Iterator[Row | None]:
         for shard, host, text in self._hosts():
-            yield self._row("host {1} of {0.name}", rows.host_ticks, shard, host, text)
+            yield self.readable("host {1} of {0.name}", rows.host_ticks, shard, host, text)
 
     def _hosts(self) -> Iterator[tuple[Shard, str, bytes]]:
         shards = self._shards(None)
@@ -339,7 +337,7 @@ class RedisViews(Reader):
         known = self._stored([lease.get(b"execution_id", b"") for _, lease in held])
         executions = {row.execution_id: row for row in known}
         for shard, lease in held:
-            yield self._row("the lease of {0.name}", rows.lease, shard, lease, executions, now)
+            yield self.readable("the lease of {0.name}", rows.lease, shard, lease, executions, now)
 
     # Pauses, notices, settings
 
@@ -355,7 +353,7 @@ class RedisViews(Reader):
 
     def _pause_row(self, key: str | None, host: str | None, text: bytes) -> Row | None:
         name = "the pause of {0}" if host is None else "the pause of {1}"
-        return self._row(name, rows.pause, key, host, text)
+        return self.readable(name, rows.pause, key, host, text)
 
     def _view_notices(self, channels: list[str]) -> Iterator[Row | None]:
         """Fetch no notice that is longer than any that is written."""
@@ -363,7 +361,7 @@ class RedisViews(Reader):
         for channel in channels:
             if size := self._notice_size(channel):
                 text = self._ask("HGET", name, channel) if size <= LONGEST_NOTICE else None
-                yield self._row("the notice of {0}", rows.notice, channel, text)
+                yield self.readable("the notice of {0}", rows.notice, channel, text)
 
     def _notice_size(self, channel: str) -> int:
         size: int = self._ask("HSTRLEN", self._names.of_namespace("notices"), channel)

@@ -193,7 +193,7 @@ create table {ns}.key_host (
   skips       integer[] not null,
   plain_from  integer,                       -- the last plain skips of the host, as in plain_skips
   plain       integer[] not null,
-  machine     text,                          -- which one fired last, see core/clock.py
+  machine     text,                          -- which one fired last, see core/host.py
   twice       text[] not null default '{}',  -- the last two ticks that two machines fired under this name
   primary key (key_id, host)
 ) with (fillfactor = 50);

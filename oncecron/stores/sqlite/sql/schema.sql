@@ -160,7 +160,7 @@ CREATE TABLE key_host (
   hour     INTEGER NOT NULL,  -- since the epoch, of the last of the counts
   wins     TEXT    NOT NULL,  -- its starts in each of 24 hours, separated by blanks
   skips    TEXT    NOT NULL,
-  machine  TEXT,              -- which one fired last, see core/clock.py
+  machine  TEXT,              -- which one fired last, see core/host.py
   twice    TEXT    NOT NULL,  -- the last two ticks that two machines fired under this name
   PRIMARY KEY (key, shard, host)
 ) WITHOUT ROWID
