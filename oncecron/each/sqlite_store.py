@@ -17,8 +17,8 @@ from oncecron.each.values import (
     item_ids,
     out_of_turn,
 )
-from oncecron.stores.sqlite.claim import find_stop, moment
 from oncecron.stores.sqlite.connection import Handle, file_of
+from oncecron.stores.sqlite.lease_store import find_stop, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from oncecron.core.model import Lease
     from oncecron.each.values import Chunk, Draw, ItemList, ItemResult
     from oncecron.stores.address import Address
-    from oncecron.stores.sqlite.claim import Values
     from oncecron.stores.sqlite.connection import Connection
+    from oncecron.stores.sqlite.lease_store import Values
 
     _Row = tuple[Any, ...]
 

@@ -29,7 +29,6 @@ from oncecron.core.model import MOST_CHANNELS
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
 from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.reader import PackedSkips, Reader
-from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
     SCHEMA_OLDEST,
     SCHEMA_VERSION,
@@ -39,6 +38,7 @@ from oncecron.stores.sqlite.connection import (
     file_of,
     statements,
 )
+from oncecron.stores.sqlite.lease_store import moment, raise_fence, take_away
 from oncecron.stores.sqlite.retention import NAMES_KEPT, prune
 
 if TYPE_CHECKING:
