@@ -38,7 +38,8 @@ from oncecron.core import clock
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import READER_TIMEOUT, REPLICA_TIMEOUT
-from oncecron.stores.redis import explain, scripts, sentinel
+from oncecron.stores.redis import explain, scripts
+from oncecron.stores.redis.client import master
 from oncecron.stores.redis.connection import Handshake, ServerConnection, Transport, hung_up, shown
 from oncecron.stores.redis.resp import ReplyError
 
@@ -259,7 +260,7 @@ class PeopleClient:
         target = self._target
         impatient = Transport(target, clock.BOOTTIME, READER_TIMEOUT / len(target.hosts))
         try:
-            sentinel.master(target, impatient, clock.lease_time(clock.BOOTTIME) + READER_TIMEOUT)
+            master(target, impatient, clock.lease_time(clock.BOOTTIME) + READER_TIMEOUT)
         except StoreError as error:
             return error
         return StoreUnavailable(
