@@ -21,7 +21,8 @@ from oncecron.stores.sqlite.reader import SQLiteReader
 if TYPE_CHECKING:
     import pytest
 
-    from oncecron.stores.api import ItemStore, LeaseStore
+    from oncecron.each.store import ItemStore
+    from oncecron.stores.api import LeaseStore
     from oncecron.stores.reader import Reader
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from oncecron.stores.api import ItemStore, LeaseStore
+    from oncecron.each.store import ItemStore
+    from oncecron.stores.api import LeaseStore
     from oncecron.stores.reader import Reader
 
 TTL = 60.0
