@@ -107,14 +107,14 @@ def statements(name: str) -> dict[str, str]:
     process reads each file once, like a module, so an upgrade does not affect a running job.
     """
     if name not in _read:
-        texts = []
+        found: dict[str, str] = {}
         folders = sorted(entry for entry in os.listdir(_DIRECTORY) if "." not in entry)
         for folder in ("", *folders):
             path = os.path.join(_DIRECTORY, folder, f"{name}.sql")
             if os.path.isfile(path):
                 with open(path, encoding="utf-8") as file:
-                    texts.append(file.read())
-        _read[name] = _sections("\n".join(texts))
+                    found |= _sections(file.read())
+        _read[name] = found
     return _read[name]
 
 
