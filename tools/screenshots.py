@@ -27,7 +27,7 @@ from oncecron.cli.main import invoke
 from oncecron.core import clock
 from oncecron.core.model import Ending, Firing, Holder, Lease, Retention
 from oncecron.core.tick import scheduled_tick
-from oncecron.stores import open_inspector, open_lease_store
+from oncecron.stores import open_lease_store, open_reader
 from oncecron.stores.address import Address
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def filled_store() -> Iterator[str]:
         clock.wall, clock.lease_time = cluster.now, cluster.now
         try:
             _two_days(cluster)
-            open_inspector(address, "oncecron").pause(
+            open_reader(address, "oncecron").pause(
                 "send-reports", author="ann@web1", reason="new mail server", seconds=24 * HOUR
             )
             cluster.set("2026-11-20T06:15:04Z")

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from oncecron.alerts.channels import Channel
     from oncecron.alerts.findings import Finding, Situation
     from oncecron.alerts.settings import Notify
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _ACCOUNTS = 5
 """The number of changes whose tick is explained in a message."""
@@ -60,7 +60,7 @@ _ABOUT_A_TICK = ("missed", "failed", "lost", "expired", "slow")
 class Context(NamedTuple):
     """Where a pass is made, and what it asks about the log."""
 
-    store: Inspector
+    store: Reader
     namespace: str
     host: str
     now: float

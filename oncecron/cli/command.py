@@ -27,11 +27,11 @@ from oncecron.config.run_parser import is_option
 from oncecron.core.errors import UsageError
 from oncecron.core.masking import masked_words
 from oncecron.core.stderr import patient
-from oncecron.core.timing import INSPECTOR_TIMEOUT
+from oncecron.core.timing import READER_TIMEOUT
 from oncecron.core.units import parse_duration
 from oncecron.run.process_tree import refuse_core
 from oncecron.run.spool import spool_of
-from oncecron.stores import open_inspector
+from oncecron.stores import open_reader
 from oncecron.stores.address import has_password, masked, shell_quoted
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from oncecron.config.settings import Settings
     from oncecron.run.spool import Spool
     from oncecron.stores.address import Address
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 
 def completer(what: Completion) -> Callable[..., list[CompletionItem]]:
@@ -375,7 +375,7 @@ def _as_text(option: Option, value: Any) -> str:
 
 
 @contextlib.contextmanager
-def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspector]:
+def store_reader(settings: Settings, *, log: bool = False) -> Iterator[Reader]:
     """Open the store for queries; `log`: the one that holds the log. Raises `StoreError`."""
     beside = settings.log()  # checked also where only the store is asked
     store = open_store((beside if log else None) or settings.address(), settings["namespace"])
@@ -385,10 +385,10 @@ def store_inspector(settings: Settings, *, log: bool = False) -> Iterator[Inspec
         store.close()
 
 
-def open_store(address: Address, namespace: str) -> Inspector:
+def open_store(address: Address, namespace: str) -> Reader:
     """Return a store, whose slow answers a person at a terminal is told of. Raises `StoreError`."""
-    waits_for = f"no answer from {masked(address.target)} yet; it has {INSPECTOR_TIMEOUT:g} s"
-    return patient(open_inspector(address, namespace), waits_for)
+    waits_for = f"no answer from {masked(address.target)} yet; it has {READER_TIMEOUT:g} s"
+    return patient(open_reader(address, namespace), waits_for)
 
 
 def spools(settings: Settings) -> list[Spool]:
@@ -398,29 +398,29 @@ def spools(settings: Settings) -> list[Spool]:
 
 
 @contextlib.contextmanager
-def all_inspectors(settings: Settings) -> Iterator[dict[str, Inspector]]:
+def all_readers(settings: Settings) -> Iterator[dict[str, Reader]]:
     """Open the store and, with --log, the log store, by name. Raises `StoreError`."""
     with contextlib.ExitStack() as opened:
-        found = {"store": opened.enter_context(store_inspector(settings))}
+        found = {"store": opened.enter_context(store_reader(settings))}
         if settings.log():
-            found["log"] = opened.enter_context(store_inspector(settings, log=True))
+            found["log"] = opened.enter_context(store_reader(settings, log=True))
         yield found
 
 
 @contextlib.contextmanager
-def store_and_log(settings: Settings) -> Iterator[tuple[Inspector, Inspector]]:
+def store_and_log(settings: Settings) -> Iterator[tuple[Reader, Reader]]:
     """Open the store that has the leases, and the one that has the log: the same without --log."""
-    with all_inspectors(settings) as stores:
+    with all_readers(settings) as stores:
         yield stores["store"], stores.get("log", stores["store"])
 
 
-def incomplete(*stores: Inspector) -> int:
+def incomplete(*stores: Reader) -> int:
     """Return the exit status of an answer: 1 if it lacks a row that could not be read, else 0."""
     return int(any(store.unreadable for store in stores))
 
 
 def with_names(answers: dict[str, str]) -> str:
-    """Return the answers of `all_inspectors` as text; two answers begin with their names."""
+    """Return the answers of `all_readers` as text; two answers begin with their names."""
     if len(answers) == 1:
         return answers["store"]
     return "\n".join(f"{name}: {answer}" for name, answer in answers.items())

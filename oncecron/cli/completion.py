@@ -21,7 +21,7 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_reader
 from oncecron.cli.sentences import known_keys, recent_hosts
 from oncecron.config.job_commands import JOB_COMMAND
 from oncecron.config.options import is_key
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from oncecron.config.options import Completion
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 SCRIPTS = {"bash": "oncecron.bash", "zsh": "_oncecron", "fish": "oncecron.fish"}
 """The files below `completions` in the package."""
@@ -113,19 +113,19 @@ def _stored_names(what: str, context: click.Context) -> list[str]:
     command = context.command
     assert isinstance(command, TableCommand)  # noqa: S101 - for the type checker
     try:
-        with store_inspector(Settings(STORE_OPTIONS, command.typed_values(context))) as store:
+        with store_reader(Settings(STORE_OPTIONS, command.typed_values(context))) as store:
             names = {*_NAMES[what](store)}
     except OncecronError:
         return []
     return sorted(name for name in names if is_key(name) and not name.startswith("-"))
 
 
-def _hosts(store: Inspector) -> Iterator[str]:
+def _hosts(store: Reader) -> Iterator[str]:
     yield from recent_hosts(store)
     yield from (pause.host for pause in store.pauses() if pause.host is not None)
 
 
-_NAMES: dict[str, Callable[[Inspector], Iterable[str]]] = {
+_NAMES: dict[str, Callable[[Reader], Iterable[str]]] = {
     "key": known_keys,
     "host": _hosts,
     "namespace": lambda store: store.namespaces(),

@@ -27,8 +27,8 @@ from oncecron.cli.diagnoses import (
 from oncecron.cli.output import Column, Kind
 from oncecron.config.settings import Settings
 from oncecron.core import clock
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError, OncecronError
-from oncecron.core.log_rows import Diagnosis
 from oncecron.core.silent_hosts import recent
 from oncecron.core.text import Clock
 from oncecron.crontab.crons import CRONS
@@ -102,23 +102,23 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
     source = settings.source(name) or (settings.file.store_file if name == "store" else "")
     where = f"{masked(address.target)}, from {source or 'the configuration file'}"
     try:
-        inspector = open_store(address, settings["namespace"])
+        reader = open_store(address, settings["namespace"])
         try:
-            for number, each in enumerate(inspector.examine()):
+            for number, each in enumerate(reader.examine()):
                 if number == 0:
                     yield Diagnosis("ok", name, where)
                 yield each
             if name == "store":
-                yield from of_hosts(rows := inspector.key_hosts(), now := clock.wall())
-                keys = inspector.job_keys()
-                marks = future_marks(keys, inspector.pauses(), now, Clock(utc=False))
-                zones = wrong_zones(inspector, keys, recent(rows, now))
+                yield from of_hosts(rows := reader.key_hosts(), now := clock.wall())
+                keys = reader.job_keys()
+                marks = future_marks(keys, reader.pauses(), now, Clock(utc=False))
+                zones = wrong_zones(reader, keys, recent(rows, now))
                 yield from of_keys({"marks": marks, "zones": zones})
                 channels = channel_names(settings.file)  # and the ping
                 if len(channels) > 1:
-                    yield from of_notices(inspector.other_notices(channels))
+                    yield from of_notices(reader.other_notices(channels))
         finally:
-            inspector.close()
+            reader.close()
     except OncecronError as error:
         yield Diagnosis("fail", name, f"{where}: {error}", None)
 

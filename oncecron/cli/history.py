@@ -20,7 +20,7 @@ from oncecron.cli.command import (
     incomplete,
     moment,
     output_format,
-    store_inspector,
+    store_reader,
     writer,
 )
 from oncecron.cli.output import Column, Kind, Writer
@@ -40,7 +40,7 @@ from oncecron.log.jobs import dead_letters
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _MOST = 10**15  # a store's integers hold no more
 _POLLS_AGAIN = 5  # seconds within which ids may appear out of order: a claim takes milliseconds
@@ -111,7 +111,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     query = _query(settings, words)
     kind = SKIPS if settings["skips"] else EXECUTIONS
     answer = writer(kind if settings["id"] is None else IN_FULL, settings)
-    with store_inspector(settings, log=True) as store:
+    with store_reader(settings, log=True) as store:
         if settings["id"] is not None:
             _show_one(store, settings["id"], answer)
         elif settings["follow"]:
@@ -127,19 +127,19 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 
 
 def _records(
-    settings: Settings, log: Inspector, query: HistoryQuery
+    settings: Settings, log: Reader, query: HistoryQuery
 ) -> Iterator[Execution] | Iterator[Skip]:
     """Return the records to show; only the store, not a log beside it, knows what is still running."""
     if settings["skips"]:
         return _with_shards(log, query)
     if not query.exhausted or not settings.log():
         return log.history(query)
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         leases = store.leases()
     return dead_letters(log, query, leases, clock.wall())
 
 
-def _with_shards(log: Inspector, query: HistoryQuery) -> Iterator[Any]:
+def _with_shards(log: Reader, query: HistoryQuery) -> Iterator[Any]:
     """Yield skips with the number of shards of their key, for the table."""
     counted = collections.Counter(part.key for part in log.job_keys())
     for skip in log.skips(query):
@@ -147,9 +147,7 @@ def _with_shards(log: Inspector, query: HistoryQuery) -> Iterator[Any]:
         yield types.SimpleNamespace(**skip._asdict(), shards=shards)
 
 
-def _note_what_is_missing(
-    settings: Settings, log: Inspector, query: HistoryQuery, shown: int
-) -> None:
+def _note_what_is_missing(settings: Settings, log: Reader, query: HistoryQuery, shown: int) -> None:
     """Say at a terminal why the table is empty, or that it is not complete."""
     if not shown:
         keys = known_keys(log)
@@ -173,7 +171,7 @@ def _with_their_hosts(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
 def _note_shared_names(settings: Settings, hosts: set[str]) -> None:
     """Say at a terminal which of the shown hosts are two machines of one name: the table cannot tell them apart."""
     try:
-        with store_inspector(settings) as store:
+        with store_reader(settings) as store:
             shared = same_names(row for row in store.host_ticks() if row.host in hosts)
     except StoreError:
         return  # a role that may read the log alone
@@ -224,7 +222,7 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
         raise UsageError(f"--outcome: {outcome!r} is not one of {', '.join(known)}{hint}")
 
 
-def _show_one(store: Inspector, execution_id: int, writer: Writer) -> None:
+def _show_one(store: Reader, execution_id: int, writer: Writer) -> None:
     execution = store.execution(execution_id)
     if execution is None and store.unreadable:
         return
@@ -242,7 +240,7 @@ def _show_one(store: Inspector, execution_id: int, writer: Writer) -> None:
 # Following
 
 
-def _follow(store: Inspector, query: HistoryQuery, writer: Writer) -> None:
+def _follow(store: Reader, query: HistoryQuery, writer: Writer) -> None:
     """Show the last executions and then new ones, until Ctrl-C."""
     follower = Follower(store, query)
     writer.write(follower.begin())
@@ -264,7 +262,7 @@ def _follow(store: Inspector, query: HistoryQuery, writer: Writer) -> None:
 class Follower:
     """The records that were shown, and those that are new."""
 
-    def __init__(self, store: Inspector, query: HistoryQuery) -> None:
+    def __init__(self, store: Reader, query: HistoryQuery) -> None:
         self._store = store
         self._query = query
         self._shown: dict[int, str] = {}

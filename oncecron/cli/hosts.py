@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_inspector, writer
+from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
 from oncecron.cli.output import Column, Kind
 from oncecron.config.settings import Settings
 from oncecron.core import clock
@@ -40,7 +40,7 @@ OPTIONS = QUERY_OPTIONS
 def _show(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     answer = writer(HOSTS, settings)
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         found = hosts(store.key_hosts(), store.pauses(), clock.wall())
         shown = answer.write(found)
     if not shown and answer.is_watched:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, with_names
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_readers, with_names
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.core.stderr import valid
 from oncecron.core.units import typed_duration
-from oncecron.stores import open_inspector
+from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 
 if TYPE_CHECKING:
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _KEPT = "Least retention"
 _RIGHTS = "Rights (PostgreSQL; separate several roles by commas, or repeat the option)"
@@ -62,16 +62,16 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
     least = LeastRetention(settings["keep-executions"], settings["keep-skips"])
     stream = output.standard_output()
     if settings["print-sql"] and not settings.has_store():
-        unconnected = open_inspector(Address("postgres", ""), settings["namespace"])
+        unconnected = open_reader(Address("postgres", ""), settings["namespace"])
         output.write_text(unconnected.schema_sql(roles, least), stream)
         return 0
-    with all_inspectors(settings) as stores:
+    with all_readers(settings) as stores:
         answer = (_sql if settings["print-sql"] else _prepare)(stores, roles, least)
     output.say(answer, stream)
     return 0
 
 
-def _prepare(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:
+def _prepare(stores: dict[str, Reader], roles: Roles, least: LeastRetention) -> str:
     """Initialise all; only stores that have roles get them."""
     some = any(store.has_roles for store in stores.values())
     answers = {}
@@ -82,7 +82,7 @@ def _prepare(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) 
     return with_names(answers)
 
 
-def _sql(stores: dict[str, Inspector], roles: Roles, least: LeastRetention) -> str:
+def _sql(stores: dict[str, Reader], roles: Roles, least: LeastRetention) -> str:
     """Return the SQL for a DBA: only for the databases, which beside a Redis store is the log."""
     databases = [store for store in stores.values() if store.has_roles] or [stores["store"]]
     return "\n".join(store.schema_sql(roles, least) for store in databases)

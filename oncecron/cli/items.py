@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_inspector, writer
+from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
 from oncecron.cli.output import Kind
 from oncecron.cli.sentences import author, count, suggestion, valid_key
 from oncecron.config.options import Option, in_group
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.each.values import MendedState
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _BETWEEN_ITEMS = "\0"  # no argument can contain it
 _STANDARD_INPUT = "-"
@@ -77,7 +77,7 @@ def _items(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     states = _states(settings)
     answer = writer(ITEMS if words else LISTS, settings)
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         if not words:
             needs_key = ("tick", "state", "item", *_MENDS)
             if unused := next(filter(settings.is_typed, needs_key), None):
@@ -126,7 +126,7 @@ def _states(settings: Settings) -> tuple[str, ...]:
     return MENDABLE_STATES if settings.is_typed("item") else ("lost",)
 
 
-def _list(store: Inspector, key: str, tick: str | None) -> ListView:
+def _list(store: Reader, key: str, tick: str | None) -> ListView:
     """Return the list of a tick, or the newest one of the key. Raises `NotFoundError`."""
     lists = item_lists(store, key)
     if not lists:
@@ -162,7 +162,7 @@ def _identities(settings: Settings) -> Iterator[str]:
             yield name
 
 
-def _mend(store: Inspector, query: ItemQuery, state: MendedState, settings: Settings) -> str:
+def _mend(store: Reader, query: ItemQuery, state: MendedState, settings: Settings) -> str:
     mended = mend_items(store, query, state, author=author())
     key, tick = query.items_of
     items = count(mended, "item")

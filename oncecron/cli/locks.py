@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_inspector, writer
+from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
 from oncecron.cli.output import Column, Kind
 from oncecron.cli.sentences import count
 from oncecron.config.options import Option
@@ -76,7 +76,7 @@ OPTIONS = (
 def _show(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     answer = writer(PAUSES if settings["pauses"] else LEASES, settings)
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         if settings["pauses"]:
             answer.write(store.pauses())
             return incomplete(store)

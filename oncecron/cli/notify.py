@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oncecron.alerts.findings import Finding, Situation
     from oncecron.alerts.notify import Context, Result
     from oncecron.alerts.settings import Notify
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 # ruff: noqa: PLC0415 - most hosts skip the pass, each minute
 
@@ -120,7 +120,7 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
     return status
 
 
-def _context(settings: Settings, notify: Notify, store: Inspector, log: Inspector) -> Context:
+def _context(settings: Settings, notify: Notify, store: Reader, log: Reader) -> Context:
     from oncecron.alerts.notify import Context
     from oncecron.cli.gather import gather
     from oncecron.log.account import evidence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_inspectors, with_names
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_readers, with_names
 from oncecron.cli.sentences import count
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
@@ -37,7 +37,7 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     retention = settings.file.retention._replace(**wanted)
     stream = output.standard_output()
     channels = channel_names(settings.file)
-    with all_inspectors(settings) as stores:
+    with all_readers(settings) as stores:
         done = {name: _done(*store.prune(retention)) for name, store in stores.items()}
         # A file without channels is not that of the hosts which notify.
         junk = stores["store"].other_notices(channels, remove=True) if len(channels) > 1 else 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oncecron.cli.stop_request import Fate
     from oncecron.core.log_rows import LeaseView, Pause
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _RECENT = 1000  # records whose hosts count as known
 
@@ -63,12 +63,12 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {' or '.join(map(visible, similar))}?" if similar else ""
 
 
-def known_keys(store: Inspector) -> set[str]:
+def known_keys(store: Reader) -> set[str]:
     """Return the keys that a host has fired."""
     return {part.key for part in store.job_keys()}
 
 
-def recent_hosts(store: Inspector) -> Iterator[str]:
+def recent_hosts(store: Reader) -> Iterator[str]:
     """Yield the hosts of the newest records, in no order, perhaps repeated."""
     recent = HistoryQuery(limit=_RECENT)
     yield from (execution.host for execution in store.history(recent))

@@ -10,7 +10,7 @@ from signal import SIGTERM, Signals
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_inspector
+from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_reader
 from oncecron.cli.output import Kind, Style, Writer
 from oncecron.cli.sentences import (
     author,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncecron.core.log_rows import LeaseView, Released, Unblocked
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 FATES = Kind(Fate._fields, ("acknowledged_at", "lease_ends_at"))
 
@@ -80,7 +80,7 @@ _GRACE_OF_THE_RUN = RUN_OPTION["grace"]._replace(default=f"{ASSUMED_GRACE:g}s")
 
 
 def leases_of(
-    store: Inspector, key: str, shard: int | None
+    store: Reader, key: str, shard: int | None
 ) -> tuple[list[LeaseView], list[LeaseView]]:
     """Return a key's active leases, and the expired ones. Raises `NotFoundError` for an unknown key."""
     now = clock.wall()
@@ -111,7 +111,7 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(STOP_OPTIONS, given, key)
     stream = output.standard_output()
     times = Clock(settings["utc"])
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         living, expired = leases_of(store, key, settings["shard"])
         fates = _stop_holders(store, living, settings)
         before = _ended_before(store, expired) if settings["json"] else []
@@ -131,7 +131,7 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
     return EX_TEMPFAIL if alive else 0
 
 
-def _stop_holders(store: Inspector, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
+def _stop_holders(store: Reader, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
     """Ask the holders and wait until all have ended. Raises `KeyboardInterrupt`, `StoreError`."""
     grace = settings["grace"] if settings.is_typed("grace") else None
     patience = ASSUMED_GRACE if settings["grace"] is None else settings["grace"]
@@ -144,7 +144,7 @@ def _stop_holders(store: Inspector, living: Sequence[LeaseView], settings: Setti
     ).fates(living)
 
 
-def _ended_before(store: Inspector, expired: Sequence[LeaseView]) -> list[Fate]:
+def _ended_before(store: Reader, expired: Sequence[LeaseView]) -> list[Fate]:
     numbers = ((lease, lease.execution_id) for lease in expired)
     return [
         fate_of(lease, store.execution(number) if number else None) for lease, number in numbers
@@ -190,7 +190,7 @@ def _release(given: dict[str, str], words: list[str]) -> int:
     settings = Settings((*RELEASE_OPTIONS, _GRACE_OF_THE_RUN), given, key)
     stream = output.standard_output()
     status = 0
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         for is_free, text in Release(store, settings).answers(key):
             if is_free:
                 output.say(text, stream)
@@ -203,7 +203,7 @@ def _release(given: dict[str, str], words: list[str]) -> int:
 class Release:
     """One release: what it does to each lease of the key, and what it says."""
 
-    def __init__(self, store: Inspector, settings: Settings) -> None:
+    def __init__(self, store: Reader, settings: Settings) -> None:
         self._store = store
         self._settings = settings
         self._force: bool = settings["force"]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution, LeaseView
     from oncecron.core.model import Request
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 DEAD_BY_THEN = "its command is dead unless both oncecron processes were stopped or killed"
 """What is true after the end of a lease: only these two processes end the command."""
@@ -92,7 +92,7 @@ class Asking:
 
     def __init__(
         self,
-        store: Inspector,
+        store: Reader,
         request: Request,
         *,
         timeout: Callable[[LeaseView, bool], float],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_inspector
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_reader
 from oncecron.cli.sentences import (
     author,
     known_keys,
@@ -27,7 +27,7 @@ from oncecron.core.text import visible
 
 if TYPE_CHECKING:
     from oncecron.core.log_rows import Pause
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _LONGEST_REASON = 500
 
@@ -57,7 +57,7 @@ def _pause(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(PAUSE_OPTIONS, given)
     key, reason = _key(settings, words), _reason(settings)
     stream = output.standard_output()
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         now, before = store.pause(key, author=author(), reason=reason, seconds=settings["for"])
         known = {key} if settings["all"] else known_keys(store)
     resume = settings.command(f"resume {'--all' if settings['all'] else key}")
@@ -72,7 +72,7 @@ def _resume(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(RESUME_OPTIONS, given)
     key = _key(settings, words)
     stream = output.standard_output()
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         before = store.resume(key)
         others = {pause.key: pause for pause in store.pauses() if pause.key}
     if before:
@@ -92,7 +92,7 @@ def _drain(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(STORE_OPTIONS, given)
     host = _host(words)
     stream = output.standard_output()
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         _, before = store.drain(host, author=author())
         known = set() if before or host == host_name() else _readable_hosts(store)
         shared = _has_two_machines(store, host)
@@ -113,7 +113,7 @@ def _undrain(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(STORE_OPTIONS, given)
     host = _host(words)
     stream = output.standard_output()
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         before = store.undrain(host)
         others = [] if before else [pause.host for pause in store.pauses() if pause.host]
     if before:
@@ -132,7 +132,7 @@ def _forget(given: dict[str, str], words: list[str]) -> int:
         raise UsageError(f"--host means a host; leave out {words[0]!r} or --host")
     key = valid_key(words[0]) if words else ""
     stream = output.standard_output()
-    with store_inspector(settings) as store:
+    with store_reader(settings) as store:
         if host is None:
             if not store.forget(key):
                 raise unknown_key(key, known_keys(store))
@@ -186,7 +186,7 @@ def _earlier(state: str, before: Pause | None) -> str:
     return f"; {subject} {state} {pause_details(before)}"
 
 
-def _readable_hosts(store: Inspector) -> set[str]:
+def _readable_hosts(store: Reader) -> set[str]:
     """Return the hosts that have fired recently; none if this role may not read that."""
     try:
         return set(recent_hosts(store))
@@ -194,7 +194,7 @@ def _readable_hosts(store: Inspector) -> set[str]:
         return set()
 
 
-def _has_two_machines(store: Inspector, host: str) -> bool:
+def _has_two_machines(store: Reader, host: str) -> bool:
     """Return whether two machines fire under this name; False if this role may not read that."""
     try:
         return any(row.machines > 1 for row in store.host_ticks() if row.host == host)

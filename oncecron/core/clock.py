@@ -58,25 +58,3 @@ def process_started() -> float:
         return now
     # Another time namespace, or a faked clock, gives a wrong age.
     return now - age if 0 <= age < OLDEST_PROCESS else now
-
-
-def machine() -> str | None:
-    """Return a short name of this boot of this machine or container; None where the kernel tells none.
-
-    It tells two machines with one host name apart. /etc/machine-id does not: clones share it, and containers have none.
-    Containers of one kernel share its boot id, but each has a UTS namespace: it is what has the host name.
-    """
-    boot = boot_id()
-    try:
-        return f"{boot[:8]}.{os.stat('/proc/self/ns/uts').st_ino}" if boot else None
-    except OSError:
-        return None
-
-
-def boot_id() -> str:
-    """Return the id of this boot of the machine; empty where the kernel has none."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return file.read().strip()
-    except OSError:
-        return ""

@@ -1,9 +1,22 @@
-"""What `doctor` says of every store in the same way: its clock, and whether the connection is encrypted."""
+"""What `oncecron doctor` says, and in the same way of every store: its clock, whether its connection is encrypted."""
 
 from __future__ import annotations
 
-from oncecron.core.log_rows import Diagnosis
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import MAX_CLOCK_SKEW, NOTABLE_CLOCK_SKEW
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+
+class Diagnosis(NamedTuple):
+    """One thing that `oncecron doctor` has looked at, in the order of its published fields."""
+
+    state: Literal["ok", "warn", "fail"]
+    subject: str
+    text: str
+    cure: str | None = None
+    """What to do about it."""
 
 
 def of_clock(store: float, before: float, after: float) -> Diagnosis:

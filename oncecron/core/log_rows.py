@@ -8,6 +8,7 @@ from __future__ import annotations
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Literal
 
 
@@ -221,6 +222,34 @@ class Pause(NamedTuple):
     """None: until it is resumed."""
 
 
+class NewPause(NamedTuple):
+    """What a person wants to pause: a key, `ALL_KEYS`, or with `host` all that the host fires."""
+
+    key: str | None
+    host: str | None
+    author: str
+    reason: str | None = None
+    seconds: float | None = None
+    """None: until it is resumed."""
+
+
+class Mending(NamedTuple):
+    """Which items of a list a person puts into another state."""
+
+    key: str
+    tick: str
+    identities: list[str] | None
+    """None: all of the list."""
+    item_ids: list[str] | None
+    """The same items by their id, hexadecimal: a store takes what it finds them by."""
+    states: Sequence[str]
+    """Only those that are `lost`, `dead`, `failed`."""
+    state: str
+    """`queued`: they are drawn at once. `done`: they are not drawn again."""
+    reason: str
+    """It is recorded."""
+
+
 class Notice(NamedTuple):
     """What a channel of `oncecron notify` was notified of."""
 
@@ -301,13 +330,3 @@ class ConfiguredValue(NamedTuple):
     """As it is written, with secrets masked; None if it is not set."""
     source: str | None
     """The variable, the file and section, or `default`; None if it is not set."""
-
-
-class Diagnosis(NamedTuple):
-    """One thing that `oncecron doctor` has looked at, in the order of its published fields."""
-
-    state: Literal["ok", "warn", "fail"]
-    subject: str
-    text: str
-    cure: str | None = None
-    """What to do about it."""

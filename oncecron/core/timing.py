@@ -90,7 +90,7 @@ whether a program or a file is there, which takes milliseconds. A remote file sy
 
 CALL_TIMEOUT = 5.0
 """The limit for one call of a firing. With a short ttl, one heartbeat interval is the limit."""
-INSPECTOR_TIMEOUT = 10.0
+READER_TIMEOUT = 10.0
 """The limit for one call of a command that a person waits for. On SQLite: the wait for the locks of firings."""
 SKIP_TIMEOUT = 1.0
 """A skipped firing waits this long for the store to record its skip. Nothing depends on that record."""

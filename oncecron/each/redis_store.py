@@ -54,7 +54,7 @@ class RedisItemStore(RedisSession):
         keys = self._names.of_list(shard, scripts.list_of(items_of), 0)
         answer: Any = [b"again"]
         while answer[0] == b"again":
-            answer = self._run("load", shard, keys, values, deadline)
+            answer = self._run("items/load", shard, keys, values, deadline)
         if answer[0] == b"turn":
             raise RecordRefusedError(out_of_turn(chunk.number, answer[1]))
         if answer[0] == b"gone":
@@ -83,7 +83,7 @@ class RedisItemStore(RedisSession):
         wanted = shard, scripts.list_of(items_of), draw.slots
         if wanted != self._drawn_from:
             self._drawn_from, self._keys = wanted, self._names.of_list(*wanted)
-        answer: Any = self._run("draw", shard, self._keys, values, deadline)
+        answer: Any = self._run("items/draw", shard, self._keys, values, deadline)
         if answer[0] == b"gone":
             return None
         if answer[0] == b"forgotten":
@@ -111,7 +111,7 @@ class RedisItemStore(RedisSession):
         name = self._names.of_shard("list", scripts.list_of(items_of))
         slots: Any = self._ask(deadline, "HGET", name, "slots")
         keys = self._names.of_list(shard, scripts.list_of(items_of), int(slots or 0))
-        return counts_of(self._run("progress", shard, keys, {}, deadline))
+        return counts_of(self._run("items/progress", shard, keys, {}, deadline))
 
 
 def counts_of(answer: Any) -> ItemCounts | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from oncecron.core.job_summary import Remark
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.log_rows import Mending
 from oncecron.core.model import recordable
 from oncecron.each.values import MENDABLE_STATES, ItemCounts, ItemList, item_ids
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution, LeaseView
     from oncecron.each.values import MendedState
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 
 class ItemQuery(NamedTuple):
@@ -80,27 +81,27 @@ class ListView(NamedTuple):
         return ItemCounts(*self[2:9])
 
 
-def item_lists(store: Inspector, key: str | None = None) -> list[ListView]:
+def item_lists(store: Reader, key: str | None = None) -> list[ListView]:
     """Return the lists of items of a key, or of all keys, with their counts; the newest first."""
     found = store.read("item_lists", ListView, "the items of key {0}", key=key)
     wanted = (view for view in found if key in (None, view.key))
     return sorted(wanted, key=lambda view: (-view.loaded_at, view.items_of))
 
 
-def items(store: Inspector, query: ItemQuery) -> Iterator[ItemRow]:
+def items(store: Reader, query: ItemQuery) -> Iterator[ItemRow]:
     """Yield the items of one list, in the order of the list."""
     found = store.read("items", ItemRow, "item {2} of key {0}", **_bounds(query))
     return (item for item in found if not query.states or item.state in query.states)
 
 
-def mend_items(store: Inspector, query: ItemQuery, state: MendedState, *, author: str) -> int:
+def mend_items(store: Reader, query: ItemQuery, state: MendedState, *, author: str) -> int:
     """Put the `lost`, `dead` and `failed` items of a query into a state; return how many.
 
     `queued`: they are drawn at once. `done`: they are not drawn again. The author is recorded as their reason.
     """
     states = [each for each in query.states if each in MENDABLE_STATES]
     reason = f"{'queued again' if state == 'queued' else 'marked done'} by {author}"
-    return store.mend_items(**_bounds(query), states=states, state=state, reason=reason)
+    return store.mend_items(Mending(**_bounds(query), states=states, state=state, reason=reason))
 
 
 def _bounds(query: ItemQuery) -> dict[str, Any]:

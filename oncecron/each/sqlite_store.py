@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oncecron.core import clock
 from oncecron.core.errors import RecordRefusedError
+from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable
 from oncecron.each.values import (
@@ -16,9 +17,8 @@ from oncecron.each.values import (
     item_ids,
     out_of_turn,
 )
-from oncecron.stores.sqlite.claim import find_stop, moment
-from oncecron.stores.sqlite.connection import file_of
-from oncecron.stores.sqlite.kept_connection import Handle
+from oncecron.stores.sqlite.connection import Handle, file_of
+from oncecron.stores.sqlite.lease_store import find_stop, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from oncecron.core.model import Lease
     from oncecron.each.values import Chunk, Draw, ItemList, ItemResult
     from oncecron.stores.address import Address
-    from oncecron.stores.sqlite.claim import Values
     from oncecron.stores.sqlite.connection import Connection
+    from oncecron.stores.sqlite.lease_store import Values
 
     _Row = tuple[Any, ...]
 
@@ -44,7 +44,7 @@ class SQLiteItemStore:
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)
         self._handle = Handle(path, create=True, statements=("firing", "items"), begun=True)
-        self._boot = clock.boot_id()
+        self._boot = boot_id()
 
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float

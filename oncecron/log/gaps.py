@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution, Expectation, JobKey, Traced
     from oncecron.core.missed import Reasons
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 
 class Gaps:
@@ -60,14 +60,14 @@ class Gaps:
             self._started.add(instant)
             self._before = max(self._before, instant)
 
-    def missing(self, log: Inspector) -> Iterator[tuple[str, str, int, str]]:
+    def missing(self, log: Reader) -> Iterator[tuple[str, str, int, str]]:
         """Yield the missing ticks: the first and the last one, how many, and why, as far as skips on record say."""
         for why, ticks in itertools.groupby(self._reasoned(log), key=lambda pair: pair[1]):
             if why is not None:
                 first, last, count = _ends(each for each, _ in ticks)
                 yield str(first.text), str(last.text), count, why
 
-    def _reasoned(self, log: Inspector) -> Iterator[tuple[tick.Tick, str | None]]:
+    def _reasoned(self, log: Reader) -> Iterator[tuple[tick.Tick, str | None]]:
         """Yield the ticks with why nothing ran; None where it ran, or people held it back."""
         reasons: dict[str, Reasons] | None = None
         for each in self._ticks():
@@ -88,7 +88,7 @@ class Gaps:
             due = tick.next_ticks(self._expected.schedule, self._expected.zone, self._since)
             yield from itertools.takewhile(lambda each: (each.instant or 0.0) < self._before, due)
 
-    def _reasons(self, log: Inspector, first: float) -> dict[str, Reasons]:
+    def _reasons(self, log: Reader, first: float) -> dict[str, Reasons]:
         reasons: dict[str, Reasons] = {}
         for skip in log.skips(HistoryQuery(key=self.key, since=first - MAX_CLOCK_SKEW, limit=None)):
             self._hosts.add(skip.host)
@@ -98,7 +98,7 @@ class Gaps:
         return reasons
 
 
-def expected_gaps(store: Inspector, since: float, now: float) -> dict[tuple[str, int], Gaps]:
+def expected_gaps(store: Reader, since: float, now: float) -> dict[tuple[str, int], Gaps]:
     """Return the shards that are expected to run, by key and shard, of which no tick before `since` is missed."""
     pauses = store.pauses()
     return {
@@ -163,7 +163,7 @@ class ShardsLeft:
 
 
 def missing_shards(
-    store: Inspector, log: Inspector, key: str, left: ShardsLeft, *, kept: float, now: float
+    store: Reader, log: Reader, key: str, left: ShardsLeft, *, kept: float, now: float
 ) -> Iterator[MissingShard]:
     """Yield the shards that were not started, of ticks that are over."""
     running = {lease.tick for lease in store.leases() if lease.key == key and is_living(lease, now)}
@@ -184,7 +184,7 @@ def missing_shards(
                 yield MissingShard(started[0], found[0].instant, shard, why)
 
 
-def _reasons_by_shard(log: Inspector, of_tick: HistoryQuery) -> dict[int, Reasons]:
+def _reasons_by_shard(log: Reader, of_tick: HistoryQuery) -> dict[int, Reasons]:
     reasons: dict[int, Reasons] = {}
     for skip in log.skips(of_tick):
         reasons.setdefault(skip.shard, {}).setdefault(skip.reason, {})[skip.host] = None

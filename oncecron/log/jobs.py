@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
     from oncecron.core.missed import Due
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
     Row = TypeVar("Row", Execution, LeaseView)
     ItemFields = Callable[[str, Execution | None], Mapping[str, Any]]
@@ -38,7 +38,7 @@ USUAL_OF = 20
 class Sources:
     """Where reports read. What concerns all keys is read once, however many keys or ticks are looked up."""
 
-    def __init__(self, store: Inspector, log: Inspector, now: float) -> None:
+    def __init__(self, store: Reader, log: Reader, now: float) -> None:
         """Read nothing yet. `log` is the same as `store` unless --log names another one."""
         self.store = store
         self.log = log
@@ -114,7 +114,7 @@ def jobs(
 
 
 def _newest_in_brief(
-    log: Inspector,
+    log: Reader,
     keys: Collection[str] | None,
     shards: Mapping[str, Sequence[JobKey]],
     running: Mapping[str, Sequence[LeaseView]],
@@ -143,7 +143,7 @@ def _is_well(newest: Execution, shards: Sequence[JobKey], now: float) -> bool:
     )
 
 
-def _newest(log: Inspector, keys: Collection[str] | None) -> dict[str, list[Execution]]:
+def _newest(log: Reader, keys: Collection[str] | None) -> dict[str, list[Execution]]:
     """Return the newest executions of each key, the newest first: more of a key of which a few say too little."""
     found = _by_key(log.newest(FIRST_LOOK, keys))
     unclear = [
@@ -185,7 +185,7 @@ def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> E
 
 
 def dead_letters(
-    log: Inspector, query: HistoryQuery, leases: Iterable[LeaseView], now: float
+    log: Reader, query: HistoryQuery, leases: Iterable[LeaseView], now: float
 ) -> Iterator[Execution]:
     """Yield the last attempts of ticks that were given up.
 
@@ -204,7 +204,7 @@ def is_success(execution: Execution) -> bool:
 
 
 def _past(
-    log: Inspector,
+    log: Reader,
     key: str,
     found: Sequence[Execution],
     running: Sequence[LeaseView],
@@ -239,7 +239,7 @@ def _streak(ended: Sequence[Execution]) -> int:
     return min(len(list(alike)), FIRST_LOOK if well else STREAK_AT_MOST)
 
 
-def _successes(log: Inspector, key: str, newest: Sequence[Execution]) -> list[Execution]:
+def _successes(log: Reader, key: str, newest: Sequence[Execution]) -> list[Execution]:
     successes = [each for each in newest if is_success(each)][:USUAL_OF]
     if not successes and len(newest) == STREAK_AT_MOST:
         return list(log.history(HistoryQuery(key=key, outcome="succeeded", limit=USUAL_OF)))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Execution, Traced
     from oncecron.core.text import Clock
     from oncecron.log.gaps import Gaps
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _TICKS_REMEMBERED = 256  # of a shard; older ones are read from the log again
 _TRIED_AGAIN = ("failed", "timed-out", "stopped")
@@ -57,8 +57,8 @@ class Finding(NamedTuple):
 class Question(NamedTuple):
     """What is audited."""
 
-    log: Inspector
-    store: Inspector
+    log: Reader
+    store: Reader
     """Where the leases are; the same as `log` unless --log names another one."""
     since: float | None
     kept: float
@@ -335,7 +335,7 @@ class _Starts:
         return one is not None and other is not None and _has_a_reason(one, other)
 
 
-def _attempts(log: Inspector, execution: Execution) -> Iterator[Traced]:
+def _attempts(log: Reader, execution: Execution) -> Iterator[Traced]:
     query = HistoryQuery(key=execution.key, tick=execution.tick, limit=None)
     traced = log.traced(query)
     return (each for each in traced if each.execution.shard == execution.shard)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause, Traced, TracedSkip
     from oncecron.log.jobs import Sources
     from oncecron.run.spool import Spool
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _LOOKED_AT = 50
 """Records of a key that are searched for the newest tick and for similar names."""
@@ -164,7 +164,7 @@ def _newest(
     return max(ranked, key=lambda pair: believed(pair[0], sources.now), default=(0.0, None))[1]
 
 
-def _executions(log: Inspector, key: str, text: str | None) -> list[Traced]:
+def _executions(log: Reader, key: str, text: str | None) -> list[Traced]:
     query = HistoryQuery(key=key, tick=text, limit=None if text else _LOOKED_AT)
     found = [each for each in log.traced(query) if each.execution.tick == text]
     if text is None:  # the newest firing
@@ -177,13 +177,13 @@ def _by_attempt(each: Traced) -> tuple[int, int, int]:
     return execution.shard, execution.attempt, execution.execution_id
 
 
-def _skips(log: Inspector, key: str, text: str | None) -> list[TracedSkip]:
+def _skips(log: Reader, key: str, text: str | None) -> list[TracedSkip]:
     limit = _LOOKED_AT if text is None else None
     found = log.traced_skips(HistoryQuery(key=key, tick=text, limit=limit))
     return sorted((each for each in found if each.skip.tick == text), key=lambda each: each.skip.at)
 
 
-def _after_loss(log: Inspector, executions: Sequence[Traced]) -> dict[int, Execution]:
+def _after_loss(log: Reader, executions: Sequence[Traced]) -> dict[int, Execution]:
     found = {}
     last = {each.execution.shard: each for each in executions}
     for shard, each in last.items():
@@ -208,12 +208,12 @@ def _exhausted(
     return frozenset(each.execution_id for each in found)
 
 
-def _near_ticks(log: Inspector, key: str, text: str) -> list[str]:
+def _near_ticks(log: Reader, key: str, text: str) -> list[str]:
     query = HistoryQuery(key=key, limit=_LOOKED_AT)
     return difflib.get_close_matches(text, sorted(set(_ticks(log, query))), 3, 0.7)
 
 
-def _ticks(log: Inspector, query: HistoryQuery) -> Iterator[str]:
+def _ticks(log: Reader, query: HistoryQuery) -> Iterator[str]:
     yield from (each.tick for each in log.history(query) if each.tick)
     yield from (each.tick for each in log.skips(query) if each.tick)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Expectation, HostTicks, JobKey, KeyHost, Pause
     from oncecron.core.text import Clock
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 _TWICE = 2
 
@@ -59,7 +59,7 @@ def future_marks(
 
 
 def wrong_zones(
-    log: Inspector, keys: Iterable[JobKey], rows: Iterable[HostTicks | KeyHost]
+    log: Reader, keys: Iterable[JobKey], rows: Iterable[HostTicks | KeyHost]
 ) -> Iterator[Remark]:
     """Yield the keys whose last two ticks were first fired the same number of quarters of an hour too late.
 
@@ -89,7 +89,7 @@ def _late_by(fired: Sequence[tuple[str, float | None]]) -> float:
     return steps.pop() * ZONE_STEP if len(fired) == _TWICE and len(steps) == 1 else 0.0
 
 
-def _fired_at(log: Inspector, key: str, text: str) -> float | None:
+def _fired_at(log: Reader, key: str, text: str) -> float | None:
     """Return when the firing that started a tick began, by its host's clock."""
     found = log.traced(HistoryQuery(key=key, tick=text, limit=None))
     first = min(found, key=lambda each: each.execution.attempt, default=None)

@@ -10,7 +10,7 @@ from oncecron.config.rules import AUTO_WITHOUT_COMMAND, conflicts, tick_rules
 from oncecron.config.settings import Settings
 from oncecron.core import clock, tick
 from oncecron.core.errors import ConfigurationError, UnknownZoneError, UsageError
-from oncecron.core.host import host_name, user_name
+from oncecron.core.host import host_name, machine, user_name
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
@@ -183,7 +183,7 @@ def spec_of(
         retries=FAILOVER_RETRIES
         if settings["failover"] and settings["retries"] is None
         else policy.retries,
-        machine=clock.machine(),
+        machine=machine(),
     )
     return RunSpec(
         firing=firing,

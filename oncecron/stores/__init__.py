@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from typing import ParamSpec, Protocol, TypeVar
 
     from oncecron.stores.address import Address
-    from oncecron.stores.api import Inspector, LeaseStore
+    from oncecron.stores.api import LeaseStore
+    from oncecron.stores.reader import Reader
 
     class StorePackage(Protocol):
         """How a kind of store is checked and opened."""
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
         def open_lease_store(self, address: Address, namespace: str, ttl: float) -> LeaseStore:
             """Return the store of a firing; it connects at the first call. `ttl` is in seconds."""
 
-        def open_inspector(self, address: Address, namespace: str) -> Inspector:
+        def open_reader(self, address: Address, namespace: str) -> Reader:
             """Return the store of the commands for people. Raises `StoreError`."""
 
     class Addressed(Protocol):
@@ -81,9 +82,9 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
     return package(address.kind).open_lease_store(address, namespace, ttl)
 
 
-def open_inspector(address: Address, namespace: str) -> Inspector:
+def open_reader(address: Address, namespace: str) -> Reader:
     """Return the store of the commands for people. Raises `StoreError`."""
-    return package(address.kind).open_inspector(address, namespace)
+    return package(address.kind).open_reader(address, namespace)
 
 
 _CALLS = (

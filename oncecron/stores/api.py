@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from oncecron.core.claim import PlainSkip
-    from oncecron.core.log_rows import Diagnosis, LeastRetention, Released, Roles, Unblocked
+    from oncecron.core.diagnosis import Diagnosis
+    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Released, Roles, Unblocked
     from oncecron.core.model import (
         AskAgain,
         Ending,
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
         Unconfirmed,
     )
     from oncecron.stores.address import Address
-    from oncecron.stores.reader import Reader
-
-    Inspector = Reader
-    """What the commands for people hold: the reader of a store, and its changes."""
 
     Row = Sequence[Any]
 
@@ -113,12 +110,7 @@ class LeaseStore(Protocol):
         """
 
     def skip(
-        self,
-        firing: Firing,
-        refusal: Refusal,
-        *,
-        deadline: float,
-        plain: PlainSkip | None = None,
+        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
         """Record a skip; `plain`: the same in less space, which only a claim knows."""
 
@@ -204,16 +196,8 @@ class Views(Protocol):
         Without `key`, `skips` and `executions` are of all keys.
         """
 
-    def stop_starts(
-        self,
-        *,
-        key: str | None,
-        host: str | None,
-        author: str,
-        reason: str | None,
-        seconds: float | None,
-    ) -> tuple[Row, Row | None]:
-        """Pause a key (or `ALL_KEYS`) or drain a host; return the row of `pauses`, and that which it replaced.
+    def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
+        """Pause a key, or drain a host; return the row of `pauses`, and that which it replaced.
 
         Every claim that is decided after this has returned is refused. Running jobs are not touched, and a repeated
         claim for one keeps its lease.
@@ -264,21 +248,8 @@ class Views(Protocol):
         With `remove` they are forgotten.
         """
 
-    def mend_items(
-        self,
-        *,
-        key: str,
-        tick: str,
-        states: Sequence[str],
-        identities: Sequence[str] | None,
-        item_ids: Sequence[str] | None,
-        state: str,
-        reason: str,
-    ) -> int:
-        """Put the items of a list that are in some states into another one; return how many.
-
-        `queued`: they are drawn at once. `done`: they are not drawn again. The reason is recorded.
-        """
+    def mend_items(self, mending: Mending) -> int:
+        """Put the items of a list that are in some states into another one; return how many."""
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed."""

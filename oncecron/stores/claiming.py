@@ -48,6 +48,12 @@ if TYPE_CHECKING:
 
         lease_clock: int
 
+        def prepare(self, firing: Firing) -> None:
+            """Get ready for a claim."""
+
+        def conclude(self, answer: Lease | Refusal | AskAgain | Unconfirmed) -> None:
+            """Take note of the answer to a claim."""
+
         def look(
             self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float
         ) -> Facts:
@@ -94,16 +100,40 @@ MOST_LOOKS = 10
 """So many other claims of one key between a look and its write are more than a herd of 300 hosts makes."""
 
 
-def claim(
+class Claimer:
+    """The base of each store of a firing: its claim, by the steps that the store brings."""
+
+    def claim(
+        self: ClaimSteps,
+        firing: Firing,
+        *,
+        deadline: float,
+        watched: float | str | None = None,
+        alone: bool = False,
+        awaited: int | None = None,
+    ) -> Lease | Refusal | AskAgain | Unconfirmed:
+        """Claim (key, tick); see `LeaseStore.claim`."""
+        self.prepare(firing)
+        answer = _claim(self, firing, deadline, watched, awaited, alone=alone)
+        self.conclude(answer)
+        return answer
+
+    def prepare(self, firing: Firing) -> None:
+        """Get ready for a claim."""
+
+    def conclude(self, answer: Lease | Refusal | AskAgain | Unconfirmed) -> None:
+        """Take note of the answer to a claim."""
+
+
+def _claim(
     store: ClaimSteps,
     firing: Firing,
-    *,
     deadline: float,
-    watched: float | str | None = None,
-    alone: bool = False,
-    awaited: int | None = None,
+    watched: float | str | None,
+    awaited: int | None,
+    *,
+    alone: bool,
 ) -> Lease | Refusal | AskAgain | Unconfirmed:
-    """Claim (key, tick); see `LeaseStore.claim`."""
     closely = False
     for _ in range(MOST_LOOKS):
         try:

@@ -26,6 +26,7 @@ from oncecron.core.log_rows import (
     JobKey,
     KeyHost,
     LeaseView,
+    NewPause,
     Notice,
     Pause,
     Skip,
@@ -72,8 +73,9 @@ class Reader(Views):
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with their unpublished details."""
-        found = self._executions("executions", **query._asdict())
-        return islice((row for row in found if _fits(row.execution, query)), query.limit)
+        found = ((row, row.execution) for row in self._executions("executions", **query._asdict()))
+        fitting = (row for row, ran in found if _fits(ran, ran.outcome, ran.started_at, query))
+        return islice(fitting, query.limit)
 
     def execution(self, execution_id: int) -> Execution | None:
         """Return one execution."""
@@ -126,7 +128,8 @@ class Reader(Views):
             newest = max((each.skip.at for each in found), default=0.0)
             yield from sorted((each for each in waiting if each.skip.at > newest), key=_order)
             waiting = [each for each in waiting if each.skip.at <= newest]
-            wanted = [each for each in found if _fits_skip(each.skip, query)]
+            skips = ((each, each.skip) for each in found)
+            wanted = [each for each, skip in skips if _fits(skip, skip.reason, skip.at, query)]
             waiting += self._with_holders(wanted, executions) if executions else wanted
         yield from sorted(waiting, key=_order)
 
@@ -136,9 +139,9 @@ class Reader(Views):
         executions: dict[TracedSkip, int] = {}
         for row in rows:
             if isinstance(row, PackedSkips):
-                unpacked = self.readable("skips of key {0} by host {2}", _unpack, *row)
-                executions.update(unpacked.skips if unpacked else ())
-                found.extend(each for each, _ in (unpacked.skips if unpacked else ()))
+                skips = self.readable("skips of key {0} by host {2}", _unpack, *row) or ()
+                executions.update(skips)
+                found.extend(each for each, _ in skips)
             elif traced := self.readable("a skip of key {0} by host {6}", _traced_skip, *row):
                 found.append(traced)
         return found, executions
@@ -221,9 +224,7 @@ class Reader(Views):
         self, key: str, *, author: str, reason: str | None, seconds: float | None
     ) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a key, or of `ALL_KEYS`; return the pause and the one that it replaced."""
-        return self._stopped(
-            self.stop_starts(key=key, host=None, author=author, reason=reason, seconds=seconds)
-        )
+        return self._stop(NewPause(key, None, author, reason, seconds))
 
     def resume(self, key: str) -> Pause | None:
         """End the pause of a key, or the separate pause of `ALL_KEYS`; return it, or None if there was none."""
@@ -231,16 +232,15 @@ class Reader(Views):
 
     def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a host, as `pause` does for a key."""
-        return self._stopped(
-            self.stop_starts(key=None, host=host, author=author, reason=None, seconds=None)
-        )
+        return self._stop(NewPause(None, host, author))
 
     def undrain(self, host: str) -> Pause | None:
         """Let the host claim again; return the drain, or None if there was none."""
         return self._pause(self.allow_starts(key=None, host=host))
 
-    def _stopped(self, rows: tuple[Row, Row | None]) -> tuple[Pause, Pause | None]:
-        return Pause(*rows[0]), self._pause(rows[1])
+    def _stop(self, wanted: NewPause) -> tuple[Pause, Pause | None]:
+        now, before = self.stop_starts(wanted)
+        return Pause(*now), self._pause(before)
 
     def _pause(self, row: Row | None) -> Pause | None:
         return None if row is None else self.readable("a pause of key {0} or host {1}", Pause, *row)
@@ -267,18 +267,14 @@ class Reader(Views):
     ) -> Iterator[Value]:
         """Yield the rows of a view as `convert` makes them of the columns; for `name` see `readable`."""
         for row in self.rows(view, **bounds):
-            try:
-                value = convert(*row)
-                check(value)
-            except UNREADABLE as error:
-                self._pass_over(name.format(*row), reason_of(error))
-            else:
+            value = self.readable(name, convert, *row)
+            if value is not None:
                 yield value
 
     def readable(self, name: str, convert: Callable[..., Value], *columns: Any) -> Value | None:
         """Return what `convert` makes of the columns of a row, or None after naming the row on standard error.
 
-        `name` says which row it is, with the places of columns: `execution {0}`.
+        `name` says which row it is, with the places of columns: `execution {0}`. Of a plain tuple nothing is checked.
         """
         try:
             value = convert(*columns)
@@ -298,22 +294,13 @@ class Reader(Views):
             complain("more rows cannot be read and are left out")
 
 
-def _fits(row: Execution, query: HistoryQuery) -> bool:
-    """Return whether an execution matches the filters that a store need not apply itself."""
+def _fits(row: Execution | Skip, outcome: str, at: float, query: HistoryQuery) -> bool:
+    """Return whether a row matches the filters that a store need not apply itself."""
     return (
-        (query.host is None or row.host == query.host)
-        and (query.outcome is None or row.outcome == query.outcome)
-        and (query.tick is None or row.tick == query.tick)
-        and (query.since is None or row.started_at >= query.since)
-    )
-
-
-def _fits_skip(row: Skip, query: HistoryQuery) -> bool:
-    return (
-        (query.host is None or row.host == query.host)
-        and (query.outcome is None or row.reason == query.outcome)
-        and (query.tick is None or row.tick == query.tick)
-        and (query.since is None or row.at >= query.since)
+        query.host in (None, row.host)
+        and query.outcome in (None, outcome)
+        and query.tick in (None, row.tick)
+        and (query.since is None or at >= query.since)
     )
 
 
@@ -407,13 +394,8 @@ class _Holder(NamedTuple):
     outcome: str
 
 
-class _Unpacked(NamedTuple):
-    skips: tuple[tuple[TracedSkip, int], ...]
-    """The skips without their holder, and the execution of it."""
-
-
-def _unpack(*packed: Any) -> _Unpacked:
-    """Return the skips in a text: one for each tick and reason, with the newest time."""
+def _unpack(*packed: Any) -> tuple[tuple[TracedSkip, int], ...]:
+    """Return the skips in a text: one for each tick and reason, with the newest time, and the holder's execution."""
     key, shard, host, window, words = PackedSkips(*packed)
     found: dict[tuple[int, int], tuple[int, int, int]] = {}
     for word in words.split():
@@ -429,7 +411,7 @@ def _unpack(*packed: Any) -> _Unpacked:
         skip = Skip(key, shard, tick, reason, None, None, host, None, at, count, None)
         check(skip)
         skips.append((TracedSkip(skip, None), execution_id))
-    return _Unpacked(tuple(skips))
+    return tuple(skips)
 
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -452,7 +434,9 @@ _places: dict[tuple[type, ...], list[tuple[int, str, Callable[[Any], bool]]]] = 
 
 
 def check(row: Any) -> bool:
-    """Return True. Raise `ValueError` if a field of a row, or of a row in it, does not fit its annotation."""
+    """Return True. Raise `ValueError` if a field of a record, or of one in it, does not fit its annotation."""
+    if type(row) is tuple:
+        return True
     kinds = (type(row), *map(type, row))
     if kinds not in _places:
         _places[kinds] = list(_checked_places(row))

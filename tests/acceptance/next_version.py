@@ -62,7 +62,9 @@ def _changes() -> tuple[Change, ...]:
         *_versions(f"{postgres}schema.py", "VERSION"),
         *_versions(f"{sqlite}connection.py", "SCHEMA_VERSION"),
         *_versions(f"{redis}scripts.py", "LAYOUT"),
-        Change(f"{postgres}schema.py", '"finish_v1")', '"finish_v1", "finish_v2")'),
+        Change(
+            f"{postgres}sql/grants.sql", "{ns}.finish_v1 to", "{ns}.finish_v1, {ns}.finish_v2 to"
+        ),
         Change(
             f"{postgres}lease_store.py",
             'self._call("finish_v1", values, deadline)',

@@ -52,7 +52,7 @@ class Wires:
     def ask_as_people(self, url: str, *words: Any, patience: float = 2, **defaults: Any) -> Any:
         """Connect as the commands for people do, and ask one thing."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(people_client, "INSPECTOR_TIMEOUT", patience)
+            patch.setattr(people_client, "READER_TIMEOUT", patience)
             client = PeopleClient(parse(url, tuple(defaults.items())), Names("oncecron"))
             self.people.append(client)
             return client.ask([words or ("PING",)])[0]

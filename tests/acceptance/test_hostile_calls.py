@@ -19,8 +19,8 @@ from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Ending, Firing, Holder, Lease, Retention
 from oncecron.core.tick import minute_tick
-from oncecron.stores.postgres.inspector import PostgresInspector
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
+from oncecron.stores.postgres.reader import PostgresReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -251,7 +251,7 @@ def assert_shown(granted: Database, path: Path, keys: list[str]) -> None:
     ):
         ended = owner(*words)
         assert ended.status in (0, 1), (words, ended.err)
-    people = PostgresInspector(granted.url(), namespace="oncecron")
+    people = PostgresReader(granted.url(), namespace="oncecron")
     assert all(row.command is not None for row in people.history(HistoryQuery(limit=None)))
     people.close()
 

@@ -301,9 +301,9 @@ def large(database: Database, as_role: Callable[..., Oncecron]) -> Database:
 def test_the_last_fifty_of_a_key_do_not_read_the_log(large: Database, key: str) -> None:
     """Whether it runs always, ran long ago, has names for ticks, or does not exist."""
     from oncecron.core.log_rows import HistoryQuery
-    from oncecron.stores.postgres.inspector import PostgresInspector
+    from oncecron.stores.postgres.reader import PostgresReader
 
-    store = PostgresInspector(large.url(), namespace="oncecron")
+    store = PostgresReader(large.url(), namespace="oncecron")
     found = [execution.execution_id for execution in store.history(HistoryQuery(key=key))]
     expected = large.execute(
         "select execution_id from oncecron.executions where key = %s order by execution_id desc limit 50",
@@ -328,7 +328,7 @@ def test_the_last_fifty_of_a_key_do_not_read_the_log(large: Database, key: str) 
 def test_dead_letters_do_not_read_the_log(large: Database, key: str | None) -> None:
     """However few they are among all that ran."""
     from oncecron.core.log_rows import HistoryQuery
-    from oncecron.stores.postgres.inspector import PostgresInspector
+    from oncecron.stores.postgres.reader import PostgresReader
 
     given_up = large.execute(
         "update oncecron.job_execution set outcome = 'failed', retries = 2 where execution_id in"
@@ -337,7 +337,7 @@ def test_dead_letters_do_not_read_the_log(large: Database, key: str | None) -> N
     )
     with large.server.superuser_connect(large.name) as connection:
         connection.execute("vacuum analyze oncecron.job_execution")
-    store = PostgresInspector(large.url(), namespace="oncecron")
+    store = PostgresReader(large.url(), namespace="oncecron")
     query = HistoryQuery(key=key, exhausted=True)
     found = [execution.execution_id for execution in store.history(query)]
     assert found == sorted((row[0] for row in given_up), reverse=True)[-1 if key else 0 :]

@@ -14,7 +14,7 @@ from servers.oncecron import Oncecron
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.inspector import RedisInspector
+from oncecron.stores.redis.reader import RedisReader
 
 ROWS = int(os.environ.get("ONCECRON_TEST_ROWS", "40000"))
 """Executions of the large log, a multiple of 40; the long form has a million."""
@@ -54,7 +54,7 @@ def fill(server: RedisServer, rows: int) -> None:
             client.eval(script, len(keys), *keys, *scripts.arguments(values))
 
 
-def shortest(store: RedisInspector, query: HistoryQuery) -> float:
+def shortest(store: RedisReader, query: HistoryQuery) -> float:
     """Return the shortest of some times that a question takes, in seconds."""
     times = []
     for _ in range(20):
@@ -80,7 +80,7 @@ def test_the_last_fifty_of_a_key_cost_the_same_in_a_large_log(
     fill(small, 4000)  # a hundred for each key
     times, asked = [], []
     for server in (small, large):
-        store = RedisInspector(parse(server.url()), namespace="oncecron")
+        store = RedisReader(parse(server.url()), namespace="oncecron")
         client = server.connect()
         list(store.history(LAST_FIFTY))
         client.config_resetstat()
@@ -95,7 +95,7 @@ def test_the_last_fifty_of_a_key_cost_the_same_in_a_large_log(
 def test_a_tick_is_not_looked_for_before_its_time(large: RedisServer) -> None:
     """A page of the key's log, and not all of it. The server's clock may have been set back by a day since."""
     tomorrow = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(time.time() + 86400))
-    store = RedisInspector(parse(large.url()), namespace="oncecron")
+    store = RedisReader(parse(large.url()), namespace="oncecron")
     client = large.connect()
     asked = []
     for wanted in ("never", tomorrow):

@@ -42,7 +42,7 @@ def connect() -> Iterator[Callable[..., PeopleClient]]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no server take longer than a moment."""
-    monkeypatch.setattr(people_client, "INSPECTOR_TIMEOUT", 0.4)
+    monkeypatch.setattr(people_client, "READER_TIMEOUT", 0.4)
 
 
 def complaint(error: type[OncecronError], asked: PeopleClient, *commands: Any) -> str:
@@ -110,7 +110,7 @@ def test_nobody_waits_for_the_other_to_read(
     new_scripted: NewScripted, connect: Callable[..., PeopleClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much is asked: more than both sides' buffers hold, both ways."""
-    monkeypatch.setattr(people_client, "INSPECTOR_TIMEOUT", 5)
+    monkeypatch.setattr(people_client, "READER_TIMEOUT", 5)
     words = [b"%06d" % number * 400 for number in range(8000)]
     asked = connect(new_scripted(reads_on_when_heard).url)
     with at_most(4):

@@ -13,8 +13,8 @@ from oncecron.core.errors import StoreRefusesError
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Ending, Firing, Holder, Lease, Output, Request, Retention
 from oncecron.core.tick import named_tick
-from oncecron.stores.postgres.inspector import PostgresInspector
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
+from oncecron.stores.postgres.reader import PostgresReader
 
 OWNER = "0b8f4a52-8d0e-4c57-8d8f-6a4b0c1d2e3f"
 
@@ -186,7 +186,7 @@ def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
 def test_an_operator_role_stops_and_releases(granted: Database) -> None:
     """It sees the lease, asks its holder, frees it once it has ended, and sees what became of it."""
     holder = PostgresLeaseStore(granted.url("runner"), namespace="oncecron", ttl=60)
-    operator = PostgresInspector(granted.url("operator"), namespace="oncecron")
+    operator = PostgresReader(granted.url("operator"), namespace="oncecron")
     lease = holder.claim(firing("k"), deadline=deadline())
     assert isinstance(lease, Lease)
     holder.listen(firing("k"), deadline=deadline())
@@ -221,13 +221,13 @@ def test_only_an_operator_role_stops_and_releases(granted: Database, role: str) 
     lease = holder.claim(firing("k"), deadline=deadline())
     assert isinstance(lease, Lease)
     granted.execute("update oncecron.job_key set expires_at = now()")
-    other = PostgresInspector(granted.url(role), namespace="oncecron")
+    other = PostgresReader(granted.url(role), namespace="oncecron")
     with pytest.raises(StoreRefusesError, match="--operator-role"):
         other.request("k", 0, lease.execution_id, Request("stop", "ann@a", 15, None))
     with pytest.raises(StoreRefusesError, match="--operator-role"):
         other.release("k", 0, lease.execution_id, author="ann@a", force=True)
     other.close()
-    operator = PostgresInspector(granted.url("operator"), namespace="oncecron")
+    operator = PostgresReader(granted.url("operator"), namespace="oncecron")
     with pytest.raises(StoreRefusesError, match="pg_terminate_backend"):
         operator.release("k", 0, lease.execution_id, author="ann@a", force=True)
     operator.close()
@@ -243,7 +243,7 @@ def test_a_read_role_sees_what_jobs_wrote(granted: Database) -> None:
     ending = Ending("failed", 1, None, 0.5, output=Output("words", 3))
     assert holder.finish(lease, ending, Retention(), deadline=deadline())
     holder.close()
-    reader = PostgresInspector(granted.url("reader"), namespace="oncecron")
+    reader = PostgresReader(granted.url("reader"), namespace="oncecron")
     assert reader.output(lease.execution_id) == Output("words", 3)
     letters = [each.execution_id for each in reader.history(HistoryQuery(exhausted=True))]
     assert letters == [lease.execution_id]

@@ -12,7 +12,7 @@ from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 
 from oncecron.core.errors import StoreError
 from oncecron.core.model import Request
-from oncecron.stores import open_inspector
+from oncecron.stores import open_reader
 from oncecron.stores.address import parse_address
 
 WHO = "eve@desk"
@@ -28,7 +28,7 @@ def ask(
 ) -> None:
     """Ask the holder of the key's newest execution."""
     newest = eventually(lambda: store.executions("k")[-1].execution_id, 20, IndexError)
-    with closing(open_inspector(parse_address(store.operator_url), "oncecron")) as people:
+    with closing(open_reader(parse_address(store.operator_url), "oncecron")) as people:
         assert people.request("k", 0, newest, Request(kind, WHO, int(number), grace))
 
 
@@ -112,7 +112,7 @@ def test_a_request_ends_the_firing_and_not_only_a_part(
     firing = host.fire("k", "--tick", "one", *TTL, "--shards", shards, "--", *command)
     [start] = journal.wait_for("start")
     newest = any_store.executions("k")[-1].execution_id
-    with closing(open_inspector(parse_address(any_store.url), "oncecron")) as people:
+    with closing(open_reader(parse_address(any_store.url), "oncecron")) as people:
         request = Request("stop", WHO, int(signal.SIGTERM), None)
         assert people.request("k", int(start.shard), newest, request)
     assert firing.wait(20).status == 143

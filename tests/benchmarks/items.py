@@ -40,7 +40,7 @@ from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Retenti
 from oncecron.core.tick import named_tick
 from oncecron.each.store import open_item_store
 from oncecron.each.values import Chunk, Item, ItemList
-from oncecron.stores import open_inspector, open_lease_store
+from oncecron.stores import open_lease_store, open_reader
 from oncecron.stores.address import parse_address
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ class Bench:
             "SQLite": f"sqlite://{self.data}/items.db",
         }
         for url in self.urls.values():
-            inspector = open_inspector(parse_address(url), "oncecron")
-            inspector.initialise(Roles())
-            inspector.close()
+            reader = open_reader(parse_address(url), "oncecron")
+            reader.initialise(Roles())
+            reader.close()
         self.programs = {"PostgreSQL": self.postgres.process, "Redis": self.redis.process}
         self.environment = {
             "PATH": "/usr/bin:/bin",

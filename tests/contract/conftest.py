@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from contract_stores import StoreKind
     from servers import Database, PostgresServer
 
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 
 class Log:
     """What people read."""
 
-    def __init__(self, people: Inspector) -> None:
+    def __init__(self, people: Reader) -> None:
         self.people = people
 
     def executions(self, query: HistoryQuery | None = None) -> list[Execution]:

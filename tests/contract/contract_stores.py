@@ -15,13 +15,15 @@ from redis_stores import RedisKind
 from oncecron.core import clock
 from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.each.sqlite_store import SQLiteItemStore
-from oncecron.stores.sqlite.inspector import SQLiteInspector
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
+from oncecron.stores.sqlite.reader import SQLiteReader
 
 if TYPE_CHECKING:
     import pytest
 
-    from oncecron.stores.api import Inspector, ItemStore, LeaseStore
+    from oncecron.each.store import ItemStore
+    from oncecron.stores.api import LeaseStore
+    from oncecron.stores.reader import Reader
 
 
 class StoreKind(Protocol):
@@ -48,7 +50,7 @@ class StoreKind(Protocol):
     def items(self) -> ItemStore:
         """Return the items of a firing as the worker of another host has them."""
 
-    def people(self) -> Inspector:
+    def people(self) -> Reader:
         """Return the people's half."""
 
     def cut(self) -> None:
@@ -83,7 +85,7 @@ class SQLiteKind:
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.address = str(request.getfixturevalue("tmp_path") / "store" / "contract.db")
-        self._given: list[LeaseStore | ItemStore | Inspector] = []
+        self._given: list[LeaseStore | ItemStore | Reader] = []
         self.people().initialise(Roles(), LeastRetention(0.0, 0.0))
 
     @staticmethod
@@ -103,9 +105,9 @@ class SQLiteKind:
         self._given.append(store)
         return store
 
-    def people(self) -> Inspector:
+    def people(self) -> Reader:
         """Open the file for people."""
-        store = SQLiteInspector(self.address, namespace="oncecron")
+        store = SQLiteReader(self.address, namespace="oncecron")
         self._given.append(store)
         return store
 

@@ -9,15 +9,17 @@ from servers import Database, PostgresServer, eventually
 
 from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.each.postgres_store import PostgresItemStore
-from oncecron.stores.postgres.inspector import PostgresInspector
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
+from oncecron.stores.postgres.reader import PostgresReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pytest
 
-    from oncecron.stores.api import Inspector, ItemStore, LeaseStore
+    from oncecron.each.store import ItemStore
+    from oncecron.stores.api import LeaseStore
+    from oncecron.stores.reader import Reader
 
 TTL = 60.0
 TIMES = {
@@ -50,7 +52,7 @@ update oncecron.key_host h set hour = hour - {0} / 3600,
 def installed(server: PostgresServer) -> Iterator[Database]:
     """Make a database with the schema, for the stores of all tests to copy."""
     with server.create_database().until_dropped() as database:
-        owner = PostgresInspector(database.url("owner"), namespace="oncecron")
+        owner = PostgresReader(database.url("owner"), namespace="oncecron")
         owner.initialise(Roles(run=("runner",), read=("reader",)), LeastRetention(0.0, 0.0))
         owner.close()
         yield database
@@ -64,7 +66,7 @@ class PostgresKind:
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.database = request.getfixturevalue(self.copy)
-        self._given: list[LeaseStore | ItemStore | Inspector] = []
+        self._given: list[LeaseStore | ItemStore | Reader] = []
         self.address = self.database.url("runner", via=self.way(request))
 
     @staticmethod
@@ -89,9 +91,9 @@ class PostgresKind:
         self._given.append(store)
         return store
 
-    def people(self) -> Inspector:
+    def people(self) -> Reader:
         """Return what the owner asks: pruning is no reader's right."""
-        store = PostgresInspector(self.database.url("owner"), namespace="oncecron")
+        store = PostgresReader(self.database.url("owner"), namespace="oncecron")
         self._given.append(store)
         return store
 

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, ClassVar
 from oncecron.core import clock
 from oncecron.each.redis_store import RedisItemStore
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.inspector import RedisInspector
 from oncecron.stores.redis.lease_store import RedisLeaseStore
+from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
     import pytest
 
-    from oncecron.stores.api import Inspector, ItemStore, LeaseStore
+    from oncecron.each.store import ItemStore
+    from oncecron.stores.api import LeaseStore
+    from oncecron.stores.reader import Reader
 
 TTL = 60.0
 TIMES = ("started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",
@@ -33,7 +35,7 @@ class RedisKind:
         self.server = request.getfixturevalue("redis_server")
         self.client = self.server.connect(decode_responses=True)
         self.address = self.server.url()
-        self._given: list[LeaseStore | ItemStore | Inspector] = []
+        self._given: list[LeaseStore | ItemStore | Reader] = []
         self.empty()
 
     @staticmethod
@@ -53,9 +55,9 @@ class RedisKind:
         self._given.append(store)
         return store
 
-    def people(self) -> Inspector:
+    def people(self) -> Reader:
         """Return what people ask."""
-        store = RedisInspector(parse(self.address, {}), namespace="oncecron")
+        store = RedisReader(parse(self.address, {}), namespace="oncecron")
         self._given.append(store)
         return store
 

@@ -47,16 +47,16 @@ def test_one_of_many_writers_succeeds(store: StoreKind, log: Log, version: int) 
     """Whichever is the first; the others learn that they were late."""
     if version:
         assert log.people.put_notice(Notice("ops", 0, "before"))
-    inspectors = [store.people() for _ in range(WRITERS)]
+    readers = [store.people() for _ in range(WRITERS)]
     ready, answers = threading.Barrier(WRITERS), dict.fromkeys(range(WRITERS), False)
 
     def write(number: int) -> None:
         ready.wait(30)
         notice = Notice("ops", version, f"by {number}")
-        answers[number] = inspectors[number].put_notice(notice)
+        answers[number] = readers[number].put_notice(notice)
 
-    for inspector in inspectors:
-        list(inspector.notices(NAMES))  # connected
+    for reader in readers:
+        list(reader.notices(NAMES))  # connected
     threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
     for thread in threads:
         thread.start()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 ANN = "ann@a.example"
 YEAR = 365 * 86400  # seconds
@@ -26,7 +26,7 @@ PAUSED = int(os.environ.get("ONCECRON_TEST_PAUSED", "365"))
 
 
 def pause(
-    people: Inspector, key: str = KEY, reason: str | None = None, seconds: float | None = None
+    people: Reader, key: str = KEY, reason: str | None = None, seconds: float | None = None
 ) -> Pause | None:
     """Pause; return what was replaced."""
     now, before = people.pause(key, author=ANN, reason=reason, seconds=seconds)

@@ -14,8 +14,8 @@ from servers import eventually
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.model import AskAgain, Ending, Lease, Refusal, Request, Retention
-from oncecron.stores.postgres.inspector import PostgresInspector
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
+from oncecron.stores.postgres.reader import PostgresReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,9 +68,9 @@ def backend(host: Host) -> int:
 
 
 @pytest.fixture
-def superuser(store: PostgresKind) -> Iterator[PostgresInspector]:
+def superuser(store: PostgresKind) -> Iterator[PostgresReader]:
     """Ask as who may end any session."""
-    people = PostgresInspector(store.database.url("postgres"), namespace="oncecron")
+    people = PostgresReader(store.database.url("postgres"), namespace="oncecron")
     yield people
     people.close()
 
@@ -343,7 +343,7 @@ def test_what_still_has_its_lease_is_not_removed(
 
 @pytest.mark.usefixtures("_formats")
 def test_a_session_that_has_the_lock_is_ended_by_force(
-    a: Host, store: PostgresKind, log: Log, superuser: PostgresInspector
+    a: Host, store: PostgresKind, log: Log, superuser: PostgresReader
 ) -> None:
     """Where that is allowed; who may not is told whose session it is and what to do."""
     lease = a.win(minute(1))
@@ -367,14 +367,14 @@ def test_a_session_of_the_same_role_may_be_ended(a: Host, store: PostgresKind, l
     [[started]] = store.database.execute("select backend_start from oncecron.job_key")
     store.database.execute("grant execute on function oncecron.release_v1 to runner")
     store.database.execute("grant select on oncecron.meta to runner")
-    people = PostgresInspector(store.database.url("runner"), namespace="oncecron")
+    people = PostgresReader(store.database.url("runner"), namespace="oncecron")
     assert started
     assert people.release(KEY, 0, lease.execution_id, author="ann", force=True).answer == "free"
     people.close()
 
 
 def test_a_living_holders_session_is_left_alone(
-    a: Host, store: PostgresKind, superuser: PostgresInspector
+    a: Host, store: PostgresKind, superuser: PostgresReader
 ) -> None:
     """Whatever the force: its job runs."""
     lease = a.win(minute(1))
@@ -385,7 +385,7 @@ def test_a_living_holders_session_is_left_alone(
 
 
 def test_the_transaction_of_a_job_is_ended_by_force(
-    a: Host, store: PostgresKind, log: Log, superuser: PostgresInspector
+    a: Host, store: PostgresKind, log: Log, superuser: PostgresReader
 ) -> None:
     """It has checked its fence and has not ended: until then, or by force, nobody else may begin."""
     lease = a.win(minute(1))
@@ -403,7 +403,7 @@ def test_the_transaction_of_a_job_is_ended_by_force(
 
 
 def test_all_transactions_of_a_job_are_ended_by_force(
-    a: Host, store: PostgresKind, log: Log, superuser: PostgresInspector
+    a: Host, store: PostgresKind, log: Log, superuser: PostgresReader
 ) -> None:
     """They share the fence; each is named in turn."""
     lease = a.win(minute(1))
@@ -427,7 +427,7 @@ def test_all_transactions_of_a_job_are_ended_by_force(
 
 
 def test_a_lock_without_a_lease_is_freed_by_force(
-    a: Host, store: PostgresKind, log: Log, superuser: PostgresInspector
+    a: Host, store: PostgresKind, log: Log, superuser: PostgresReader
 ) -> None:
     """Nobody is recorded as its holder."""
     a.run(minute(1))

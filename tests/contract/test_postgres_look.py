@@ -17,7 +17,7 @@ from worlds import World
 
 from oncecron.core.facts import state_of
 from oncecron.stores.postgres import lease_store, look
-from oncecron.stores.postgres.inspector import PostgresInspector
+from oncecron.stores.postgres.reader import PostgresReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -211,7 +211,7 @@ def test_a_persons_session_ends_soon_after_its_client(request: pytest.FixtureReq
     """Its client may be cut off in the middle of a command."""
     kind = PostgresKind(request)
     people = kind.people()
-    assert isinstance(people, PostgresInspector)
+    assert isinstance(people, PostgresReader)
     people.leases()
     statement = "select current_setting('tcp_keepalives_idle'), current_setting('tcp_user_timeout')"
     found = people._connected().execute(statement).fetchone()

@@ -13,8 +13,8 @@ from oncecron.core.errors import StoreUnavailable
 from oncecron.core.log_rows import HistoryQuery, LeastRetention, Roles
 from oncecron.core.model import Lease, Output, Retention
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.inspector import RedisInspector
 from oncecron.stores.redis.lease_store import RedisLeaseStore
+from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def connect(server: RedisServer) -> Iterator[Connect]:
 
 def log(server: RedisServer) -> list[Execution]:
     """Return the executions, the oldest first."""
-    people = RedisInspector(parse(server.url(), {}), namespace="oncecron")
+    people = RedisReader(parse(server.url(), {}), namespace="oncecron")
     found = list(people.history(HistoryQuery()))[::-1]
     people.close()
     return found
@@ -335,7 +335,7 @@ def test_in_a_full_memory_what_was_granted_goes_on_and_nothing_new_starts(
 
 def test_output_goes_with_its_execution(server: RedisServer, connect: Connect) -> None:
     """By the little retention of each end, and by prune."""
-    people = RedisInspector(parse(server.url(), {}), namespace="oncecron")
+    people = RedisReader(parse(server.url(), {}), namespace="oncecron")
     people.initialise(Roles(), LeastRetention(executions=0.0))
     a = connect()
     for number in (1, 2, 3):

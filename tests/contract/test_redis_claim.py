@@ -19,8 +19,8 @@ from oncecron.core.model import AskAgain, Lease, Refusal
 from oncecron.core.tick import Tick
 from oncecron.core.units import DAY
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.inspector import RedisInspector
 from oncecron.stores.redis.lease_store import RedisLeaseStore
+from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from oncecron.core.model import Firing
 
     Connect = Callable[..., "Steps"]
-    Change = Callable[[RedisInspector, "Steps"], object]
+    Change = Callable[[RedisReader, "Steps"], object]
 
 LEASE = f"{PREFIX}lease:{KEY}#0"
 NO_TICK = Tick(None, None, "none")
@@ -74,9 +74,9 @@ def connect() -> Iterator[Connect]:
 
 
 @pytest.fixture
-def people(redis_server: RedisServer) -> Iterator[RedisInspector]:
+def people(redis_server: RedisServer) -> Iterator[RedisReader]:
     """Open the store for people."""
-    store = RedisInspector(parse(redis_server.url(), {}), namespace="oncecron")
+    store = RedisReader(parse(redis_server.url(), {}), namespace="oncecron")
     yield store
     store.close()
 
@@ -105,7 +105,7 @@ CHANGES: dict[str, Change] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_nothing_is_granted_after_a_change(
-    redis_server: RedisServer, connect: Connect, people: RedisInspector, change: str
+    redis_server: RedisServer, connect: Connect, people: RedisReader, change: str
 ) -> None:
     """Whatever a claim is decided on: then the firing looks again, and nothing was written."""
     a, b = connect(redis_server), connect(redis_server, "bb")
@@ -184,7 +184,7 @@ def test_a_lease_that_was_renewed_is_not_taken_away(
 
 
 def test_nothing_is_taken_away_after_a_change(
-    redis_server: RedisServer, connect: Connect, people: RedisInspector
+    redis_server: RedisServer, connect: Connect, people: RedisReader
 ) -> None:
     """A firing that is refused leaves a late holder alone."""
     a, b = connect(redis_server), connect(redis_server, "bb")

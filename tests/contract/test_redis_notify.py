@@ -12,8 +12,8 @@ from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentine
 from oncecron.core.model import Lease, Refusal, Request
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.explain import ACL_RULE
-from oncecron.stores.redis.inspector import RedisInspector
 from oncecron.stores.redis.lease_store import RedisLeaseStore
+from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,7 +81,7 @@ def test_a_waiting_host_is_stirred_by_what_happens_and_asks_by_the_same_connecti
     url: str, connect: Connect
 ) -> None:
     """A request to the holder, its end, the next grant: each stirs, and the next question finds out what it was."""
-    people = RedisInspector(parse(url, {}), namespace="oncecron")
+    people = RedisReader(parse(url, {}), namespace="oncecron")
     a, b, c = (connect(url, name) for name in ("a", "bb", "ccc"))
     lease = a.win(minute(1))
     firing = b.firing(minute(1), failover=True)
@@ -115,7 +115,7 @@ def test_a_holder_is_stirred_by_a_request_and_told_by_its_renewal(
     url: str, connect: Connect
 ) -> None:
     """Nobody else's question stirs it; then it keeps, tries again and ends as ever."""
-    people = RedisInspector(parse(url, {}), namespace="oncecron")
+    people = RedisReader(parse(url, {}), namespace="oncecron")
     a, b = connect(url), connect(url, "bb")
     firing = a.firing(minute(1), retries=1)
     lease = a.ask(firing)
@@ -292,7 +292,7 @@ def test_a_user_who_may_not_tell_does_all_the_rest(
     second = a.retried(lease)
     assert a.finish(second)
     assert quiet(b)
-    people = RedisInspector(parse(server.url(login="oncecron:secret"), {}), namespace="oncecron")
+    people = RedisReader(parse(server.url(login="oncecron:secret"), {}), namespace="oncecron")
     third = a.win(minute(2))
     assert people.request(KEY, 0, third.execution_id, STOP)
     people.close()

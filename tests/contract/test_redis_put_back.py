@@ -8,8 +8,8 @@ import pytest
 from hosts import TTL, Host, minute
 
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.inspector import RedisInspector
 from oncecron.stores.redis.lease_store import RedisLeaseStore
+from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ def log(redis_server: RedisServer) -> Iterator[Callable[[], list[Execution]]]:
     """Give a function that returns the log, the oldest first."""
     from oncecron.core.log_rows import HistoryQuery
 
-    people = RedisInspector(parse(redis_server.url(), {}), namespace="oncecron")
+    people = RedisReader(parse(redis_server.url(), {}), namespace="oncecron")
     yield lambda: list(people.history(HistoryQuery()))[::-1]
     people.close()
 

@@ -13,8 +13,8 @@ from oncecron.core.errors import RecordRefusedError
 from oncecron.core.model import Output, Retention
 from oncecron.core.tick import NO_TICK, named_tick
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.inspector import RedisInspector
 from oncecron.stores.redis.lease_store import RedisLeaseStore
+from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,14 +39,14 @@ def a(redis_server: RedisServer) -> Iterator[Host]:
 
 
 @pytest.fixture
-def people(redis_server: RedisServer) -> Iterator[RedisInspector]:
+def people(redis_server: RedisServer) -> Iterator[RedisReader]:
     """Open the store for people."""
     target = parse(redis_server.url(), {})
-    with closing(RedisInspector(target, namespace="oncecron")) as store:
+    with closing(RedisReader(target, namespace="oncecron")) as store:
         yield store
 
 
-def test_nothing_of_an_execution_outlives_it(a: Host, people: RedisInspector, client: Any) -> None:
+def test_nothing_of_an_execution_outlives_it(a: Host, people: RedisReader, client: Any) -> None:
     """Neither its owner nor its tick nor that tick's number of shards: they would take memory for ever."""
     for tick in (minute(1), named_tick("2026-11"), NO_TICK):
         a.finish(a.retried(a.win(tick, retries=1)), output=Output("the end", 3))
@@ -72,7 +72,7 @@ def test_a_key_with_an_unreadable_execution_says_where_to_look(a: Host, client: 
 
 @pytest.mark.parametrize("text", ["no JSON", "3", "{}", '{"key": "nightly", "started_at": "soon"}'])
 def test_an_unreadable_execution_keeps_no_other_one(
-    a: Host, people: RedisInspector, client: Any, text: str
+    a: Host, people: RedisReader, client: Any, text: str
 ) -> None:
     """It stays, for people to see. An end is recorded at once, and what is older goes with it."""
     bad, good = a.run(minute(1)), a.run(minute(1), again=True)

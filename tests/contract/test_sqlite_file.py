@@ -19,8 +19,8 @@ from oncecron.core.log_rows import HistoryQuery, Roles
 from oncecron.core.model import Lease, Refusal
 from oncecron.stores.sqlite import connection
 from oncecron.stores.sqlite.connection import file_of, network_file_system
-from oncecron.stores.sqlite.inspector import SQLiteInspector
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
+from oncecron.stores.sqlite.reader import SQLiteReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 
     from contract_stores import SQLiteKind
 
-    from oncecron.stores.api import Inspector, LeaseStore
+    from oncecron.stores.api import LeaseStore
+    from oncecron.stores.reader import Reader
 
     _firing_half: type[LeaseStore] = SQLiteLeaseStore
-    _peoples_half: type[Inspector] = SQLiteInspector
+    _peoples_half: type[Reader] = SQLiteReader
 
 INSTALLERS = 20
 
@@ -85,7 +86,7 @@ def test_the_first_firing_makes_the_file_for_its_user_alone(path: Path) -> None:
 def test_twenty_first_firings_at_once_install_it_once(path: Path) -> None:
     """Each of them gets its lease."""
     run_at_once("installer", [[str(path), f"key{number}"] for number in range(INSTALLERS)])
-    people = opened(SQLiteInspector(str(path), namespace="oncecron"))
+    people = opened(SQLiteReader(str(path), namespace="oncecron"))
     assert len(list(people.history(HistoryQuery()))) == INSTALLERS
     people.close()
 
@@ -142,7 +143,7 @@ def test_a_file_that_was_replaced_has_no_lease_of_the_old_one(store: SQLiteKind,
 
 def test_people_do_not_make_the_file(path: Path) -> None:
     """A reader of a store that is not there is told so, and what makes it."""
-    people = opened(SQLiteInspector(str(path), namespace="oncecron"))
+    people = opened(SQLiteReader(str(path), namespace="oncecron"))
     with pytest.raises(StoreRefusesError, match="oncecron init"):
         list(people.history(HistoryQuery()))
     assert not path.parent.exists()
@@ -150,7 +151,7 @@ def test_people_do_not_make_the_file(path: Path) -> None:
 
 def test_initialise_says_what_it_did(path: Path) -> None:
     """The first time it makes the store; then there is nothing to do."""
-    people = opened(SQLiteInspector(str(path), namespace="oncecron"))
+    people = opened(SQLiteReader(str(path), namespace="oncecron"))
     assert people.initialise(Roles()).startswith("made the store")
     assert people.initialise(Roles()).endswith("already")
     assert people.leases() == []
@@ -165,7 +166,7 @@ def test_the_printed_schema_is_the_installed_one(store: SQLiteKind, tmp_path: Pa
     with closing(sqlite3.connect(by_hand)) as database:
         database.executescript(people.schema_sql(Roles()))
         assert database.execute(tables).fetchall() == store.run(tables)
-    assert opened(SQLiteInspector(by_hand, namespace="oncecron")).leases() == []
+    assert opened(SQLiteReader(by_hand, namespace="oncecron")).leases() == []
 
 
 def test_there_are_no_roles(store: SQLiteKind) -> None:
@@ -237,7 +238,7 @@ def test_a_file_that_others_may_write_or_replace_is_refused(
     with pytest.raises(StoreRefusesError, match=told) as error:
         first_host(path).fire(minute(2))
     assert error.value.exit_status == 78
-    people = opened(SQLiteInspector(str(path), namespace="oncecron"))
+    people = opened(SQLiteReader(str(path), namespace="oncecron"))
     with pytest.raises(StoreRefusesError, match=told):
         list(people.history(HistoryQuery()))
 
@@ -390,7 +391,7 @@ def test_a_full_disk_is_unavailable(tmp_path: Path) -> None:
 def test_a_namespace_is_a_database_beside_the_store(tmp_path: Path) -> None:
     """Of the store without a suffix, too, whose -wal and -shm are named like namespaces."""
     path = tmp_path / "store"
-    stores = [SQLiteInspector(str(path), namespace=name) for name in ("oncecron", "staging")]
+    stores = [SQLiteReader(str(path), namespace=name) for name in ("oncecron", "staging")]
     for store in stores:
         assert list(store.namespaces()) == [name for name in ("oncecron",) if path.exists()]
         store.initialise(Roles())

@@ -160,6 +160,6 @@ def test_dead_letters_are_found_by_an_index(store: SQLiteKind, a: Host, log: Log
     """They are few among many, and nobody waits for a look at all executions."""
     a.run(minute(1), "failed", retries=1)
     values = HistoryQuery(key=KEY)._asdict()
-    plan = store.run("EXPLAIN QUERY PLAN " + statements("inspector")["dead_letters"], **values)
+    plan = store.run("EXPLAIN QUERY PLAN " + statements("reader")["dead_letters"], **values)
     assert any("INDEX execution_failed" in str(row[3]) for row in plan), plan
     assert not any(str(row[3]).startswith("SCAN e") and "INDEX" not in str(row[3]) for row in plan)

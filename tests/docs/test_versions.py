@@ -8,7 +8,7 @@ import pythons
 from documents import ROOT
 from servers import versions
 
-from oncecron.stores.postgres.inspector import _OLDEST_SERVER
+from oncecron.stores.postgres.reader import _OLDEST_SERVER
 
 OLDEST_POSTGRESQL, NEWEST_POSTGRESQL = versions.POSTGRESQL
 OLDEST_REDIS, NEWEST_REDIS, VALKEY = versions.REDIS

@@ -263,8 +263,8 @@ _MUTATIONS = (
                 "return whole(math.max(fence or 0, 1)) end\n",
             ),
             Change(
-                "stores/sqlite/claim.py",
-                "max(state.fence + 1, microseconds(now))",
+                "stores/sqlite/lease_store.py",
+                "max(state.fence + 1, _microseconds(now))",
                 "max(state.fence, 1)",
             ),
         ),

@@ -19,7 +19,7 @@ from oncecron.__main__ import main
 from oncecron.cli.main import ONCECRON
 
 IMPORTED_LATER = (
-    "oncecron.stores.postgres.inspector", "oncecron.stores.redis.inspector", "oncecron.stores.sqlite.inspector",
+    "oncecron.stores.postgres.reader", "oncecron.stores.redis.reader", "oncecron.stores.sqlite.reader",
     "oncecron.crontab.wrap", "oncecron.crontab.lint",
 )  # fmt: skip
 """What commands import when they know that they need it."""

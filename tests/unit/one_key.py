@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def claim(store: OneKey, firing: Firing, **how: Any) -> Any:
     """Claim (key, tick) of a store whose looks answer a whole state."""
     with mock.patch.object(claiming, "state_of", itemgetter("state")):
-        return claiming.claim(store, firing, **how)
+        return store.claim(firing, **how)
 
 
-class OneKey:
+class OneKey(claiming.Claimer):
     """A store of one key, which keeps the contract of `ClaimSteps`: what was looked at must not have changed."""
 
     lease_clock = clock.MONOTONIC

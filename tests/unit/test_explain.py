@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from oncecron.core.job_summary import JobSummary
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 NOW = 1000.0
 RUNNING = Execution(
@@ -66,7 +66,7 @@ def at_a_glance(
         newest=lambda limit, _keys: iter(newest[:limit]),
         reasons=lambda _since: iter(()),
     )
-    people = cast("Inspector", store)
+    people = cast("Reader", store)
     [job] = jobs(Sources(people, people, NOW))
     return job
 
@@ -246,7 +246,7 @@ def test_the_questions_do_not_depend_on_how_many_keys_there_are(keys: int) -> No
         newest=answer("newest", *(ran(1, key=name) for name in names)),
         reasons=answer("reasons", *(SkipReason(name, "t", "h", "held") for name in names)),
     )
-    people = cast("Inspector", store)
+    people = cast("Reader", store)
     found = list(jobs(Sources(people, people, NOW)))
     assert len(found) == keys
     assert {job.missed + bool(job.overdue) for job in found} == {1}

@@ -15,7 +15,7 @@ from oncecron.log.jobs import Sources, jobs
 
 if TYPE_CHECKING:
     from oncecron.alerts.findings import Finding
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 MINUTE, HOUR = 60.0, 3600.0
 NOW = 1.8e9 // HOUR * HOUR + 30
@@ -88,7 +88,7 @@ class World:
     def findings(self, *, brief: bool) -> list[Finding]:
         """Return what is wrong."""
         people = cast(
-            "Inspector",
+            "Reader",
             SimpleNamespace(
                 job_keys=lambda: self.keys,
                 pauses=lambda: self.paused,

@@ -3,6 +3,7 @@
 import ast
 import itertools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -95,6 +96,24 @@ def test_the_kernel_knows_no_wing_and_no_wing_another() -> None:
         and height(target) <= height(name)
     }
     assert strays == set()
+
+
+@pytest.mark.parametrize(
+    ("folder", "made", "named"),
+    [
+        ("postgres/sql", r"^create \w+ \{ns\}\.(\w+)", r"\{{ns\}}\.{}\b"),
+        ("sqlite/sql", r"^CREATE TABLE (\w+)", r"\b{}\b"),
+        ("redis/lua", r"^local function (\w+)", r"\b{}\("),
+    ],
+)
+def test_the_files_of_a_store_know_no_wing(folder: str, made: str, named: str) -> None:
+    """What a wing brings stands in a folder of its own, and can be deleted with it."""
+    place = PACKAGE / "stores" / folder
+    kernel = "\n".join(path.read_text() for path in sorted(place.glob("*.*")))
+    wings = "\n".join(path.read_text() for path in sorted(place.glob("items/*.*")))
+    names = re.findall(made, wings, re.MULTILINE)
+    assert bool(names) == bool(wings)
+    assert [name for name in names if re.search(named.format(name), kernel)] == []
 
 
 def test_stores_know_nothing_of_each_other() -> None:

@@ -22,7 +22,7 @@ from oncecron.run.spool import Spool, spool_of
 from oncecron.stores.address import as_role, command_line, has_password, parse_address
 from oncecron.stores.postgres import address as postgres
 from oncecron.stores.postgres.client import check
-from oncecron.stores.postgres.inspector import PostgresInspector
+from oncecron.stores.postgres.reader import PostgresReader
 from oncecron.stores.redis import explain
 from oncecron.stores.redis.resp import ReplyError
 
@@ -74,7 +74,7 @@ def said_about(address: str) -> str:
     if found.kind == "postgres":
         try:
             check(address)
-            PostgresInspector(address, namespace="oncecron")._connection  # noqa: B018
+            PostgresReader(address, namespace="oncecron")._connection  # noqa: B018
         except OncecronError as error:
             texts.append(str(error))
     return " ".join(texts)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from oncecron.core.errors import ShortageError, StoreRefusesError, shortage_of
-from oncecron.stores import open_inspector
+from oncecron.stores import open_reader
 from oncecron.stores.address import parse_address
 
 
@@ -53,7 +53,7 @@ def without_psycopg(monkeypatch: pytest.MonkeyPatch, error: ImportError) -> None
                 raise error
 
     for name in [*sys.modules]:
-        if name.startswith(("psycopg", "oncecron.stores.postgres.inspector")):
+        if name.startswith(("psycopg", "oncecron.stores.postgres.reader")):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Failing(), *sys.meta_path])
 
@@ -62,11 +62,11 @@ def test_a_psycopg_that_cannot_be_loaded_is_told(monkeypatch: pytest.MonkeyPatch
     """Without libpq it raises an error of its own; the firing needs no psycopg, people do."""
     without_psycopg(monkeypatch, ImportError("no pq wrapper available"))
     with pytest.raises(StoreRefusesError, match=r"no pq wrapper.*install psycopg\[binary\]"):
-        open_inspector(parse_address("postgresql://h/d"), "oncecron")
+        open_reader(parse_address("postgresql://h/d"), "oncecron")
 
 
 def test_a_psycopg_that_finds_no_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """That is no reason to install anything."""
     without_psycopg(monkeypatch, ImportError("libssl.so: failed to map segment"))
     with pytest.raises(ShortageError, match="out of memory"):
-        open_inspector(parse_address("postgresql://h/d"), "oncecron")
+        open_reader(parse_address("postgresql://h/d"), "oncecron")

@@ -13,7 +13,7 @@ from oncecron.core.log_rows import LeaseView, Released
 from oncecron.core.text import Clock
 
 if TYPE_CHECKING:
-    from oncecron.stores.api import Inspector
+    from oncecron.stores.reader import Reader
 
 OVER = LeaseView(
     *("k", 0, "t1", 7, 1, "stale", "host-a", 4711, "batch", 0.0, 0.0, 60.0, 5, 99, None)
@@ -60,7 +60,7 @@ def test_advice_means_no_other_part_and_needs_no_further_advice(
 @pytest.mark.parametrize(("part", "typed"), [({}, "--force k`"), (PART, "--force k --shard 1`")])
 def test_release_means_no_other_part(lease: LeaseView, part: dict[str, Any], typed: str) -> None:
     """And says what has ended only where it was."""
-    store = cast("Inspector", Locked())
+    store = cast("Reader", Locked())
     given = {"shard": str(part["shard"])} if part else {}
     one = stop.Release(store, settings(given))
     freed, text = one.with_lease(lease._replace(**part), None)

@@ -6,7 +6,8 @@ from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncecron.stores.address import Address
-    from oncecron.stores.api import Inspector, LeaseStore
+    from oncecron.stores.api import LeaseStore
+    from oncecron.stores.reader import Reader
 
 # ruff: noqa: D103, PLC0415 - see `StorePackage`; a firing imports one driver, and only when it needs it
 
@@ -31,11 +32,11 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
     return PostgresLeaseStore(address.target, namespace=namespace, ttl=ttl, hold=address.hold)
 
 
-def open_inspector(address: Address, namespace: str) -> Inspector:
+def open_reader(address: Address, namespace: str) -> Reader:
     from oncecron.core.errors import StoreRefusesError, shortage_of
 
     try:
-        from oncecron.stores.postgres.inspector import PostgresInspector
+        from oncecron.stores.postgres.reader import PostgresReader
     except ImportError as error:
         if shortage := shortage_of(error):
             raise shortage from error
@@ -43,4 +44,4 @@ def open_inspector(address: Address, namespace: str) -> Inspector:
             f"psycopg cannot be loaded: {error}; install psycopg[binary], or your distribution's libpq5"
         ) from error
 
-    return PostgresInspector(address.target, namespace=namespace, hold=address.hold)
+    return PostgresReader(address.target, namespace=namespace, hold=address.hold)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.diagnosis import of_clock, of_encryption
+from oncecron.core.diagnosis import Diagnosis, of_clock, of_encryption
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import Diagnosis
 from oncecron.stores.postgres.session import FULL
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from oncecron.core.facts import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Refusal, recordable_values, stored_request, trust_after
-from oncecron.stores import claiming
+from oncecron.stores.claiming import Claimer
 from oncecron.stores.postgres import look, schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.session import BACKEND_START, FULL, PostgresSession
@@ -39,7 +39,7 @@ _UNIQUE_VIOLATION = "23505"
 _UNLOCK = b"select pg_catalog.pg_advisory_unlock_all() where pg_catalog.pg_backend_pid() = $1"
 
 
-class PostgresLeaseStore(PostgresSession):
+class PostgresLeaseStore(Claimer, PostgresSession):
     """The firing half of the store on PostgreSQL; see `oncecron.stores.api.LeaseStore`."""
 
     def __init__(self, url: str, *, namespace: str, ttl: float, hold: Hold = "auto") -> None:
@@ -58,24 +58,14 @@ class PostgresLeaseStore(PostgresSession):
 
     # The claim, and its steps (`ClaimSteps`)
 
-    def claim(
-        self,
-        firing: Firing,
-        *,
-        deadline: float,
-        watched: float | str | None = None,
-        alone: bool = False,
-        awaited: int | None = None,
-    ) -> Lease | Refusal | AskAgain | Unconfirmed:
+    def prepare(self, firing: Firing) -> None:
         self._serve(firing)
         self.holds_connection = self._hold != "no"
-        answer = claiming.claim(
-            self, firing, deadline=deadline, watched=watched, alone=alone, awaited=awaited
-        )
+
+    def conclude(self, answer: Lease | Refusal | AskAgain | Unconfirmed) -> None:
         refusal = answer.refusal if isinstance(answer, AskAgain) else answer
         blocked_by = refusal.blocked_by if isinstance(refusal, Refusal) else None
         self._awaited = None if blocked_by is None else blocked_by.execution_id
-        return answer
 
     def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> Facts:
         if firing.tick.text is not None or not firing.failover:
@@ -304,12 +294,7 @@ class PostgresLeaseStore(PostgresSession):
         return self._call("finish_v1", values, deadline)[0] == b"t"
 
     def skip(
-        self,
-        firing: Firing,
-        refusal: Refusal,
-        *,
-        deadline: float,
-        plain: PlainSkip | None = None,
+        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
         presence = (*presence_values(firing).values(),)
         if plain is not None:

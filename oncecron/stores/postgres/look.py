@@ -31,10 +31,7 @@ LOOK = (
     *("lease_has_session", "lease_backend_pid", "tick", "tick_known", *_NEWEST, "is_own"),
     *("last_execution_id", "last_start", "last_lateness", "schema_version", "schema_oldest"),
 )
-LOOK_AT_TICK = (
-    *_NEWEST,
-    *("attempts", "forgotten", "other_shards", "lock", "lease_backend_start"),
-)
+LOOK_AT_TICK = (*_NEWEST, *("attempts", "forgotten", "other_shards", "lock", "lease_backend_start"))
 LOOK_AT_LOG = (
     *LOOK_AT_TICK,
     *("own_execution_id", "own_attempt", "own_outcome", "own_retrying", "own_requested_by"),

@@ -10,11 +10,11 @@ import psycopg
 from oncecron.core.errors import StoreError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable_values
-from oncecron.core.timing import INSPECTOR_TIMEOUT
+from oncecron.core.timing import READER_TIMEOUT
 from oncecron.stores.address import command_line, masked
 from oncecron.stores.postgres import address, libpq, schema
 from oncecron.stores.postgres.client import StatementError
-from oncecron.stores.postgres.statements import statements
+from oncecron.stores.postgres.installation import statements
 from oncecron.stores.schema_version import Recorded
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Connection:
 
 def _connect(url: str, settings: Mapping[str, str | None]) -> psycopg.Connection[tuple[Any, ...]]:
     given = psycopg.conninfo.conninfo_to_dict(url)
-    wanted = address.parameters(INSPECTOR_TIMEOUT, "oncecron", settings)
+    wanted = address.parameters(READER_TIMEOUT, "oncecron", settings)
     unset: dict[str, Any] = {name: value for name, value in wanted.items() if name not in given}
     try:
         return psycopg.connect(url, autocommit=True, prepare_threshold=None, **unset)

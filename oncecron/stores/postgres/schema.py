@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 from oncecron.core.clock import BOOTTIME
@@ -13,17 +12,15 @@ from oncecron.core.errors import (
     StoreUnavailable,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import LEAST, MOST_CHANNELS, MOST_KEYS
-from oncecron.core.timing import CALL_TIMEOUT, HOST_FORGOTTEN_AFTER, PRUNE_INTERVAL
+from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 from oncecron.stores.postgres.address import NAME_PRIMARY
 from oncecron.stores.postgres.client import StatementError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from oncecron.core.errors import StoreError
-    from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.stores.postgres.client import PostgresClient
     from oncecron.stores.schema_version import Recorded
 
@@ -37,30 +34,7 @@ AS_MADE = (str(VERSION), None if OLDEST is None else str(OLDEST))
 MISSING = ("3F000", "42883", "42P01", "42703")
 """invalid_schema_name, undefined_function, undefined_table, undefined_column."""
 
-_PARTS = (
-    *("tables.sql", "presence.sql", "shared.sql", "look.sql", "grant.sql"),
-    *("items.sql", "prune.sql", "lease.sql", "deliver.sql", "operator.sql", "rights.sql"),
-)
-"""The files of the schema; each needs those before it."""
-
-_FIRING = (
-    *("look_v1", "look_at_log_v1", "look_at_tick_v1", "register_v1", "grant_v1", "expire_v1"),
-    *("cut_v1", "fence_holder_v1", "listen_v1", "renew_v1", "adopt_v1", "keep_v1", "retry_v1"),
-    *("skip_v1", "skip_plainly_v1", "deliver_v1", "load_items_v1", "draw_v1", "progress_v1"),
-    *("put_notice_v1", "finish_v1"),
-)
-_OPERATING = (
-    *("pause_v1", "resume_v1", "drain_v1", "undrain_v1", "request_v1", "release_v1", "unblock_v1"),
-    *("forget_v1", "forget_host_v1", "mend_items_v1"),
-)
-_WATCHING = (
-    *("meta", "keys", "executions", "skips", "leases", "pauses", "key_hosts", "notices"),
-    *("item_lists", "items"),
-)
-_READING = (*_WATCHING, "outputs")
-"""The views that an operator reads: what to stop, release or drain, and how it ended."""
 _RESERVED = ("public", "information_schema")
-DIRECTORY = os.path.join(os.path.dirname(__file__), "sql")
 MADE_MEANWHILE = ("42P06", "23505")
 """duplicate_schema; unique_violation: another session committed the same name while this one waited for it."""
 
@@ -83,78 +57,14 @@ def quoted(namespace: str) -> str:
     return f'"{namespace}"'
 
 
-def script(namespace: str) -> str:
-    """Return the SQL that makes the schema."""
-    return filled("\n".join(map(part, _PARTS)), namespace)
-
-
-def part(name: str) -> str:
-    """Return the text of a SQL file."""
-    with open(os.path.join(DIRECTORY, name), encoding="utf-8") as file:
-        return file.read()
-
-
-def filled(text: str, namespace: str) -> str:
-    """Return the text of SQL files with its values."""
-    text = text.replace("{ns}", quoted(namespace))
-    text = text.replace("{version}", str(VERSION)).replace("{oldest}", str(OLDEST or "null"))
-    text = text.replace("{host_forgotten_after}", str(HOST_FORGOTTEN_AFTER))
-    text = text.replace("{prune_interval}", str(PRUNE_INTERVAL))
-    text = text.replace("{most_channels}", str(MOST_CHANNELS)).replace(
-        "{most_keys}", str(MOST_KEYS)
-    )
-    for name, seconds in LEAST._asdict().items():
-        text = text.replace("{least_" + name + "}", str(seconds))
-    return text
-
-
-def settings(namespace: str, least: LeastRetention) -> str:
-    """Return the SQL that sets the least retention, as far as it is given."""
-    changes = ", ".join(f"least_{name} = {seconds!r}" for name, seconds in least.given().items())
-    return f"update {quoted(namespace)}.meta set {changes};\n" if changes else ""
-
-
-def grants(namespace: str, roles: Roles) -> str:
-    """Return the SQL that grants the roles their rights."""
-    ns = quoted(namespace)
-    lines = []
-    for role in roles.run:
-        name = _role(role)
-        lines.append(f"grant usage on schema {ns} to {name};")
-        lines.append(f"grant select on {ns}.meta to {name};")
-        lines += [f"grant execute on function {ns}.{function} to {name};" for function in _FIRING]
-    for role in roles.read:
-        name = _role(role)
-        lines.append(f"grant usage on schema {ns} to {name};")
-        lines.append(f"grant select on {_listed(ns, _READING)} to {name};")
-    for role in roles.job:
-        name = _role(role)
-        lines.append(f"grant usage on schema {ns} to {name};")
-        lines.append(f"grant execute on function {ns}.assert_fence to {name};")
-    for role in roles.operate:
-        name = _role(role)
-        lines.append(f"grant usage on schema {ns} to {name};")
-        lines.append(f"grant select on {_listed(ns, _WATCHING)} to {name};")
-        lines += [
-            f"grant execute on function {ns}.{function} to {name};" for function in _OPERATING
-        ]
-    return "".join(line + "\n" for line in lines)
-
-
-def _listed(ns: str, names: Sequence[str]) -> str:
-    return ", ".join(f"{ns}.{name}" for name in names)
-
-
-def _role(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 def install(client: PostgresClient, namespace: str, *, deadline: float) -> None:
     """Create the schema, in one transaction; one that is there is left alone.
 
     CREATE SCHEMA waits for another session that is creating it, and then fails. Raises `StatementError`, which leaves
     nothing behind.
     """
+    from oncecron.stores.postgres.installation import script  # noqa: PLC0415 - for a first firing
+
     client.ask(b"begin", (), deadline=deadline)
     try:
         client.script(script(namespace).encode(), deadline=deadline)

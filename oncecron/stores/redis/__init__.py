@@ -6,7 +6,8 @@ from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncecron.stores.address import Address
-    from oncecron.stores.api import Inspector, LeaseStore
+    from oncecron.stores.api import LeaseStore
+    from oncecron.stores.reader import Reader
 
 # ruff: noqa: D103, PLC0415 - see `StorePackage`; a firing imports one driver, and only when it needs it
 
@@ -35,14 +36,14 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
     return RedisLeaseStore(target, namespace=namespace, ttl=ttl)
 
 
-def open_inspector(address: Address, namespace: str) -> Inspector:
+def open_reader(address: Address, namespace: str) -> Reader:
     from oncecron.core.errors import StoreRefusesError, shortage_of
     from oncecron.stores.redis.address import parse
 
     try:
-        from oncecron.stores.redis.inspector import RedisInspector
+        from oncecron.stores.redis.reader import RedisReader
     except ImportError as error:
         raise shortage_of(error) or StoreRefusesError(
             f"redis-py cannot be loaded: {error}; install redis"
         ) from error
-    return RedisInspector(parse(address.target, address.options), namespace=namespace)
+    return RedisReader(parse(address.target, address.options), namespace=namespace)

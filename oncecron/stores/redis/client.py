@@ -7,7 +7,7 @@ reply is closed. Open a new one, and query whether the command was executed.
 
 from __future__ import annotations
 
-from oncecron.core.errors import StoreError, StoreUnavailable
+from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.redis.connection import Handshake, ServerConnection, Transport
 from oncecron.stores.redis.resp import Reply, ReplyError, Word, packed
@@ -106,8 +106,6 @@ class RedisClient:
         """
         if self._target.kind != "sentinel" or self._connection is None:
             return True
-        from oncecron.stores.redis.sentinel import master
-
         if self._impatient is None:
             self._impatient = Transport(
                 self._target,
@@ -168,8 +166,6 @@ class RedisClient:
         if target.kind == "socket":
             return self._connect_to(target.path, deadline)
         if target.kind == "sentinel":
-            from oncecron.stores.redis.sentinel import master
-
             return self._connect_to(master(target, self._transport, deadline), deadline)
         if len(target.hosts) == 1:
             return self._connect_to(target.hosts[0], deadline)
@@ -209,3 +205,44 @@ def _named_node(redirection: ReplyError, here: ServerConnection, transport: Tran
 
         raise nameless(redirection, transport.where(here.place))
     return host, int(port)
+
+
+def master(target: Target, transport: Transport, deadline: float) -> Host:
+    """Return the master that the first sentinel to reply names.
+
+    Raises `StoreRefusesError` when a sentinel replied, but none knows the master; else `StoreUnavailable`.
+    """
+    failures: list[str] = []
+    answered = False
+    for place in target.hosts:
+        try:
+            return _named_by(place, target, transport, deadline)
+        except StoreError as error:
+            answered = answered or isinstance(error, StoreRefusesError)
+            failures.append(str(error).removeprefix(f"Redis {target.shown}: "))
+    raise (StoreRefusesError if answered else StoreUnavailable)(
+        f"Redis {target.shown}: {'; '.join(failures)}"
+    )
+
+
+def _named_by(place: Host, target: Target, transport: Transport, deadline: float) -> Host:
+    where = transport.where(place)
+    until = transport.server_deadline(deadline)
+    handshake = Handshake(target.sentinel_username, target.sentinel_password, prefix="sentinel_")
+    connection = ServerConnection(place, transport, handshake, until)
+    try:
+        question = packed(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.master))
+        reply = connection.ask(question, deadline=until)
+    finally:
+        connection.close()
+    if isinstance(reply, ReplyError):
+        from oncecron.stores.redis.explain import of_sentinel
+
+        raise of_sentinel(reply, where)
+    match reply:
+        case [bytes(host), bytes(port)] if host and port.isdigit():
+            return host.decode("ascii", "replace"), int(port)
+    raise StoreRefusesError(
+        f"{where}: this sentinel does not know the master {target.master!r}; list those it knows: "
+        f"`redis-cli -h {place[0]} -p {place[1]} sentinel masters`"
+    )

@@ -352,10 +352,7 @@ def _connected(place: Host | str, transport: Transport, deadline: float) -> _soc
 
 
 def _opened(
-    family: int,
-    address: str | tuple[Any, ...],
-    transport: Transport,
-    deadline: float,
+    family: int, address: str | tuple[Any, ...], transport: Transport, deadline: float
 ) -> _socket.socket:
     raw = _socket.socket(family, _socket.SOCK_STREAM)
     try:

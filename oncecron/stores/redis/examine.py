@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from oncecron.core.diagnosis import of_clock, of_encryption
+from oncecron.core.diagnosis import Diagnosis, of_clock, of_encryption
 from oncecron.core.errors import StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import Diagnosis
+from oncecron.stores.redis.scripts import EVICTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ def _of_eviction(policy: str, most: int) -> Diagnosis:
     cure = (
         "`redis-cli config set maxmemory-policy noeviction`, and the same in its configuration file"
     )
-    if policy.startswith("allkeys"):
+    if policy.startswith(EVICTING):
         return Diagnosis(
             "fail", "eviction", f"{text}: it can evict a lease, so every claim is refused", cure
         )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.facts import Values
+    from oncecron.core.log_rows import Mending
     from oncecron.stores.api import Row
     from oncecron.stores.reader import Reader
     from oncecron.stores.redis.people_client import PeopleClient
@@ -30,12 +31,6 @@ class ItemList(NamedTuple):
 
     key: str
     tick: str
-
-
-class _Unpacked(NamedTuple):
-    """A row that was unpacked; what it says is checked as a row of its view."""
-
-    columns: tuple[Any, ...]
 
 
 def short_id(name: str) -> str:
@@ -56,8 +51,8 @@ def listed(client: PeopleClient, key: str | None, reader: Reader) -> Iterator[Ro
         items_of = reader.readable("the items {0!r}", list_named, member)
         if items_of and key in (None, items_of.key):
             row = reader.readable("the items of key {1} and tick {2}", _counted, client, *items_of)
-            if row and row.columns:
-                yield row.columns
+            if row:
+                yield row
 
 
 def list_named(member: bytes) -> ItemList:
@@ -68,19 +63,22 @@ def list_named(member: bytes) -> ItemList:
     return ItemList(key, tick)
 
 
-def _counted(client: PeopleClient, key: str, tick: str) -> _Unpacked:
+def _counted(client: PeopleClient, key: str, tick: str) -> tuple[Any, ...]:
     """Return a list with its counts; nothing if retention is removing it. It runs no script, which a reader may not."""
     found = _Reader(client, ItemList(key, tick))
-    return _Unpacked(found.view() if found.is_loaded else ())
+    return found.view() if found.is_loaded else ()
 
 
-def mend(
-    client: PeopleClient, items_of: ItemList, ids: Sequence[str] | None, values: Values
-) -> int:
+def mend(client: PeopleClient, mending: Mending) -> int:
     """Queue items again, or mark them as done; see `Views.mend_items`."""
-    if ids is not None:
-        values = {**values, "ids": json.dumps([*map(short_id, ids)])}
-    return int(_step(client, "mend", items_of, values))
+    values: Values = {
+        "states": json.dumps(mending.states),
+        "state": mending.state,
+        "reason": mending.reason,
+    }
+    if mending.item_ids is not None:
+        values |= {"ids": json.dumps([*map(short_id, mending.item_ids)])}
+    return int(_step(client, "items/mend", ItemList(mending.key, mending.tick), values))
 
 
 def expire(client: PeopleClient, member: bytes, values: Values) -> int:
@@ -88,16 +86,11 @@ def expire(client: PeopleClient, member: bytes, values: Values) -> int:
     items_of = list_named(member)
     told = {**values, "list": scripts.list_of(items_of), "tick": items_of.tick}
     told["most"] = scripts.ITEMS_PER_STEP
-    return int(_step(client, "expire_items", items_of, told, of_slots="ticks"))
+    return int(_step(client, "items/expire", items_of, told, of_slots="ticks"))
 
 
 def _step(
-    client: PeopleClient,
-    step: str,
-    items_of: ItemList,
-    values: Values,
-    *,
-    of_slots: str = "lease",
+    client: PeopleClient, step: str, items_of: ItemList, values: Values, *, of_slots: str = "lease"
 ) -> Any:
     """Run a step on a list, with the first shard of its key."""
     shard = scripts.shard_of(items_of.key, 0)
@@ -117,7 +110,7 @@ def items(
     for place, value, mark in found.rows(ids):
         row = reader.readable("item {0} of key {1}", found.row, place, items_of.key, value, mark)
         if row:
-            yield row.columns
+            yield row
 
 
 class _Reader:
@@ -150,12 +143,7 @@ class _Reader:
         names = [scripts.shard_of(self._list.key, int(shard)) for shard in shards]
         leases = self._client.ask(
             [
-                (
-                    "HMGET",
-                    self._client.names.of_shard("lease", name),
-                    "execution_id",
-                    "expires_at",
-                )
+                ("HMGET", self._client.names.of_shard("lease", name), "execution_id", "expires_at")
                 for name in names
             ]
         )
@@ -207,7 +195,7 @@ class _Reader:
             found = zip(places, values, marks, strict=True)
             yield from ((place, value, mark) for place, value, mark in found if value is not None)
 
-    def row(self, place: int, _key: str, value: bytes, mark: bytes | None) -> _Unpacked:
+    def row(self, place: int, _key: str, value: bytes, mark: bytes | None) -> tuple[Any, ...]:
         """Return an item."""
         step = json.loads(mark) if mark else self._first_draw(place)
         state = step["state"]
@@ -218,14 +206,12 @@ class _Reader:
         )
         name = base64.b64decode(value[:_ID_LENGTH] + b"==").hex()
         identity, payload = texts_of(value.decode("utf-8", "replace"))
-        return _Unpacked(
-            (
-                *(*self._list, place, identity, name, state, int(step["attempts"])),
-                None if execution is None else int(execution),
-                None if since is None else float(since),
-                float(not_before) if state == "failed" and not_before else None,
-                *(step.get("reason"), payload),
-            )
+        return (
+            *(*self._list, place, identity, name, state, int(step["attempts"])),
+            None if execution is None else int(execution),
+            None if since is None else float(since),
+            float(not_before) if state == "failed" and not_before else None,
+            *(step.get("reason"), payload),
         )
 
     def _is_held(self, step: Step) -> bool:

@@ -18,7 +18,7 @@ from oncecron.core.facts import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal, Unconfirmed, stored_request, trust_after
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, SKIP_TIMEOUT
-from oncecron.stores import claiming
+from oncecron.stores.claiming import Claimer
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.resp import ReplyError
@@ -149,7 +149,7 @@ class RedisSession:
         return of_step(error, self._target)
 
 
-class RedisLeaseStore(RedisSession):
+class RedisLeaseStore(Claimer, RedisSession):
     """The firing half of the store on Redis or Valkey; see `oncecron.stores.api.LeaseStore`."""
 
     def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
@@ -162,24 +162,14 @@ class RedisLeaseStore(RedisSession):
         self._channel: str | None = None
         self._can_listen = True
 
-    def claim(
-        self,
-        firing: Firing,
-        *,
-        deadline: float,
-        watched: float | str | None = None,
-        alone: bool = False,
-        awaited: int | None = None,
-    ) -> Lease | Refusal | AskAgain | Unconfirmed:
+    def prepare(self, firing: Firing) -> None:
         if self._firing is not None:
             _get_ready()  # a firing that claims again may wait for long
         self._firing = firing
-        answer = claiming.claim(
-            self, firing, deadline=deadline, watched=watched, alone=alone, awaited=awaited
-        )
+
+    def conclude(self, answer: Lease | Refusal | AskAgain | Unconfirmed) -> None:
         if not isinstance(answer, Refusal):
             _get_ready()
-        return answer
 
     def look(
         self,
@@ -217,6 +207,7 @@ class RedisLeaseStore(RedisSession):
             "if_version": version,
             "attempt": grant.attempt,
             "cause": grant.cause,
+            "evicting": scripts.EVICTING,
             "expected_within": firing.starting_deadline,
         }
         return self._claim_step("grant", firing, values, deadline)
@@ -375,17 +366,12 @@ class RedisLeaseStore(RedisSession):
         try:
             slots: Any = self._ask(deadline, "HGET", self._names.of_shard("list", name), "slots")
             keys = self._names.of_list(shard, name, int(slots or 1), of_slots="ticks")
-            self._run("expire_items", shard, keys, values, deadline)
+            self._run("items/expire", shard, keys, values, deadline)
         except StoreError:
             return
 
     def skip(
-        self,
-        firing: Firing,
-        refusal: Refusal,
-        *,
-        deadline: float,
-        plain: PlainSkip | None = None,
+        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
         shard = scripts.shard_of(firing.key, firing.shard)
         values = skip_values(firing, refusal)

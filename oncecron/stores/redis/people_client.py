@@ -37,8 +37,9 @@ from redis.sentinel import (
 from oncecron.core import clock
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.timing import INSPECTOR_TIMEOUT, REPLICA_TIMEOUT
-from oncecron.stores.redis import explain, scripts, sentinel
+from oncecron.core.timing import READER_TIMEOUT, REPLICA_TIMEOUT
+from oncecron.stores.redis import explain, scripts
+from oncecron.stores.redis.client import master
 from oncecron.stores.redis.connection import Handshake, ServerConnection, Transport, hung_up, shown
 from oncecron.stores.redis.resp import ReplyError
 
@@ -80,7 +81,7 @@ class PeopleClient:
         self.names = names
         self._target = target
         self._refusal = refusal
-        self._transport = Transport(target, clock.BOOTTIME, INSPECTOR_TIMEOUT)
+        self._transport = Transport(target, clock.BOOTTIME, READER_TIMEOUT)
         self._client: redis.Redis | None = None
         self._cluster: redis.RedisCluster | None = None
         self._open = contextlib.ExitStack()
@@ -257,9 +258,9 @@ class PeopleClient:
     def _masterless(self) -> StoreError:
         """Return why the sentinels name no master. redis-py does not say it, so they are asked as by a firing."""
         target = self._target
-        impatient = Transport(target, clock.BOOTTIME, INSPECTOR_TIMEOUT / len(target.hosts))
+        impatient = Transport(target, clock.BOOTTIME, READER_TIMEOUT / len(target.hosts))
         try:
-            sentinel.master(target, impatient, clock.lease_time(clock.BOOTTIME) + INSPECTOR_TIMEOUT)
+            master(target, impatient, clock.lease_time(clock.BOOTTIME) + READER_TIMEOUT)
         except StoreError as error:
             return error
         return StoreUnavailable(
@@ -346,7 +347,7 @@ def _options() -> dict[str, Any]:
     return {
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
-        "socket_timeout": INSPECTOR_TIMEOUT,
+        "socket_timeout": READER_TIMEOUT,
         "encoding_errors": "surrogateescape",
     }
 
@@ -359,7 +360,7 @@ def _pool_of(place: Host, connection_class: type[Any]) -> redis.ConnectionPool:
 
 
 def _deadline() -> float:
-    return clock.lease_time(clock.BOOTTIME) + INSPECTOR_TIMEOUT
+    return clock.lease_time(clock.BOOTTIME) + READER_TIMEOUT
 
 
 def _batches(commands: Sequence[Command]) -> Iterator[list[Command]]:

@@ -47,12 +47,6 @@ class Shard(NamedTuple):
     """KEY#SHARD."""
 
 
-class Unpacked(NamedTuple):
-    """The columns of a row."""
-
-    columns: tuple[Any, ...]
-
-
 class StoredExecution(NamedTuple):
     """An execution, with what only the store itself needs."""
 

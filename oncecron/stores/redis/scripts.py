@@ -28,33 +28,9 @@ OLDEST: int | None = None
 FITTING = ((None, None), (str(LAYOUT), None if OLDEST is None else str(OLDEST)))
 """The versions that a new namespace has on record, and that this program writes."""
 
-_FILES = {
-    "look": ("shared", "server", "facts", "look"),
-    "grant": ("shared", "server", "facts", "starting", "grant"),
-    "expire": ("shared", "server", "facts", "expire"),
-    "cut": ("shared", "cut"),
-    "regain": ("shared", "starting", "regain"),
-    "renew": ("shared", "renew"),
-    "keep": ("shared", "attempts", "keep"),
-    "retry": ("shared", "starting", "attempts", "retry"),
-    "finish": ("shared", "retention", "finish"),
-    "skip": ("shared", "skip"),
-    "deliver": ("shared", "retention", "deliver"),
-    "prune": ("shared", "retention", "prune"),
-    "pause": ("shared", "pause"),
-    "forget": ("shared", "forget"),
-    "notice": ("shared", "notice"),
-    "request": ("shared", "request"),
-    "release": ("shared", "release"),
-    "unblock": ("shared", "unblock"),
-    "load": ("shared", "items", "leftovers", "durability", "load"),
-    "draw": ("shared", "items", "durability", "draw", "drawing"),
-    "progress": ("shared", "items", "progress"),
-    "mend": ("shared", "items", "mend"),
-    "expire_items": ("shared", "items", "leftovers", "expire_items"),
-    "upgrade": ("shared", "upgrade"),
-}
 STEPS = os.path.join(os.path.dirname(__file__), "lua", "steps")
+EVICTING = "allkeys"
+"""How the maxmemory-policy of a server begins that may evict a lease: no claim is granted there."""
 _OF_A_RUN = (
     *("grant", "expire", "cut", "regain", "skip"),
     *("renew", "keep", "retry", "finish", "deliver"),
@@ -77,8 +53,13 @@ _digests: dict[str, str] = {}
 
 
 def text(step: str) -> str:
-    """Return the Lua of a step; that of `upgrade` has the steps to this version of the data."""
-    found = "\n".join(map(_lua, _FILES[step]))
+    """Return the Lua of a step; that of `upgrade` has the steps to this version of the data.
+
+    The first line of its file names those that come before it: `-- after shared retention`.
+    """
+    own = _lua(step)
+    before = own.partition("\n")[0].removeprefix("-- after ").split()
+    found = "\n".join([*map(_lua, before), own])
     return found if step != "upgrade" else found.replace("-- {steps}\n", _upgrades())
 
 

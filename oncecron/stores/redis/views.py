@@ -14,14 +14,10 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Execution, HistoryQuery
 from oncecron.core.model import LEAST
 from oncecron.core.tick import instant_of
-from oncecron.core.timing import (
-    CLOCK_SET_BACK,
-    MAX_CLOCK_SKEW,
-    PLAIN_SKIP_EARLY,
-)
+from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW, PLAIN_SKIP_EARLY
 from oncecron.core.units import HOUR
 from oncecron.stores.reader import Reader
-from oncecron.stores.redis import items, rows, scripts
+from oncecron.stores.redis import rows, scripts
 from oncecron.stores.redis.explain import misfit
 from oncecron.stores.redis.people_client import PeopleClient
 
@@ -36,6 +32,8 @@ if TYPE_CHECKING:
     from oncecron.stores.redis.rows import Shard, StoredExecution
 
     Columns = tuple[Any, ...]
+
+# ruff: noqa: PLC0415 - the module of items goes with the wing
 
 _PAGE = 500
 _PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
@@ -79,10 +77,6 @@ class RedisViews(Reader):
     def _now(self) -> float:
         seconds, microseconds = self._ask("TIME")
         return int(seconds) + int(microseconds) / 1e6
-
-    def _row(self, name: str, unpack: Callable[..., Columns], *stored: Any) -> Row | None:
-        found = self.readable(name, lambda *stored: rows.Unpacked(unpack(*stored)), *stored)
-        return found and found.columns
 
     def _shards(self, keys: Collection[str] | None) -> list[Shard]:
         """Return the shards of some keys, or of all."""
@@ -219,7 +213,7 @@ class RedisViews(Reader):
     def _view_output(self, execution_id: int) -> Iterator[Row | None]:
         text = self._ask("HGET", self._names.of_namespace("outputs"), execution_id)
         if text is not None:
-            yield self._row(f"the output of execution {execution_id}", rows.output, text)
+            yield self.readable(f"the output of execution {execution_id}", rows.output, text)
 
     # Skips
 
@@ -258,7 +252,7 @@ class RedisViews(Reader):
                 return
 
     def _skip(self, shard: Shard, member: str, at: float, text: bytes) -> Row | None:
-        return self._row("the skip {1} of {0.name}", rows.skip, shard, member, at, text)
+        return self.readable("the skip {1} of {0.name}", rows.skip, shard, member, at, text)
 
     def _packed(self, shard: Shard, member: str, _at: float, text: bytes) -> Row | None:
         return self.readable("the skips {1} of {0.name}", rows.packed_skips, shard, member, text)
@@ -280,7 +274,9 @@ class RedisViews(Reader):
             )
             for shard, page in zip(shards, pages, strict=True):
                 for member in page:
-                    yield self._row("the skip {1} of {0.name}", rows.reason, shard, _text(member))
+                    yield self.readable(
+                        "the skip {1} of {0.name}", rows.reason, shard, _text(member)
+                    )
             shards = [s for s, page in zip(shards, pages, strict=True) if len(page) == _PAGE]
             if not shards:
                 break
@@ -317,16 +313,16 @@ class RedisViews(Reader):
         for shard, values in zip(
             shards, self._ask_shards("HMGET", "key", shards, *rows.KEY), strict=True
         ):
-            yield self._row("key {0.name}", rows.key, shard, values)
+            yield self.readable("key {0.name}", rows.key, shard, values)
 
     def _view_key_hosts(self) -> Iterator[Row | None]:
         hour = int(self._now()) // HOUR
         for shard, host, text in self._hosts():
-            yield self._row("host {1} of {0.name}", rows.key_host, shard, host, text, hour)
+            yield self.readable("host {1} of {0.name}", rows.key_host, shard, host, text, hour)
 
     def _view_host_ticks(self) -> Iterator[Row | None]:
         for shard, host, text in self._hosts():
-            yield self._row("host {1} of {0.name}", rows.host_ticks, shard, host, text)
+            yield self.readable("host {1} of {0.name}", rows.host_ticks, shard, host, text)
 
     def _hosts(self) -> Iterator[tuple[Shard, str, bytes]]:
         shards = self._shards(None)
@@ -341,7 +337,7 @@ class RedisViews(Reader):
         known = self._stored([lease.get(b"execution_id", b"") for _, lease in held])
         executions = {row.execution_id: row for row in known}
         for shard, lease in held:
-            yield self._row("the lease of {0.name}", rows.lease, shard, lease, executions, now)
+            yield self.readable("the lease of {0.name}", rows.lease, shard, lease, executions, now)
 
     # Pauses, notices, settings
 
@@ -357,7 +353,7 @@ class RedisViews(Reader):
 
     def _pause_row(self, key: str | None, host: str | None, text: bytes) -> Row | None:
         name = "the pause of {0}" if host is None else "the pause of {1}"
-        return self._row(name, rows.pause, key, host, text)
+        return self.readable(name, rows.pause, key, host, text)
 
     def _view_notices(self, channels: list[str]) -> Iterator[Row | None]:
         """Fetch no notice that is longer than any that is written."""
@@ -365,7 +361,7 @@ class RedisViews(Reader):
         for channel in channels:
             if size := self._notice_size(channel):
                 text = self._ask("HGET", name, channel) if size <= LONGEST_NOTICE else None
-                yield self._row("the notice of {0}", rows.notice, channel, text)
+                yield self.readable("the notice of {0}", rows.notice, channel, text)
 
     def _notice_size(self, channel: str) -> int:
         size: int = self._ask("HSTRLEN", self._names.of_namespace("notices"), channel)
@@ -389,14 +385,20 @@ class RedisViews(Reader):
             if not cursor:
                 return
 
+    # Items: without the module, the program has none.
+
     def _view_item_lists(self, key: str | None) -> Iterable[Row]:
-        return items.listed(self._client, key, self)
+        from oncecron.stores.redis.items import listed
+
+        return listed(self._client, key, self)
 
     def _view_items(
         self, key: str, tick: str, identities: Any, item_ids: Sequence[str] | None
     ) -> Iterator[Row]:
+        from oncecron.stores.redis.items import ItemList, items
+
         del identities
-        return items.items(self._client, items.ItemList(key, tick), item_ids, self)
+        return items(self._client, ItemList(key, tick), item_ids, self)
 
 
 def _start(row: StoredExecution) -> float:

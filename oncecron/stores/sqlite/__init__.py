@@ -6,7 +6,8 @@ from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from oncecron.stores.address import Address
-    from oncecron.stores.api import Inspector, LeaseStore
+    from oncecron.stores.api import LeaseStore
+    from oncecron.stores.reader import Reader
 
 # ruff: noqa: D103, PLC0415 - see `StorePackage`; a firing imports one driver, and only when it needs it
 
@@ -29,7 +30,7 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
     return SQLiteLeaseStore(address.target, namespace=namespace)
 
 
-def open_inspector(address: Address, namespace: str) -> Inspector:
-    from oncecron.stores.sqlite.inspector import SQLiteInspector
+def open_reader(address: Address, namespace: str) -> Reader:
+    from oncecron.stores.sqlite.reader import SQLiteReader
 
-    return SQLiteInspector(address.target, namespace=namespace)
+    return SQLiteReader(address.target, namespace=namespace)

@@ -102,12 +102,19 @@ _read: dict[str, dict[str, str]] = {}
 def statements(name: str) -> dict[str, str]:
     """Return the statements of the file `name`.sql beside this module, by the names above them.
 
-    Several statements can share a section: they contain `{name}` in its place. A section that uses another comes
-    before it. A process reads each file once, like a module, so an upgrade does not affect a running job.
+    A wing adds the file of this name in its own folder; without the folder, the program has no such wing. Several
+    statements can share a section: they contain `{name}` in its place. A section that uses another comes after it. A
+    process reads each file once, like a module, so an upgrade does not affect a running job.
     """
     if name not in _read:
-        with open(os.path.join(_DIRECTORY, f"{name}.sql"), encoding="utf-8") as file:
-            _read[name] = _sections(file.read())
+        found: dict[str, str] = {}
+        folders = sorted(entry for entry in os.listdir(_DIRECTORY) if "." not in entry)
+        for folder in ("", *folders):
+            path = os.path.join(_DIRECTORY, folder, f"{name}.sql")
+            if os.path.isfile(path):
+                with open(path, encoding="utf-8") as file:
+                    found |= _sections(file.read())
+        _read[name] = found
     return _read[name]
 
 
@@ -249,6 +256,10 @@ class Connection:
     def load(self, name: str) -> None:
         """Learn the statements of the file `name`.sql."""
         self._statements.update(statements(name))
+
+    def knows(self, name: str) -> bool:
+        """Return whether a statement with this name has been loaded."""
+        return name in self._statements
 
     def execute(self, name: str, /, **values: Any) -> sqlite3.Cursor:
         """Run the statement with this name."""
@@ -397,6 +408,70 @@ class Transaction:
         """Commit."""
         if error is None:
             self._connection.execute("commit")
+
+
+class Handle:
+    """The connection of a store object; one thread uses it at a time."""
+
+    def __init__(
+        self, path: str, *, create: bool, statements: tuple[str, ...], begun: bool = False
+    ) -> None:
+        """Prepare; `begun`: the schema has served the firing already, and is not asked again."""
+        self.path = path
+        self._create = create
+        self._statements = statements
+        self._connection: Connection | None = None
+        self._begun = begun
+
+    def until(self, deadline: float) -> _Call:
+        """Return a context manager for the connection, whose statements wait until `deadline` for locks.
+
+        An error of SQLite inside becomes a StoreError. After any error the connection is closed, which rolls back.
+        """
+        return _Call(self, deadline)
+
+    def connected(self, deadline: float) -> Connection:
+        """Return a connection to the file that the path means now."""
+        if self._connection is not None and not self._connection.is_current():
+            self.close()
+        if self._connection is None:
+            self._connection = connect(
+                self.path, deadline=deadline, create=self._create, check=not self._begun
+            )
+            self._begun = True
+            for name in self._statements:
+                self._connection.load(name)
+        self._connection.wait_until(deadline)
+        return self._connection
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class _Call:
+    __slots__ = ("_deadline", "_handle")
+
+    def __init__(self, handle: Handle, deadline: float) -> None:
+        self._handle = handle
+        self._deadline = deadline
+
+    def __enter__(self) -> Connection:
+        return self._handle.connected(self._deadline)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None or isinstance(error, GeneratorExit):
+            return  # a reader that stops early is not an error
+        self._handle.close()
+        if isinstance(error, sqlite3.Error):
+            raise explained(error, self._handle.path) from error
 
 
 def explained(error: sqlite3.Error, path: str) -> StoreError:

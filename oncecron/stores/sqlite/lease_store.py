@@ -1,31 +1,70 @@
 """The store of a firing on SQLite: each method is one transaction.
 
+`look` only reads, and all others hold the file's write lock. That locks every key, for about as long as one write to
+the disk takes. Under the lock a step of a claim looks once more and compares everything. There is no session lock: the
+kernel clock of one machine ends a lease, so no second safeguard is needed.
+
+The lease clock (boot id and CLOCK_MONOTONIC) at the beginning of the transaction decides whether a lease has expired.
+The wall clock is for the log, the gap, the deadline and the fencing token. It is also the host's clock, so the two
+never differ. Only a derived tick far ahead of the present time shows that the clock was wrong.
+
 Commits of grants, ends and deliveries wait for the disk. Heartbeats and skips do not: after a power cut they are not
-needed, because a lease of another boot has ended. The claim itself is in `claim`.
+needed, because a lease of another boot has ended. What an end, or a late record, does is decided in `core.attempt`.
 """
 
 from __future__ import annotations
 
-from oncecron.core import clock
-from oncecron.core.facts import lease_values, skip_values
+from oncecron.core import attempt, clock
+from oncecron.core.attempt import ENDED_LATE, Known, join
+from oncecron.core.claim import stop_refusal
+from oncecron.core.errors import UNREADABLE
+from oncecron.core.facts import (
+    ending_values,
+    first_lease,
+    lease_values,
+    next_lease,
+    presence_values,
+    skip_values,
+    start_values,
+    stop_of,
+)
+from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
-from oncecron.stores import claiming
-from oncecron.stores.sqlite import attempts, claim
-from oncecron.stores.sqlite.connection import file_of
-from oncecron.stores.sqlite.kept_connection import Handle
+from oncecron.core.timing import MAX_CLOCK_SKEW, TOKEN_AHEAD
+from oncecron.core.units import HOUR
+from oncecron.stores.claiming import Claimer
+from oncecron.stores.sqlite.connection import Handle, file_of
 from oncecron.stores.sqlite.retention import expire
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.claim import Attempt, Grant, PlainSkip, State
+    from oncecron.core.claim import Attempt, Grant, PlainSkip, State, Stop
     from oncecron.core.facts import Facts
-    from oncecron.core.model import AskAgain, Ending, Firing, Lease, Refusal, Retention, Unconfirmed
+    from oncecron.core.model import (
+        AskAgain,
+        Ending,
+        Firing,
+        Lease,
+        LostByStore,
+        Refusal,
+        Retention,
+    )
     from oncecron.stores.address import Address
+    from oncecron.stores.sqlite.connection import Connection
+
+Values = dict[str, "Any"]
+
+_NOTHING_SAID = dict.fromkeys(
+    (
+        *("exit_code", "signal", "note", "output", "output_cut"),
+        *("lost_reason", "request", "requested_by"),
+    )
+)
 
 
-class SQLiteLeaseStore:
+class SQLiteLeaseStore(Claimer):
     """The firing half of the store in a SQLite file; see `oncecron.stores.api.LeaseStore`.
 
     `path` is absolute and is the file of the default namespace; other namespaces have a file beside it.
@@ -38,18 +77,7 @@ class SQLiteLeaseStore:
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)
         self._handle = Handle(path, create=True, statements=("firing", "retention"))
-        self._boot = clock.boot_id()
-
-    def claim(
-        self,
-        firing: Firing,
-        *,
-        deadline: float,
-        watched: float | str | None = None,  # noqa: ARG002 - no answer of this store is `stale`
-        alone: bool = False,  # noqa: ARG002 - nor `contended`
-        awaited: int | None = None,
-    ) -> Lease | Refusal | AskAgain | Unconfirmed:
-        return claiming.claim(self, firing, deadline=deadline, awaited=awaited)
+        self._boot = boot_id()
 
     def look(
         self,
@@ -60,7 +88,7 @@ class SQLiteLeaseStore:
         deadline: float,
     ) -> Facts:
         with self._handle.until(deadline) as store, store.reading():
-            return claim.look(store, firing, claim.moment(self._boot), awaited)
+            return _look(store, firing, moment(self._boot), awaited)
 
     def grant(
         self,
@@ -72,21 +100,51 @@ class SQLiteLeaseStore:
         deadline: float,
     ) -> Lease | None:
         with self._handle.until(deadline) as store, store.writing(durable=True):
-            now = claim.moment(self._boot)
-            return claim.grant(store, firing, now, state, grant)
+            now = moment(self._boot)
+            if not _is_unchanged(store, firing, now, state):
+                return None
+            started = {
+                "attempt": grant.attempt,
+                "cause": grant.cause,
+                "fencing_token": max(state.fence + 1, _microseconds(now)),
+                "started_at": now["now"],
+            }
+            values = _given(firing, now) | start_values(firing) | started
+            values |= {
+                "mark": _high_water_after(state.high_water, firing.tick.instant, now["now"]),
+                "latest": now["now"] + MAX_CLOCK_SKEW,
+                "named": firing.tick.text is not None and firing.tick.instant is None,
+                "ttl": firing.ttl,
+                "schedule": firing.expected_schedule,
+                "zone": firing.zone,
+                "starting_deadline": firing.starting_deadline,
+                "lateness": firing.fired_at % 60,
+            }
+            store.execute("register_key", **values)
+            values["execution_id"] = store.execute("insert_execution", **values).lastrowid
+            store.execute("insert_lease", **values)
+            store.execute("mark_key", **values)
+            _see(store, firing, now["now"], won=True)
+            return first_lease(firing, values, now["lease_now"])
 
     def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
         with self._handle.until(deadline) as store, store.writing(durable=True):
-            now = claim.moment(self._boot)
-            claim.expire(store, firing, now, state, note)
+            now = moment(self._boot)
+            if _is_unchanged(store, firing, now, state):
+                given = _given(firing, now)
+                take_away(store, given, "expired", note)
+                raise_fence(store, given)
 
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002 - its own condition
         with self._handle.until(deadline) as store, store.writing(durable=True):
-            claim.cut(store, firing, claim.moment(self._boot))
+            store.execute("cut_lease", **_given(firing, moment(self._boot)))
 
     def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
         with self._handle.until(deadline) as store, store.writing(durable=True):
-            return claim.regain(store, firing, claim.moment(self._boot), own)
+            now = moment(self._boot)
+            held = {**_given(firing, now), "execution_id": own.execution_id}
+            renewed = store.execute("renew_lease", **held).rowcount
+        return first_lease(firing, own._asdict(), now["lease_now"]) if renewed else None
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Renew the lease; see `LeaseStore.renew`.
@@ -95,7 +153,7 @@ class SQLiteLeaseStore:
         that use the new one do not see each other's leases.
         """
         with self._handle.until(deadline) as store, store.writing(durable=False):
-            now = claim.moment(self._boot)
+            now = moment(self._boot)
             values = lease_values(lease) | now
             if not store.execute("renew_lease", **values).rowcount:
                 return None
@@ -109,11 +167,35 @@ class SQLiteLeaseStore:
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         with self._handle.until(deadline) as store, store.writing(durable=True):
-            return attempts.keep(store, lease, ending, claim.moment(self._boot))
+            now = moment(self._boot)
+            values = lease_values(lease) | now
+            if not store.execute("renew_lease", **values).rowcount:
+                return False
+            note = join(store.one("find_ending", **values)["note"], ending.note)
+            values |= ending_values(ending) | {"note": note, "finished_at": now["now"]}
+            store.execute("keep_execution", **values)
+            return True
 
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         with self._handle.until(deadline) as store, store.writing(durable=True):
-            return attempts.retry(store, lease, claim.moment(self._boot))
+            now = moment(self._boot)
+            kept = store.one("find_kept", **lease_values(lease))
+            if kept is None:
+                return None
+            under = {"host": kept["host"], "execution_id": kept["execution_id"]}
+            values = lease_values(lease) | now | under
+            if kept["execution_id"] != lease.execution_id:  # its answer was lost
+                store.execute("renew_lease", **values)
+                return next_lease(lease, kept, now["lease_now"])
+            stop = find_stop(store, values)
+            if stop is None:
+                return next_lease(lease, _begin(store, lease, values), now["lease_now"])
+            refusal = stop_refusal(stop)
+            skip = {"pid": kept["pid"], "holder_host": None, "holder_pid": None, "at": now["now"]}
+            store.execute(
+                "count_skip", **values | skip, reason=refusal.reason, detail=refusal.detail
+            )
+            return refusal
 
     def listen(self, firing: Firing, *, deadline: float) -> bool:  # noqa: ARG002 - the contract's
         """Return False: SQLite cannot notify, so waiting firings poll."""
@@ -124,18 +206,18 @@ class SQLiteLeaseStore:
     ) -> bool:
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = clock.wall()
-            in_time, ends = attempts.finish(store, lease, ending, now)
-            if ends:
+            row = store.one("find_ending", **lease_values(lease))
+            if row is None:
+                return False
+            execution = _known_execution(row)
+            late = ENDED_LATE if execution.lost and not execution.retrying else None
+            values = lease_values(lease) | ending_values(ending) | {"finished_at": now}
+            if _conclude(store, execution, values, ending.note, late):
                 expire(store, (lease.key, lease.shard), retention, now)
-        return in_time
+        return not execution.lost
 
     def skip(
-        self,
-        firing: Firing,
-        refusal: Refusal,
-        *,
-        deadline: float,
-        plain: PlainSkip | None = None,
+        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
         now = clock.wall()
         values = {**skip_values(firing, refusal), "at": now}
@@ -145,14 +227,14 @@ class SQLiteLeaseStore:
                 store.execute("add_plain_skip", **values, window=plain.window, word=plain.word)
             else:
                 store.execute("count_skip", **values)
-            claim.see(store, firing, now, won=False)
+            _see(store, firing, now, won=False)
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = clock.wall()
-            ends = attempts.deliver(store, record, now)
+            ends = _deliver(store, record, now)
             if retention and ends:
                 expire(store, (record["key"], record["shard"]), retention, now)
 
@@ -169,3 +251,231 @@ class SQLiteLeaseStore:
     def close(self) -> None:
         """Close the file."""
         self._handle.close()
+
+
+def moment(boot: str) -> Values:
+    """Return the present time of all clocks, by their names in the statements."""
+    return {"boot": boot, "lease_now": clock.lease_time(clock.MONOTONIC), "now": clock.wall()}
+
+
+def _given(firing: Firing, now: Values) -> Values:
+    """Return what most statements of a claim need."""
+    return {
+        "key": firing.key,
+        "shard": firing.shard,
+        "tick": firing.tick.text,
+        "owner": firing.owner,
+        "host": firing.holder.host,
+        **now,
+    }
+
+
+def _look(store: Connection, firing: Firing, now: Values, awaited: int | None) -> Facts:
+    """Return the facts of a claim. Their version is all that was read: a grant reads it once more and compares."""
+    given = _given(firing, now) | {"shards": firing.shards, "awaited": awaited}
+    names = ["find_own", "find_key", "find_lease", "find_other_shards", "find_stop"]
+    if firing.tick.text is not None:
+        names.append("find_newest")
+    elif firing.failover:
+        names.append("find_awaited")
+    rows = [store.one(name, **given) for name in names]
+    facts: Values = {"version": (awaited, rows), "now": now["now"], "lease_now": now["lease_now"]}
+    for row in rows:
+        facts.update(row or ())
+    return facts
+
+
+def _is_unchanged(store: Connection, firing: Firing, now: Values, state: State) -> bool:
+    return bool(_look(store, firing, now, state.version[0])["version"] == state.version)
+
+
+def _see(store: Connection, firing: Firing, now: float, *, won: bool) -> None:
+    """Write what a firing says about its host, when it has won its tick or has skipped it."""
+    values = presence_values(firing) | {"key": firing.key, "shard": firing.shard}
+    values |= {"host": firing.holder.host, "now": now}
+    row = store.one("find_key_host", **values)
+    try:
+        history = _ticks_and_counts(row and dict(row), firing, now, won=won)
+    except UNREADABLE:
+        history = _ticks_and_counts(None, firing, now, won=won)
+    store.execute("put_key_host", **values | history)
+
+
+def _ticks_and_counts(row: Values | None, firing: Firing, now: float, *, won: bool) -> Values:
+    """Return what a host's row keeps of earlier firings. One by hand (`again`) fires no tick."""
+    hour, tick, machine = int(now // HOUR), firing.tick.text, firing.machine
+    before: Values = dict.fromkeys(("ticks", "ticks_at", "wins", "skips", "twice"), "")
+    before |= {"hour": hour, **(row or {})}
+    ticks, ticks_at, twice = (before[name].split() for name in ("ticks", "ticks_at", "twice"))
+    known_machine = before.get("machine")
+    if firing.again:  # it says nothing about the crontab either
+        crontab = {name: before.get(name) for name in ("schedule", "zone")}
+        crontab["shown_command"] = before.get("command")
+    else:
+        crontab = {}
+        if tick is not None and tick not in ticks:
+            ticks, ticks_at = [tick, *ticks][:3], [f"{now:.6f}", *ticks_at][:3]
+        elif tick not in (None, *twice) and known_machine and machine not in (None, known_machine):
+            twice = [tick, *twice][:2]
+    passed = hour - before["hour"]
+    return {
+        **crontab,
+        "ticks": " ".join(ticks),
+        "ticks_at": " ".join(ticks_at),
+        "hour": hour,
+        "wins": _counted(before["wins"], passed, int(won)),
+        "skips": _counted(before["skips"], passed, int(not won)),
+        "twice": " ".join(twice),
+    }
+
+
+def _counted(counts: str, hours: int, more: int) -> str:
+    """Return the counts of 24 hours, the newest last, `hours` later and with `more` in the newest."""
+    hourly = [*([0] * 24), *map(int, counts.split()), *([0] * min(hours, 24))][-24:]
+    return " ".join(map(str, [*hourly[:-1], hourly[-1] + more]))
+
+
+def _high_water_after(mark: float | None, instant: float | None, now: float) -> float | None:
+    """Return the high-water mark after a start of this instant.
+
+    An instant far ahead is ignored: every tick before it would be skipped. A claim with one is refused before
+    (`core.claim`).
+    """
+    if instant is None or clock.is_ahead(instant, now):
+        return mark
+    return instant if mark is None or instant > clock.believed(mark, now) else mark
+
+
+def _microseconds(now: Values) -> int:
+    """Return the store's clock as a fencing token."""
+    return int(now["now"] * 1_000_000)
+
+
+def find_stop(store: Connection, given: Values) -> Stop | None:
+    """Return the pause of the key, or the drain of the host."""
+    return stop_of(dict(store.one("find_stop", **given) or ()))
+
+
+def take_away(store: Connection, given: Values, reason: LostByStore, note: str) -> None:
+    """Declare executions without a valid lease lost: their jobs are dead by then."""
+    store.execute("declare_lost", **given, lost_reason=reason, note=note)
+    store.execute("lose_kept", **given, lost_reason=reason, note=note)
+    store.execute("take_lease_away", **given)
+
+
+def raise_fence(store: Connection, given: Values) -> None:
+    """Raise the fencing token, so that the job of an earlier execution fails its fence check."""
+    store.execute("raise_fence", **given, microseconds=_microseconds(given))
+
+
+def _begin(store: Connection, lease: Lease, values: Values) -> Values:
+    """Write the next attempt; return it."""
+    number = lease.attempt + 1 if lease.tick is None else store.one("next_attempt", **values)[0]
+    fence = store.one("find_marks", **values)["fence"]
+    begun = {
+        "attempt": number,
+        "fencing_token": max(fence + 1, _microseconds(values)),
+        "started_at": values["now"],
+        "cause": "retry",
+    }
+    values = {**values, **begun}
+    values["next_id"] = store.execute("insert_next_attempt", **values).lastrowid
+    store.execute("move_lease", **values)
+    store.execute("mark_next_attempt", **values)
+    return {**begun, "execution_id": values["next_id"]}
+
+
+def _deliver(store: Connection, record: dict[str, Any], now: float) -> bool:
+    """Take a late record; `now` is wall time.
+
+    Return whether it is the end of an execution that had none. Raises `RecordRefusedError`.
+    """
+    from oncecron.core import bounds  # noqa: PLC0415 - only where there is such a record
+
+    bounds.check(record)
+    store.execute("register_key", **record)
+    if record["kind"] == "skip":
+        store.execute("deliver_skip", **record | {"at": min(record["at"], now)})
+        return False
+    row = store.one("find_delivered", **record)
+    if row is None:
+        return _insert(store, record, now)
+    if record["outcome"] == "running":
+        return False
+    return _conclude(store, _known_execution(row), record, record["note"], _late(record))
+
+
+def _insert(store: Connection, record: dict[str, Any], now: float) -> bool:
+    outcome, token = record["outcome"], record["fencing_token"]
+    if outcome == "not-started" and token is None:
+        return False
+    values = {
+        **record,
+        "named": record["tick"] is not None and record["tick_instant"] is None,
+        "note": join(record["note"], _late(record)),
+        "latest": now + MAX_CLOCK_SKEW,
+        "most_believable": int((now + TOKEN_AHEAD) * 1_000_000),
+        "last_start": min(record["started_at"], now),
+        "lateness": record["fired_at"] % 60,
+    }
+    fence, mark = store.one("find_marks", **record)
+    if attempt.supersedes(token, fence):
+        store.execute("declare_unanswered_lost", **record, now=now, unfinished=attempt.UNFINISHED)
+    beside = store.one("find_running_or_leased", **record) is not None
+    if attempt.is_superseded(outcome, token, fence, beside=beside):
+        note = join(record["note"], attempt.UNFINISHED, _late(record))
+        values.update(outcome="lost", lost_reason="superseded", note=note)
+    store.execute("insert_delivered", **values)
+    store.execute("mark_delivered", **values)
+    if outcome != "not-started":
+        values["mark"] = _high_water_after(mark, record["tick_instant"], now)
+        store.execute("mark_delivered_tick", **values)
+        store.execute("mark_delivered_start", **values)
+    return bool(outcome != "running")
+
+
+def _late(record: dict[str, Any]) -> str | None:
+    return attempt.RECORDED_LATER if record.get("late") else None
+
+
+def _known_execution(row: Any) -> Known:
+    """Return what the end of an execution depends on."""
+    return Known(
+        execution_id=row["execution_id"],
+        outcome=row["outcome"],
+        has_duration=row["duration"] is not None,
+        retrying=bool(row["retrying"]),
+        lost=row["lost_at"] is not None,
+        note=row["note"],
+    )
+
+
+def _conclude(
+    store: Connection, execution: Known, values: dict[str, Any], *notes: str | None
+) -> bool:
+    """Write the end of an execution, if it has none, and release its own lease; return whether it had none."""
+    ended = attempt.effect_of_end(execution, *notes)
+    values = {**values, "execution_id": execution.execution_id, "note": ended.note}
+    if ended.how == "give-up":
+        _give_up(store, values)
+        return True
+    if ended.how == "end":
+        store.execute("end_execution", **values)
+        if values["outcome"] == "not-started":
+            store.execute("take_back_start", **values)
+    store.execute("release_lease", **values)
+    return ended.how == "end"
+
+
+def _give_up(store: Connection, values: dict[str, Any]) -> None:
+    """Record that no retry follows an attempt that was kept, unless another firing has taken over.
+
+    This is final, also if the lease was lost. A retry that has begun, but whose answer the owner never got, did not
+    start.
+    """
+    store.execute("give_up", **values)
+    lease = store.one("find_own_lease", **values)
+    if lease is not None and lease["execution_id"] != values["execution_id"]:
+        unheard = {**values, **_NOTHING_SAID, "outcome": "not-started", "duration": 0.0}
+        _conclude(store, _known_execution(lease), unheard, attempt.UNHEARD)
+    store.execute("release_lease", **values)

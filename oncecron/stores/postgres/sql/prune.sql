@@ -69,6 +69,11 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   select coalesce(sum(e.plain), 0)::bigint from expired e
 $$;
 
+-- What expires with its tick: nothing. The tables of items bring a function of this name in its place. It returns how many rows
+-- are gone, at most p_most.
+create function {ns}.expire_items_v1(p_before timestamptz, p_most bigint) returns bigint
+language sql volatile set search_path = pg_catalog, pg_temp as $$ select 0::bigint $$;
+
 -- For people: remove at most p_most expired executions and as many skips, and rows of expired lists of items. Of named
 -- ticks, only the given key's are examined. It reads the whole log by the time of starts. It uses now(), because
 -- clock_timestamp() is volatile and uses no index, and plans for the given ages.
@@ -109,7 +114,7 @@ end $$;
 -- Remove the oldest expired rows of one key: at most 100 executions, which is more than end in five minutes by cron, and 1,000
 -- skips, which is more than the hosts add. What it reads does not depend on the size of the log: the first rows of an index,
 -- in the order of ids, and nothing more if the first one is young. `between` instead of `=` makes that order the only one
--- that fits (inspector.sql). True: it has removed that many, so there may be more.
+-- that fits (reader.sql). True: it has removed that many, so there may be more.
 create function {ns}.prune_key_v1(p_key_id integer, p_executions timestamptz, p_skips timestamptz) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -169,7 +174,7 @@ declare
   v_other integer;
   v_more boolean;
 begin
-  select e.*, (select max(k.key_id) from {ns}.job_key k) as keys, exists (select from {ns}.item_list) as has_items into strict v_expired
+  select e.*, (select max(k.key_id) from {ns}.job_key k) as keys into strict v_expired
     from {ns}.expiry_v1(p_keep_executions, p_keep_skips) e;
   select k.key_id into v_other from {ns}.job_key k where k.key_id > floor(random() * v_expired.keys) order by k.key_id limit 1;
   v_more := {ns}.prune_key_v1(p_key_id, v_expired.executions, v_expired.skips);
@@ -179,7 +184,7 @@ begin
   perform {ns}.expire_hosts_v1(v_other, v_expired.skips);
   delete from {ns}.pause x where (x.kind, x.name) in (
     select y.kind, y.name from {ns}.pause y where y.until <= now() for update skip locked);
-  if v_expired.has_items then v_more := {ns}.expire_items_v1(v_expired.executions, 2000) >= 2000 or v_more; end if;
+  v_more := {ns}.expire_items_v1(v_expired.executions, 2000) >= 2000 or v_more;
   if v_more then
     update {ns}.job_key k set version = {ns}.next_number(k.version), pruned_at = null where k.key_id = p_key_id;
   end if;

@@ -37,8 +37,6 @@ create domain {ns}.shard_number as integer check (value between 0 and 999);
 create domain {ns}.shard_count as integer check (value between 1 and 1000);
 create domain {ns}.retry_count as integer check (value between 0 and 1000);
 create domain {ns}.signal_number as integer check (value between 1 and 64);
-create domain {ns}.item_position as integer check (value between 0 and 100000000);
-create domain {ns}.item_text as text check (octet_length(value) <= 4096);
 create domain {ns}.exact_integer as bigint check (value between 0 and 9007199254740991);    -- exact as a double too
 
 -- The hot row of a (key, shard): all that a claim must know in the plain case. Its oid and key_id are the two halves of
@@ -195,7 +193,7 @@ create table {ns}.key_host (
   skips       integer[] not null,
   plain_from  integer,                       -- the last plain skips of the host, as in plain_skips
   plain       integer[] not null,
-  machine     text,                          -- which one fired last, see core/clock.py
+  machine     text,                          -- which one fired last, see core/host.py
   twice       text[] not null default '{}',  -- the last two ticks that two machines fired under this name
   primary key (key_id, host)
 ) with (fillfactor = 50);
@@ -230,83 +228,3 @@ create table {ns}.pause (
   created_at timestamptz not null default pg_catalog.clock_timestamp(),
   primary key (kind, name)
 );
-
--- The items of a tick, in the order of the list. Positions above `total` belong to a load that has not ended: nobody sees them.
-create table {ns}.item_list (
-  list_id           bigint generated always as identity primary key,
-  key               {ns}.key_name not null,
-  tick              {ns}.tick_name,          -- null: retention is removing it
-  total             {ns}.item_position not null default 0,
-  loaded_at         timestamptz,             -- when the last load ended; null: none has
-  keep              {ns}.seconds not null default 0,      -- how long after that it stays at least
-  loading_execution bigint,                  -- the last load: its execution, its last step, and what it has added
-  loading_number    integer not null default -1,
-  loading_from      {ns}.item_position not null default 0,
-  loading_until     {ns}.item_position not null default 0,
-  loading_known     bigint not null default 0,
-  loading_repeated  bigint not null default 0,
-  unique (key, tick)
-);
-
--- It has no foreign key, nor have batches and marks: the check would take half the time of a load. The unique key begins with
--- the id: for a list without statistics, a plan would else read all of the list by it instead of a few positions.
-create table {ns}.item (
-  list_id  bigint not null,
-  position {ns}.item_position not null,
-  item_id  bytea not null check (octet_length(item_id) = 16),
-  identity {ns}.item_text not null,
-  payload  {ns}.item_text,                   -- null: the identity
-  primary key (list_id, position),
-  unique (item_id, list_id)
-);
-
--- Where a list is drawn from: 16 lanes take turns of 1,000 positions, so that slots need not wait for each other's commits.
-create table {ns}.item_lane (
-  list_id bigint not null references {ns}.item_list on delete cascade,
-  lane    smallint not null check (lane between 0 and 15),
-  next    integer not null,                  -- the next position
-  primary key (list_id, lane)
-) with (fillfactor = 50);
-
--- A slot of a list: the execution that drew last, the number of its last batch, and that batch as long as it is not settled.
--- The part of a batch that was drawn before is in item_mark.
-create table {ns}.item_slot (
-  list_id      bigint not null references {ns}.item_list on delete cascade,
-  key_id       integer not null,
-  execution_id bigint not null,
-  number       integer not null default 0,
-  first        integer,
-  size         integer,
-  marked       integer not null default 0,   -- how many items of item_mark are part of the batch
-  taken_at     timestamptz,
-  primary key (list_id, key_id),
-  check ((first is null) = (size is null))
-) with (fillfactor = 50);
-
--- The batches that were settled: who drew an item first, and when.
-create table {ns}.item_batch (
-  list_id      bigint not null,
-  first        integer not null,
-  size         integer not null,
-  execution_id bigint not null,
-  taken_at     timestamptz not null,
-  settled_at   timestamptz not null,
-  primary key (list_id, first)
-);
-
--- The items that are neither queued nor done at the first attempt.
-create table {ns}.item_mark (
-  list_id      bigint not null,
-  position     {ns}.item_position not null,
-  state        text not null check (state in ('queued', 'taken', 'done', 'failed', 'lost', 'dead')),
-  attempts     {ns}.attempt_number not null,
-  not_before   {ns}.wall_time,               -- queued and failed: when it may be drawn
-  key_id       integer,                      -- the slot and the execution that drew it last
-  execution_id bigint,
-  changed_at   timestamptz not null,
-  reason       {ns}.short_text,
-  primary key (list_id, position),
-  check ((state in ('queued', 'failed')) = (not_before is not null))
-);
-create index item_mark_due on {ns}.item_mark (list_id, not_before) where state in ('queued', 'failed');
-create index item_mark_in_doubt on {ns}.item_mark (list_id, execution_id) where state in ('taken', 'lost');

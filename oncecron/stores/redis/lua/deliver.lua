@@ -1,3 +1,4 @@
+-- after shared retention
 -- Delivers a spooled record, or a record for a log store: idempotent by (owner, attempt), replaces `running` and `lost` by what
 -- happened, releases only its own lease, inserts what this server never saw, never fails on a conflict. Then a little retention,
 -- if it ends an execution.

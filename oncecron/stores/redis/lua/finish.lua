@@ -1,3 +1,4 @@
+-- after shared retention
 -- Record the end and release the lease, if it is this execution's; then a little retention, unless it had ended before.
 -- 1: in time; 0: after the lease was lost. If a list of items may have expired: a list of the same, and its name. An execution that this server has lost is inserted, unless its id has another owner.
 write_in_full_memory()

@@ -1,3 +1,4 @@
+-- after shared server facts
 -- Tell what is known of a key and a firing at this instant, names and values in turn. It writes nothing.
 local recorded = hash(shared.namespace)
 local wrong = is_wrong()

@@ -1,3 +1,4 @@
+-- after shared
 -- Write what a channel was notified of, if its version is still the given one. Returns whether it was; nil: there are too many.
 local before = redis.call('HGET', shared.notices, given.channel)
 local version = before and string.match(before, '^(%d+):') or '0'

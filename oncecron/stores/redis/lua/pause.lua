@@ -1,3 +1,4 @@
+-- after shared
 -- Pause a key or all keys (`*`), drain a host, or end that: one field of one hash. Returns the new value and the old one.
 local name, field = shared.pauses, given.key
 if given.drained then name, field = shared.drains, given.drained end

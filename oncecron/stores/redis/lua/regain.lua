@@ -1,3 +1,4 @@
+-- after shared starting
 -- Renew the lease of an owner who claims again. Returns names and values in turn ('changed': look again), or 'late TIME'.
 if is_late() then return 'late ' .. seconds(now) end
 write_in_full_memory()

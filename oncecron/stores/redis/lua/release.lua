@@ -1,3 +1,4 @@
+-- after shared
 -- Free a part whose lease has expired or is missing: {'free' | 'alive' | 'other', seconds until the lease expires}.
 local lease = hash(own.lease)
 if not lease.owner and not redis.call('ZSCORE', shared.parts, given.part) then return {'free', '0'} end -- never claimed

@@ -1,3 +1,4 @@
+-- after shared
 -- Renew the lease: compare-and-set on (execution, owner). It sets the expiry, even if the old one was later.
 -- 'renewed', 'lost' for good, 'late TIME', or the new execution_id of an execution that this server had lost. With a request to
 -- the holder: a list of the same, and the request.

@@ -1,3 +1,4 @@
+-- after shared
 -- Send a request to the holder of an execution, in place of an earlier one. 0: the execution has no lease.
 local signal, grace = tonumber(given.signal), tonumber(given.grace or 0)
 if not (signal and signal >= 1 and signal <= 64 and grace and grace >= 0 and grace <= 3653 * 86400) then

@@ -1,3 +1,4 @@
+-- after shared starting attempts
 -- Begin the next attempt under the lease that was kept, once even if the call is repeated. Returns what a grant returns, the
 -- pause or the drain in the way, 'lost', or 'late TIME'.
 if is_late() then return 'late ' .. seconds(now) end

@@ -19,7 +19,7 @@ end
 -- Settings that could make the server forget a lease.
 local function has_wrong_settings()
   local policy = info('memory').maxmemory_policy
-  if string.sub(policy, 1, 7) == 'allkeys' then return {answer = 'wrong', what = 'eviction', found = policy} end
+  if string.sub(policy, 1, #given.evicting) == given.evicting then return {answer = 'wrong', what = 'eviction', found = policy} end
 end
 
 -- After a restart, or the promotion of a replica, the server may have forgotten a lease. Then no lease is granted until every lease

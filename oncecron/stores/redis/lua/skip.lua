@@ -1,3 +1,4 @@
+-- after shared
 -- Count a skip that the store did not decide, or a plain one: then the word is added to those of its host and window.
 register()
 if given.word then

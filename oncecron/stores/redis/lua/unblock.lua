@@ -1,3 +1,4 @@
+-- after shared
 -- Marks that lie ahead of this server's clock, further than any claim may be, count no further than now. They stand for a clock that
 -- was wrong. Returns the high-water mark and the last start if they were changed, else ''.
 local key, marks, changed = hash(own.key), {}, {'', ''}

@@ -1,3 +1,4 @@
+-- after shared
 -- Record the version of the data in a new namespace, or bring older data to it: by steps, each a function by its number. Returns the
 -- version that was found, or 'rights'. A script is not rolled back, so a step writes with `write`, which keeps what was there, and an
 -- error puts all of it back.

@@ -1,4 +1,4 @@
-"""The commands for people on PostgreSQL, with psycopg and the SQL of `inspector.sql`.
+"""The commands for people on PostgreSQL, with psycopg and the SQL of `reader.sql`.
 
 History is read in pages that begin after the id of the last row. So a million rows need no memory, no open transaction
 and no sort, neither here nor on the server.
@@ -18,24 +18,24 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, HistoryQuery, Released, Unblocked
 from oncecron.core.model import recordable_values
 from oncecron.core.timing import (
-    INSPECTOR_TIMEOUT,
+    READER_TIMEOUT,
     RELEASE_POLL,
     SESSION_LOCK_FREED_AFTER,
     SKIP_WINDOWS,
     TERMINATED_AFTER,
 )
 from oncecron.stores.address import as_role, command_line, masked
-from oncecron.stores.postgres import schema
+from oncecron.stores.postgres import installation, schema
 from oncecron.stores.postgres.examine import examine, of_foreign_locks
 from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
-from oncecron.stores.postgres.upgrade import printed, upgrade
 from oncecron.stores.reader import Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
-    from oncecron.core.log_rows import Diagnosis, LeastRetention, Roles
+    from oncecron.core.diagnosis import Diagnosis
+    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.stores.address import Hold
     from oncecron.stores.api import Row
@@ -61,7 +61,7 @@ _STREAMED = ("timeline", "skips", "reasons", "items")
 """Views of many rows, which the server sends as they are read."""
 
 
-class PostgresInspector(Connection, Reader):
+class PostgresReader(Connection, Reader):
     """The people's half of the store on PostgreSQL; see `oncecron.stores.api.Views`."""
 
     has_roles = True
@@ -130,23 +130,13 @@ class PostgresInspector(Connection, Reader):
             cursor.execute(self._sql[section], recordable_values({**_NO_FILTERS, **values}))
             yield from cursor
 
-    def stop_starts(
-        self,
-        *,
-        key: str | None,
-        host: str | None,
-        author: str,
-        reason: str | None,
-        seconds: float | None,
-    ) -> tuple[Row, Row | None]:
-        section = "pause" if host is None else "drain"
-        values = {"key": key, "host": host, "author": author, "reason": reason, "seconds": seconds}
-        give_up = time.monotonic() + INSPECTOR_TIMEOUT
-        while (
-            True
-        ):  # until no write is under way; each try is short, because heartbeats wait behind it
+    def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
+        section = "pause" if wanted.host is None else "drain"
+        give_up = time.monotonic() + READER_TIMEOUT
+        # Until no write is under way. Each try is short, because heartbeats wait behind it.
+        while True:
             try:
-                now, *before = self._ask(section, values, _OPERATORS_CURE)
+                now, *before = self._ask(section, wanted._asdict(), _OPERATORS_CURE)
                 return now, before[0] if before else None
             except StoreUnavailable as error:
                 waited = isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
@@ -210,20 +200,8 @@ class PostgresInspector(Connection, Reader):
                 f"PostgreSQL, schema {self._namespace}: backend pid {pid} is another role's session; {cure}"
             )
 
-    def mend_items(
-        self,
-        *,
-        key: str,
-        tick: str,
-        states: Sequence[str],
-        identities: Sequence[str] | None,
-        item_ids: Sequence[str] | None,  # noqa: ARG002 - the texts do as well
-        state: str,
-        reason: str,
-    ) -> int:
-        part = {"key": key, "tick": tick, "states": states, "identities": identities}
-        values = {**part, "state": state, "reason": reason}
-        return int(self._ask("mend_items", values, _OPERATORS_CURE)[0][0])
+    def mend_items(self, mending: Mending) -> int:
+        return int(self._ask("mend_items", mending._asdict(), _OPERATORS_CURE)[0][0])
 
     def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
@@ -264,7 +242,7 @@ class PostgresInspector(Connection, Reader):
         self, connection: psycopg.Connection[tuple[Any, ...]], roles: Roles, least: LeastRetention
     ) -> int | None:
         """Repeat `_made` while others use the tables of a step. Each try is short: heartbeats wait behind it."""
-        give_up = time.monotonic() + INSPECTOR_TIMEOUT
+        give_up = time.monotonic() + READER_TIMEOUT
         while True:
             try:
                 return self._made(connection, roles, least)
@@ -284,13 +262,13 @@ class PostgresInspector(Connection, Reader):
             self._refuse_intruders(connection)
             found = self._recorded(connection)
             if found is None:
-                changes = schema.script(self._namespace)
+                changes = installation.script(self._namespace)
             else:
                 connection.execute(self._sql["lock_schema"])
                 found = self._recorded(connection) or found  # another session may have upgraded it
-                changes = upgrade(self._namespace, found)
-            changes += schema.settings(self._namespace, least)
-            changes += schema.grants(self._namespace, roles)
+                changes = installation.upgrade(self._namespace, found)
+            changes += installation.settings(self._namespace, least)
+            changes += installation.grants(self._namespace, roles)
             if changes:
                 connection.execute(changes)
         return found.version if found else None
@@ -311,8 +289,10 @@ class PostgresInspector(Connection, Reader):
         raise StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {why}")
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        changes = schema.settings(self._namespace, least) + schema.grants(self._namespace, roles)
-        return f"begin;\n\n{printed(self._namespace)}\n{changes}commit;\n"
+        changes = installation.settings(self._namespace, least) + installation.grants(
+            self._namespace, roles
+        )
+        return f"begin;\n\n{installation.printed(self._namespace)}\n{changes}commit;\n"
 
     def examine(self) -> Iterator[Diagnosis]:
         with self._explained(READERS_CURE):

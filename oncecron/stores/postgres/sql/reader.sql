@@ -77,15 +77,6 @@ select {execution_columns}
  order by e.execution_id desc
  limit %(limit)s
 
--- name: history_of_key
--- The same for one key, all its shards, by the two partial indexes on (key_id, execution_id).  `between` instead of `=` makes
--- their order the only one that fits: for `=` the planner takes the primary key and, where the key rarely runs or has stopped
--- running, reads the whole log.
-select h.* from {executions_of_keys}
- where k.key = %(key)s
- order by h.execution_id desc
- limit %(limit)s
-
 -- name: executions_of_keys
 {ns}.keys k
  cross join lateral (
@@ -98,6 +89,15 @@ select h.* from {executions_of_keys}
       from {ns}.executions e
      where e.key_id between k.key_id and k.key_id and (e.tick is null or e.tick_at is not null) and {execution_filters}
      order by e.key_id desc, e.execution_id desc limit %(limit)s)) h
+
+-- name: history_of_key
+-- The same for one key, all its shards, by the two partial indexes on (key_id, execution_id).  `between` instead of `=` makes
+-- their order the only one that fits: for `=` the planner takes the primary key and, where the key rarely runs or has stopped
+-- running, reads the whole log.
+select h.* from {executions_of_keys}
+ where k.key = %(key)s
+ order by h.execution_id desc
+ limit %(limit)s
 
 -- name: newest
 -- The newest executions of many keys, in the same way, without the texts, which may be long: no row of another role's making
@@ -315,19 +315,3 @@ delete from {ns}.job_key g using (
        and not exists (select from {ns}.key_host h where h.key_id = k.key_id))) idle
  where g.key = idle.key and g.fence = 0
 returning 1
-
--- name: item_lists
-select x.key, x.tick, x.total::bigint, x.queued::bigint, x.taken::bigint, x.done::bigint, x.failed::bigint, x.lost::bigint, x.dead::bigint,
-       extract(epoch from x.loaded_at)::float8
-  from {ns}.item_lists x where %(key)s::text is null or x.key = %(key)s
-
--- name: items
-select x.key, x.tick, x.position, x.item, x.item_id, x.state, x.attempts, x.execution_id, extract(epoch from x.since)::float8,
-       extract(epoch from x.not_before)::float8, x.reason, x.payload
-  from {ns}.items x
- where x.key = %(key)s and x.tick = %(tick)s
-   and (%(identities)s::text[] is null or x.item = any (%(identities)s::text[]))
- order by x.position
-
--- name: mend_items
-select {ns}.mend_items_v1(%(key)s, %(tick)s, %(states)s, %(identities)s::text[], %(state)s, %(reason)s)

@@ -1,3 +1,4 @@
+-- after shared items/shared items/leftovers
 -- One step of retention for a list: 0 if it has to stay, else how many of its items are left, and 1 more. The last KEYS are the
 -- ticks of the parts that drew from it, instead of their leases.
 local function has_executions()

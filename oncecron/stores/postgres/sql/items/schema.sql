@@ -1,7 +1,90 @@
--- The items of a tick: load, draw and settle, count. core/items.py says what the states mean.
+-- The items of a tick: their tables, and how they are loaded, drawn and settled, counted. each/values.py says what the states mean.
 --
 -- An execution proves with its owner id that it holds its lease, and keeps the key's row FOR KEY SHARE until its step has
 -- committed. Who takes the lease away locks that row FOR UPDATE, and so waits for the step.
+
+create domain {ns}.item_position as integer check (value between 0 and 100000000);
+create domain {ns}.item_text as text check (octet_length(value) <= 4096);
+
+-- The items of a tick, in the order of the list. Positions above `total` belong to a load that has not ended: nobody sees them.
+create table {ns}.item_list (
+  list_id           bigint generated always as identity primary key,
+  key               {ns}.key_name not null,
+  tick              {ns}.tick_name,          -- null: retention is removing it
+  total             {ns}.item_position not null default 0,
+  loaded_at         timestamptz,             -- when the last load ended; null: none has
+  keep              {ns}.seconds not null default 0,      -- how long after that it stays at least
+  loading_execution bigint,                  -- the last load: its execution, its last step, and what it has added
+  loading_number    integer not null default -1,
+  loading_from      {ns}.item_position not null default 0,
+  loading_until     {ns}.item_position not null default 0,
+  loading_known     bigint not null default 0,
+  loading_repeated  bigint not null default 0,
+  unique (key, tick)
+);
+
+-- It has no foreign key, nor have batches and marks: the check would take half the time of a load. The unique key begins with
+-- the id: for a list without statistics, a plan would else read all of the list by it instead of a few positions.
+create table {ns}.item (
+  list_id  bigint not null,
+  position {ns}.item_position not null,
+  item_id  bytea not null check (octet_length(item_id) = 16),
+  identity {ns}.item_text not null,
+  payload  {ns}.item_text,                   -- null: the identity
+  primary key (list_id, position),
+  unique (item_id, list_id)
+);
+
+-- Where a list is drawn from: 16 lanes take turns of 1,000 positions, so that slots need not wait for each other's commits.
+create table {ns}.item_lane (
+  list_id bigint not null references {ns}.item_list on delete cascade,
+  lane    smallint not null check (lane between 0 and 15),
+  next    integer not null,                  -- the next position
+  primary key (list_id, lane)
+) with (fillfactor = 50);
+
+-- A slot of a list: the execution that drew last, the number of its last batch, and that batch as long as it is not settled.
+-- The part of a batch that was drawn before is in item_mark.
+create table {ns}.item_slot (
+  list_id      bigint not null references {ns}.item_list on delete cascade,
+  key_id       integer not null,
+  execution_id bigint not null,
+  number       integer not null default 0,
+  first        integer,
+  size         integer,
+  marked       integer not null default 0,   -- how many items of item_mark are part of the batch
+  taken_at     timestamptz,
+  primary key (list_id, key_id),
+  check ((first is null) = (size is null))
+) with (fillfactor = 50);
+
+-- The batches that were settled: who drew an item first, and when.
+create table {ns}.item_batch (
+  list_id      bigint not null,
+  first        integer not null,
+  size         integer not null,
+  execution_id bigint not null,
+  taken_at     timestamptz not null,
+  settled_at   timestamptz not null,
+  primary key (list_id, first)
+);
+
+-- The items that are neither queued nor done at the first attempt.
+create table {ns}.item_mark (
+  list_id      bigint not null,
+  position     {ns}.item_position not null,
+  state        text not null check (state in ('queued', 'taken', 'done', 'failed', 'lost', 'dead')),
+  attempts     {ns}.attempt_number not null,
+  not_before   {ns}.wall_time,               -- queued and failed: when it may be drawn
+  key_id       integer,                      -- the slot and the execution that drew it last
+  execution_id bigint,
+  changed_at   timestamptz not null,
+  reason       {ns}.short_text,
+  primary key (list_id, position),
+  check ((state in ('queued', 'failed')) = (not_before is not null))
+);
+create index item_mark_due on {ns}.item_mark (list_id, not_before) where state in ('queued', 'failed');
+create index item_mark_in_doubt on {ns}.item_mark (list_id, execution_id) where state in ('taken', 'lost');
 
 -- Whether the execution has the lease of a slot.
 create function {ns}.is_living(p_key_id integer, p_execution_id bigint) returns boolean
@@ -19,7 +102,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
      for key share of k
 $$;
 
--- The first half of a SHA-256, as core/items.py has it. Without settings of its own it becomes part of a query: 5,000 calls
+-- The first half of a SHA-256, as each/values.py has it. Without settings of its own it becomes part of a query: 5,000 calls
 -- take 8 ms instead of 250 ms.
 create function {ns}.item_id(p_key text, p_tick text, p_identity text) returns bytea
 language sql stable parallel safe as $$
@@ -392,13 +475,14 @@ end $$;
 
 -- Remove at most p_most rows of lists that have expired: no execution of their tick is in the log, and the last load is older
 -- than this, and than what the list asked for. A list without a tick is known to nobody any more.
-create function {ns}.expire_items_v1(p_before timestamptz, p_most bigint) returns bigint
+create or replace function {ns}.expire_items_v1(p_before timestamptz, p_most bigint) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_list bigint;
   v_gone bigint;
   v_all  bigint := 0;
 begin
+  if not exists (select from {ns}.item_list) then return 0; end if;
   update {ns}.item_list l
      set tick = null, loaded_at = null
    where l.list_id in (

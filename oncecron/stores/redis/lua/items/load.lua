@@ -1,3 +1,4 @@
+-- after shared items/shared items/leftovers items/durability
 -- One step of a load: new items come after the last one, in their order. With the last step they become visible. 'gone': the lease
 -- is lost, or another load has begun; 'again': call the same step again; 'turn NUMBER': the last step; or the counts.
 if not held() then return {'gone'} end

@@ -11,12 +11,14 @@ from contextlib import closing
 from oncecron.core import clock
 from oncecron.core.bounds import LONGEST_DOCUMENT
 from oncecron.core.claim import PLAIN_WINDOW
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
+from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
-    Diagnosis,
     Execution,
+    Pause,
     Released,
     Skip,
     SkipReason,
@@ -24,26 +26,26 @@ from oncecron.core.log_rows import (
     owner_digest,
 )
 from oncecron.core.model import MOST_CHANNELS
-from oncecron.core.timing import HEARTBEATS_PER_TTL, INSPECTOR_TIMEOUT, MAX_CLOCK_SKEW
+from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
 from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.reader import PackedSkips, Reader
-from oncecron.stores.sqlite.claim import moment, raise_fence, take_away
 from oncecron.stores.sqlite.connection import (
     SCHEMA_OLDEST,
     SCHEMA_VERSION,
+    Handle,
     connect,
     explained,
     file_of,
     statements,
 )
-from oncecron.stores.sqlite.kept_connection import Handle
+from oncecron.stores.sqlite.lease_store import moment, raise_fence, take_away
 from oncecron.stores.sqlite.retention import NAMES_KEPT, prune
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
-    from oncecron.core.log_rows import LeastRetention, Roles
+    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.stores.api import Row
     from oncecron.stores.sqlite.connection import Connection
@@ -60,7 +62,7 @@ _CONSTANTS = {
 """What some statements need beside the bounds of their view and the time."""
 
 
-class SQLiteInspector(Reader):
+class SQLiteReader(Reader):
     """The people's half of the store in a SQLite file; see `oncecron.stores.api.Views`.
 
     Only `initialise` creates a missing file.
@@ -72,9 +74,9 @@ class SQLiteInspector(Reader):
         super().__init__()
         self._default_path = path
         path = file_of(path, namespace)
-        names = ("inspector", "firing", "items", "retention")
+        names = ("reader", "firing", "items", "retention")
         self._handle = Handle(path, create=False, statements=names)
-        self._boot = clock.boot_id()
+        self._boot = boot_id()
 
     def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
         if view == "namespaces":
@@ -97,27 +99,12 @@ class SQLiteInspector(Reader):
             if _is_database(path):
                 yield path.removeprefix(f"{stem}-").removesuffix(suffix)
 
-    def stop_starts(
-        self,
-        *,
-        key: str | None,
-        host: str | None,
-        author: str,
-        reason: str | None,
-        seconds: float | None,
-    ) -> tuple[Row, Row | None]:
+    def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
         since = clock.wall()
-        until = None if seconds is None else since + seconds
-        row = {
-            "key": key,
-            "host": host,
-            "author": author,
-            "reason": reason,
-            "since": since,
-            "until": until,
-        }
-        before = self._replace("put_pause" if host is None else "put_drain", row)
-        return tuple(row.values()), before
+        until = None if wanted.seconds is None else since + wanted.seconds
+        row = Pause(*wanted[:4], since=since, until=until)
+        before = self._replace("put_pause" if wanted.host is None else "put_drain", row._asdict())
+        return row, before
 
     def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
         statement = "take_pause" if host is None else "take_drain"
@@ -193,23 +180,14 @@ class SQLiteInspector(Reader):
             store.execute("cut_marks", **asked)
         return found
 
-    def mend_items(
-        self,
-        *,
-        key: str,
-        tick: str,
-        states: Sequence[str],
-        identities: Sequence[str] | None,
-        item_ids: Sequence[str] | None,  # noqa: ARG002 - the texts do as well
-        state: str,
-        reason: str,
-    ) -> int:
-        now = moment(self._boot)
+    def mend_items(self, mending: Mending) -> int:
+        now, states = moment(self._boot), mending.states
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
-            found = store.one("find_list", key=key, tick=tick)
+            found = store.one("find_list", key=mending.key, tick=mending.tick)
             if found is None:
                 return 0
-            in_list = {"list_id": found["list_id"], "identities": _bound(identities), **now}
+            identities = _bound(mending.identities)
+            in_list = {"list_id": found["list_id"], "identities": identities, **now}
             dead = store.execute("dead_slots", **in_list).fetchall() if "lost" in states else ()
             for slot in dead:
                 for step in ("doubt_items", "put_batch", "clear_slot"):
@@ -217,7 +195,8 @@ class SQLiteInspector(Reader):
             marked = store.execute("marked_items", **in_list).fetchall()
             places = [row["position"] for row in marked if row["state"] in states]
             for place in places:
-                store.execute("mend_item", **in_list, position=place, state=state, reason=reason)
+                mended = {"position": place, "state": mending.state, "reason": mending.reason}
+                store.execute("mend_item", **in_list, **mended)
         return len(places)
 
     def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
@@ -269,7 +248,7 @@ class SQLiteInspector(Reader):
 
 
 def _deadline() -> float:
-    return clock.lease_time(clock.MONOTONIC) + INSPECTOR_TIMEOUT
+    return clock.lease_time(clock.MONOTONIC) + READER_TIMEOUT
 
 
 def _history_statement(bounds: Mapping[str, Any]) -> str:

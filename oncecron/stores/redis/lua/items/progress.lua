@@ -1,3 +1,4 @@
+-- after shared items/shared
 -- The counts of a list: total, queued, taken, done, failed, lost, dead; then when it was loaded. Nothing: it has not been loaded.
 local known = hash(list.list)
 if not known.loaded_at then return {} end

@@ -1,3 +1,4 @@
+-- after shared items/shared
 -- Queue items again that are in one of the states, or mark them as done; all of them, or some by their ids. Returns how many.
 local wanted, mended = {}, 0
 for _, state in ipairs(cjson.decode(given.states)) do wanted[state] = true end

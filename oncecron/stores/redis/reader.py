@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -12,25 +10,27 @@ from oncecron.core.model import MOST_CHANNELS
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
-from oncecron.stores.redis import items, scripts
+from oncecron.stores.redis import scripts
 from oncecron.stores.redis.examine import examine
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.views import LONGEST_NOTICE, RedisViews
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from typing import Any
+    from collections.abc import Collection, Iterator
 
+    from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.facts import Values
-    from oncecron.core.log_rows import Diagnosis, LeastRetention, Roles
+    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.stores.api import Row
+
+# ruff: noqa: PLC0415 - the module of items goes with the wing
 
 _BATCH = 1000  # executions, skips or notices that one step removes
 
 
-class RedisInspector(RedisViews):
+class RedisReader(RedisViews):
     """The people's half of the store on Redis or Valkey; see `oncecron.stores.api.Views`."""
 
     has_roles = False
@@ -87,46 +87,18 @@ class RedisInspector(RedisViews):
         executions = skips = 0
         kept = scripts.retention_values(retention, self._target.keep)
         for shard in self._shards(None):
-            values: Values = {
-                "part": shard.name,
-                **kept,
-                "most": _BATCH,
-                "names": names_kept,
-            }
+            values: Values = {"part": shard.name, **kept, "most": _BATCH, "names": names_kept}
             more = 1
             while more:
                 step = self._client.step("prune", [shard.name], values)
                 executions, skips, more = executions + step[0], skips + step[1], step[2]
         for member in self._ask("ZRANGE", self._names.of_namespace("lists"), 0, -1):
-            while items.expire(self._client, member, kept) > 1:
-                pass
+            self._expire_list(member, kept)
         return executions, skips
 
-    def mend_items(
-        self,
-        *,
-        key: str,
-        tick: str,
-        states: Sequence[str],
-        identities: Sequence[str] | None,  # noqa: ARG002 - the ids say the same
-        item_ids: Sequence[str] | None,
-        state: str,
-        reason: str,
-    ) -> int:
-        values: dict[str, Any] = {"states": json.dumps(states), "state": state, "reason": reason}
-        return items.mend(self._client, items.ItemList(key, tick), item_ids, values)
-
-    def stop_starts(
-        self,
-        *,
-        key: str | None,
-        host: str | None,
-        author: str,
-        reason: str | None,
-        seconds: float | None,
-    ) -> tuple[Row, Row | None]:
-        what = {"author": author, "reason": reason, "seconds": seconds}
-        now, before = self._replace(key, host, what)
+    def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
+        what = {"author": wanted.author, "reason": wanted.reason, "seconds": wanted.seconds}
+        now, before = self._replace(wanted.key, wanted.host, what)
         return now, before  # type: ignore[return-value]  # there is one now
 
     def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
@@ -144,6 +116,21 @@ class RedisInspector(RedisViews):
         notice = {"channel": channel, "version": str(version), "document": document}
         answer = self._client.confirmed_step("notice", [], {**notice, "most": MOST_CHANNELS})
         return None if answer is None else bool(answer)
+
+    # Items: without the module and its Lua, the program has none.
+
+    def mend_items(self, mending: Mending) -> int:
+        from oncecron.stores.redis.items import mend
+
+        return mend(self._client, mending)
+
+    def _expire_list(self, member: bytes, kept: Values) -> None:
+        from oncecron.stores.redis.items import expire
+
+        while expire(self._client, member, kept) > 1:
+            pass
+
+    # What the server says
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         if any(roles):
