@@ -105,8 +105,8 @@ class Reader(Views):
 
     def output(self, execution_id: int) -> Output | None:
         """Return the captured output of an execution."""
-        name = f"the output of execution {execution_id}"
-        return next(self.read("output", Output, name, execution_id=execution_id), None)
+        shown = f"the output of execution {execution_id}"
+        return next(self.read("output", Output, shown, execution_id=execution_id), None)
 
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
