@@ -168,20 +168,6 @@ def test_a_claim_sent_again_gets_the_newest_attempt(a: Host) -> None:
     assert (again.execution_id, again.attempt) == (second.execution_id, 2)
 
 
-def test_no_attempt_is_begun_under_a_lost_lease(
-    a: Host, b: Host, store: StoreKind, log: Log
-) -> None:
-    """Lost for good, also when the key is free again."""
-    lease = a.win(minute(1), retries=2)
-    a.keep(lease)
-    store.expire(KEY)
-    taken = b.win(minute(2))
-    assert a.retry(lease) is None
-    b.finish(taken)
-    assert a.retry(lease) is None
-    assert log.outcomes() == ["failed", "succeeded"]
-
-
 @pytest.mark.parametrize("how", ["paused", "drained"])
 def test_a_pause_refuses_the_next_attempt(a: Host, b: Host, log: Log, how: str) -> None:
     """The lease stays until the firing has given up; what was recorded stays too, with a word more."""
@@ -238,18 +224,22 @@ def test_what_is_given_up_is_final(a: Host, b: Host, log: Log) -> None:
     b.win(minute(2))
 
 
-def test_what_is_given_up_late_leaves_the_next_holder_alone(
+def test_a_lease_that_is_lost_between_attempts_is_lost_for_good(
     a: Host, b: Host, store: StoreKind, log: Log
 ) -> None:
-    """Its lease had been lost between the attempts."""
+    """No attempt is begun under it, also when the key is free again; giving up leaves the next holder alone."""
     lease = a.win(minute(1), retries=2)
     a.keep(lease)
     store.expire(KEY)
     taken = b.win(minute(2))
-    assert not a.finish(lease, "stopped")
-    assert not a.finish(lease, "stopped")
+    assert a.retry(lease) is None
+    for _ in range(2):
+        assert not a.finish(lease, "stopped")
     assert log.outcomes() == ["failed", "running"]
     assert b.renew(taken)
+    b.finish(taken)
+    assert a.retry(lease) is None
+    assert log.outcomes() == ["failed", "succeeded"]
 
 
 def test_an_attempt_that_nobody_heard_of_did_not_start(a: Host, b: Host, log: Log) -> None:

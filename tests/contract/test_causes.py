@@ -144,37 +144,26 @@ def test_a_later_start_supersedes_what_has_no_end(
 
 
 @pytest.mark.parametrize("reason", LOST_BY_HOLDER)
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("how", ["in time", "late", "delivered", "never seen"])
 def test_the_holder_says_why_it_was_lost(
-    a: Host, b: Host, store: StoreKind, log: Log, reason: str, late: bool
+    a: Host, b: Host, store: StoreKind, log: Log, reason: str, how: str
 ) -> None:
-    """Its word counts, also when the store has taken the lease away before."""
-    lease = a.win(minute(1))
-    if late:
-        store.expire(KEY)
-        b.run(minute(2))
-    told = ending("lost")._replace(lost_reason=reason)
-    assert a.store.finish(lease, told, EVERYTHING, deadline=a.deadline()) is not late
-    lost = log.people.execution(lease.execution_id)
-    assert lost is not None
-    assert (lost.outcome, lost.duration, lost.lost_reason) == ("lost", 1.5, reason)
-
-
-@pytest.mark.parametrize("reason", LOST_BY_HOLDER)
-@pytest.mark.parametrize("known", [False, True])
-def test_a_delivered_loss_says_why(
-    a: Host, store: StoreKind, b: Host, log: Log, reason: str, known: bool
-) -> None:
-    """Where the store had found the lease expired, and where it knows nothing of it."""
+    """Its word counts, also when the store has taken the lease away before, or knows nothing of it."""
     firing = a.firing(minute(1))
     lease = None
-    if known:
+    if how != "never seen":
         answer = a.ask(firing)
         assert isinstance(answer, Lease)
         lease = answer
+    if how in ("late", "delivered"):
         store.expire(KEY)
         b.run(minute(2))
-    a.deliver(execution_record(firing, lease, "lost", lost_reason=reason))
+    told = ending("lost")._replace(lost_reason=reason)
+    if how in ("delivered", "never seen"):
+        a.deliver(execution_record(firing, lease, "lost", lost_reason=reason))
+    else:
+        in_time = a.store.finish(lease, told, EVERYTHING, deadline=a.deadline())
+        assert in_time is (how == "in time")
     [lost] = log.executions(HistoryQuery(tick=minute(1).text, key=KEY))
     assert (lost.outcome, lost.lost_reason) == ("lost", reason)
 

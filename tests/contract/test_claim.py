@@ -70,9 +70,7 @@ def test_a_host_whose_clock_is_off_is_refused(
     assert error.value.exit_status == 78
 
 
-def test_a_name_does_not_depend_on_clocks(
-    a: Host, store: StoreKind, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_does_not_depend_on_clocks(a: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """No clock made it, so that a wrong one cannot have made it wrong."""
     wall = clock.wall
     monkeypatch.setattr(clock, "wall", lambda: wall() + 2 * MAX_CLOCK_SKEW)

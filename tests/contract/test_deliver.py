@@ -76,22 +76,17 @@ def test_a_record_delivered_twice_is_delivered_once(
     assert (log.executions(), log.leases()) == (once, leases)
 
 
-def test_a_delivered_word_that_it_did_not_start_opens_the_tick(a: Host, b: Host, log: Log) -> None:
-    """As if it had been said in time."""
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_delivered_word_that_it_did_not_start_opens_the_tick(
+    a: Host, b: Host, log: Log, numbered: bool
+) -> None:
+    """As if it had been said in time; who gave up before an answer never knew the number, and means its newest."""
     firing, lease = won(a)
-    a.deliver(execution_record(firing, lease, "not-started"))
+    record = execution_record(firing, lease, "not-started")
+    a.deliver(record if numbered else {**record, "attempt": None})
     a.store.close()
     assert b.win(minute(1)).attempt == 2
     assert log.outcomes() == ["not-started", "running"]
-
-
-def test_who_gave_up_before_an_answer_means_its_newest(a: Host, b: Host, log: Log) -> None:
-    """It was granted, and never knew its number: its tick is open again."""
-    firing, lease = won(a)
-    a.deliver({**execution_record(firing, lease, "not-started"), "attempt": None})
-    a.store.close()
-    assert log.outcomes() == ["not-started"]
-    assert b.win(minute(1)).attempt == 2
 
 
 def test_who_gave_up_before_an_answer_was_not_lost(
@@ -183,7 +178,7 @@ def test_a_delivered_tick_is_done(a: Host, b: Host, tick: Tick) -> None:
     assert b.lose(tick).reason == "done"
 
 
-def test_a_delivered_tick_moves_the_high_water(a: Host, b: Host, log: Log) -> None:
+def test_a_delivered_tick_moves_the_high_water(a: Host, b: Host) -> None:
     """Else retention would open it again."""
     a.deliver(execution_record(a.firing(minute(2)), outcome="unclaimed"))
     assert b.lose(minute(1)).reason == "passed"

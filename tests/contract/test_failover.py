@@ -89,9 +89,7 @@ def test_attempts_of_a_tick_are_exhausted(a: Host, b: Host, store: StoreKind, lo
     b.win(minute(2))
 
 
-def test_the_truth_told_late_ends_what_was_lost(
-    a: Host, b: Host, store: StoreKind, log: Log
-) -> None:
+def test_the_truth_told_late_ends_what_was_lost(a: Host, b: Host, store: StoreKind) -> None:
     """The record of its end arrives before anybody went on: it is done."""
     firing = a.firing(minute(1), **GOES_ON)
     lease = a.ask(firing)
@@ -166,7 +164,7 @@ def test_what_ended_the_waiting_is_counted(a: Host, b: Host, log: Log) -> None:
     assert log.counts() == {"done": 1}
 
 
-def test_who_waited_goes_on(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+def test_who_waited_goes_on(a: Host, b: Host, store: StoreKind) -> None:
     """With the owner that it had when it was refused."""
     lease = a.win(minute(1), **GOES_ON)
     firing = b.firing(minute(1), **GOES_ON)

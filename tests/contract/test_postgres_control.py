@@ -360,7 +360,7 @@ def test_a_session_that_has_the_lock_is_ended_by_force(
         a.renew(lease)
 
 
-def test_a_session_of_the_same_role_may_be_ended(a: Host, store: PostgresKind, log: Log) -> None:
+def test_a_session_of_the_same_role_may_be_ended(a: Host, store: PostgresKind) -> None:
     """The least of rights: neither a superuser's nor the schema's owner's."""
     lease = a.win(minute(1))
     lapse(store)
