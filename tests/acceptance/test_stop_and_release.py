@@ -258,7 +258,7 @@ def test_ctrl_c_leaves_the_request(
     any_store: Store, host: Oncecron, journal: Journal, start: Start
 ) -> None:
     """It is said, and the holder obeys when it hears."""
-    running = start()
+    running = start("--ttl", 20)  # it hears in time, on a busy machine too
     running.freeze()
     stopping = host.start("stop", "k")
     eventually(lambda: answer(host, "locks")[0]["requested_by"] == ME)
