@@ -80,9 +80,7 @@ def _changes() -> tuple[Change, ...]:
         ),
         Change(f"{redis}lua/finish.lua", ends, f"    row.ended_by = '{NEXT}'\n{ends}"),
         _after(
-            "run/spool.py",
-            '        "kind": "execution",\n',
-            f'        "ended_by": "{NEXT}",\n',
+            "run/spool.py", '        "kind": "execution",\n', f'        "ended_by": "{NEXT}",\n'
         ),
     )
 

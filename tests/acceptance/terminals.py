@@ -95,9 +95,8 @@ def terminal(shell: str, setup: str, environment: Mapping[str, str]) -> Iterator
     """Give a shell at a terminal of its own."""
     name, *options = _COMMANDS[shell]
     ours, its = pty.openpty()
-    termios.tcsetwinsize(
-        its, (500, 500)
-    )  # so that no line is wrapped, and nothing asked before a list
+    # So that no line is wrapped, and nothing asked before a list.
+    termios.tcsetwinsize(its, (500, 500))
     # Who leads a session gets the first terminal that it opens.
     opening = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(its)]
     process = spawn([*opening, program(name), *options], env={**environment, "TERM": "dumb"})

@@ -130,22 +130,6 @@ def test_a_takeover_between_two_attempts(store: Store, new_host: Hosts) -> None:
 # Shards
 
 
-def test_shards_that_are_all_done(store: Store, host: Oncecron) -> None:
-    """One line for the tick, and each shard with its own."""
-    host.run("billing", "--shards", 3, "--tick", "t1", "--", "true")
-    ends(store, "succeeded", "succeeded", "succeeded")
-    facts = why(host, "billing")
-    assert facts["verdict"] == "succeeded"
-    assert facts["account"][0] == ("Tick t1 of key billing has 3 shards: 3 succeeded (0-2).")
-    assert "host-a shard 2/3 started it (pid " in told(host, "billing")
-    assert {(each["shard"], each["shards"]) for each in answer(host, "history")} == {
-        *((0, 3), (1, 3), (2, 3))
-    }
-    assert kinds(host) == []
-    [row] = answer(host, "jobs")
-    assert (row["outcome"], row["streak"]) == ("succeeded", 1)
-
-
 def test_a_shard_that_fails(store: Store, host: Oncecron) -> None:
     """The tick is as good as its worst shard."""
     command = "test $ONCECRON_SHARD != 1"

@@ -82,12 +82,7 @@ def test_the_log_of_a_busy_cluster_has_nothing(store: Store, busy: Oncecron) -> 
 def test_what_was_run_later_by_hand_is_not_missing(store: Store, new_host: Hosts) -> None:
     """It divides what is missing in two."""
     host = new_host("host-a")
-    for options in (
-        ("--tick", day(6)),
-        ("--tick", day(3)),
-        ("--tick", day(5), "--again"),
-        DAILY,
-    ):
+    for options in (("--tick", day(6)), ("--tick", day(3)), ("--tick", day(5), "--again"), DAILY):
         host.run("billing", *options, "--", "true")
     told_all(store, 4)
     expect_since(store, "billing", day(6))
@@ -95,10 +90,7 @@ def test_what_was_run_later_by_hand_is_not_missing(store: Store, new_host: Hosts
     assert list(found[0]) == FINDING
     assert [
         (each["finding"], each["tick"], each["last_tick"], each["count"]) for each in found
-    ] == [
-        ("no-run", day(4), None, 1),
-        ("no-run", day(2), day(1), 2),
-    ]
+    ] == [("no-run", day(4), None, 1), ("no-run", day(2), day(1), 2)]
     assert "not started, and no skip is on record" in found[0]["reason"]
 
 
@@ -211,15 +203,6 @@ def test_what_has_no_end_is_found(ticks: Ticks) -> None:
     assert kinds(ticks.host) == []
 
 
-def test_what_runs_is_no_finding(ticks: Ticks) -> None:
-    """Its lease lives."""
-    firing = ticks.host.fire("billing", "--tick", "t4", "--", "sleep", "60")
-    firing.job()
-    assert kinds(ticks.host) == []
-    firing.process.terminate()
-    firing.wait()
-
-
 def test_tokens_that_do_not_rise_are_found(ticks: Ticks) -> None:
     """Equal ones, and lower ones of later starts."""
     tokens = [each.fencing_token for each in ticks.store.executions("billing")]
@@ -250,7 +233,7 @@ def test_since_limits_what_is_looked_at(ticks: Ticks) -> None:
     assert kinds(ticks.host, "--since", "70m") == []
 
 
-def test_an_audit_that_cannot_ask_says_so(any_store: Store, host: Oncecron) -> None:
+def test_an_audit_that_cannot_ask_says_so(host: Oncecron) -> None:
     """With the statuses of every command: nothing configured, a wrong line, a store that is away."""
     refused(host("audit", "--since", "yesterday"), 64, "--since")
     refused(host("audit", "--store", "postgresql://u@127.0.0.1:1/d"), 69, "127.0.0.1")

@@ -4,14 +4,13 @@ import json
 from pathlib import Path
 
 from answers import refused
-from log_of import Store
 from servers.oncecron import Oncecron
 
 from oncecron.core.derived_key import derived_key
 from oncecron.core.host import user_name
 
 
-def test_a_run_has_the_derived_key(any_store: Store, host: Oncecron) -> None:
+def test_a_run_has_the_derived_key(host: Oncecron) -> None:
     """By its words or its string, with the user for the home directory, with a prefix; the job is given the key."""
     given = ("run", "--key", "auto", "--no-tick", "--min-gap", 0)
     shown = 'echo "$ONCECRON_KEY"'
@@ -32,7 +31,7 @@ def test_a_run_has_the_derived_key(any_store: Store, host: Oncecron) -> None:
     refused(host(*given, "-c", shown), 64, "$ONCECRON_KEY_PREFIX: 'a b")
 
 
-def test_without_a_command_there_is_no_key(any_store: Store, host: Oncecron) -> None:
+def test_without_a_command_there_is_no_key(host: Oncecron) -> None:
     """The section of the configuration that could have it is found by the key."""
     refused(host("run", "--key", "auto"), 64, "--key: auto derives the key from the command")
     refused(

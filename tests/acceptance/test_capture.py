@@ -92,7 +92,7 @@ def start_and_find(firing: Firing) -> tuple[Process, Process]:
 # What arrives
 
 
-def test_every_byte_arrives_and_is_recorded(any_store: Store, host: Oncecron) -> None:
+def test_every_byte_arrives_and_is_recorded(host: Oncecron) -> None:
     """Both outputs, each where it belongs, with the exit status; what is no text is escaped in the record."""
     script = (
         "import os; os.write(1, bytes(range(256))); os.write(2, b'tr\\xc3\\xa4ge'); os._exit(3)"
@@ -107,7 +107,7 @@ def test_every_byte_arrives_and_is_recorded(any_store: Store, host: Oncecron) ->
     ]
 
 
-def test_one_file_for_both_keeps_the_order(any_store: Store, host: Oncecron) -> None:
+def test_one_file_for_both_keeps_the_order(host: Oncecron) -> None:
     """As under cron, whose mail has both: a thousand changes between the two, none out of its place."""
     script = "for i in $(seq 500); do echo out $i; echo err $i >&2; done"
     firing = fire(host, "1M", "--", "sh", "-c", script, stderr=subprocess.STDOUT)
@@ -116,7 +116,7 @@ def test_one_file_for_both_keeps_the_order(any_store: Store, host: Oncecron) -> 
     assert output(host) == (expected, 0)
 
 
-def test_files_of_its_own_each(any_store: Store, host: Oncecron, public_path: Path) -> None:
+def test_files_of_its_own_each(host: Oncecron, public_path: Path) -> None:
     """Everything is there when oncecron has ended, also where files are appended to."""
     (public_path / "out").write_text("before\n")
     with (public_path / "out").open("ab") as out, (public_path / "err").open("wb") as err:
@@ -128,9 +128,7 @@ def test_files_of_its_own_each(any_store: Store, host: Oncecron, public_path: Pa
         assert (public_path / "err").read_text().split() == [str(n) for n in range(1, 8)]
 
 
-def test_what_is_written_arrives_at_once(
-    any_store: Store, host: Oncecron, journal: Journal
-) -> None:
+def test_what_is_written_arrives_at_once(host: Oncecron, journal: Journal) -> None:
     """A line is read while the command still runs, from either output."""
     command = ["sh", "-c", "echo ready; echo too >&2; exec sleep 60"]
     firing = fire(host, "4k", "--", *command)
@@ -142,7 +140,7 @@ def test_what_is_written_arrives_at_once(
     assert sorted((output(host)[0] or "").split()) == ["ready", "too"]
 
 
-def test_a_flood_is_cut_to_its_end(any_store: Store, host: Oncecron) -> None:
+def test_a_flood_is_cut_to_its_end(host: Oncecron) -> None:
     """64 MB of numbered lines arrive; the record has the last of them, and how much came before."""
     script = "import sys\nfor n in range(1 << 20): sys.stdout.write('%063d\\n' % n)"
     firing = fire(host, "64k", "--", *PYTHON, script)
@@ -153,29 +151,6 @@ def test_a_flood_is_cut_to_its_end(any_store: Store, host: Oncecron) -> None:
     text, cut = output(host)
     assert text == "".join(f"{n:063}\n" for n in range((1 << 20) - 1024, 1 << 20))
     assert cut == (1 << 26) - (1 << 16)
-
-
-def test_a_megabyte_is_recorded(any_store: Store, host: Oncecron) -> None:
-    """The most that there is."""
-    script = "import sys; sys.stdout.write('é' * (1 << 20))"
-    assert host.run("k", "--capture", "1M", "--", *PYTHON, script).status == 0
-    assert output(host) == ("é" * (1 << 19), 1 << 20)
-
-
-def test_silence_is_recorded_as_such(any_store: Store, host: Oncecron) -> None:
-    """Nothing written is something else than nothing captured."""
-    assert host.run("k", "--capture", "4k", "--", "true") == Ended(0, b"", "")
-    assert output(host) == ("", 0)
-    assert host.run("off", "--capture", "0", "--", "echo", "x") == Ended(0, b"x\n", "")
-    assert output(host, "off") == (None, None)
-
-
-def test_who_is_refused_writes_nothing(any_store: Store, host: Oncecron) -> None:
-    """Also with --capture: silence, the status of a refusal, and nothing left behind."""
-    host.run("k", "--tick", "one", "--", "true")
-    assert host.run("k", "--tick", "one", "--capture", "4k", "--", "echo", "x") == Ended(0, b"", "")
-    missing = host.run("broken", "--capture", "4k", "--", "./not-there")
-    assert (missing.status, missing.out) == (127, b"")
 
 
 def test_each_attempt_has_its_own_output(store: Store, host: Oncecron) -> None:
@@ -189,18 +164,10 @@ def test_each_attempt_has_its_own_output(store: Store, host: Oncecron) -> None:
     assert all_outputs(host) == texts
 
 
-def test_each_part_has_its_own_output(any_store: Store, host: Oncecron) -> None:
-    """One firing that takes all parts, one after another."""
-    options = ("--tick", "one", "--shards", 3, "--capture", "4k")
-    ended = host.run("k", *options, "--", "sh", "-c", "echo part $ONCECRON_SHARD")
-    assert (ended.status, ended.err) == (0, "")
-    assert sorted(map(str, all_outputs(host))) == [f"part {n}\n" for n in range(3)]
-
-
 # Who does not play along
 
 
-def test_a_command_may_close_its_output(any_store: Store, host: Oncecron) -> None:
+def test_a_command_may_close_its_output(host: Oncecron) -> None:
     """And go on: its end is waited for, and what it wrote is there."""
     script = "echo first; exec >&- 2>&- <&-; sleep 0.5; exit 4"
     assert host.run("k", "--capture", "4k", "--", "sh", "-c", script) == Ended(4, b"first\n", "")
@@ -208,9 +175,7 @@ def test_a_command_may_close_its_output(any_store: Store, host: Oncecron) -> Non
 
 
 @pytest.mark.parametrize("closed", ["1>&-", "2>&-", "0<&- 1>&- 2>&-"])
-def test_what_the_caller_had_closed_stays_closed(
-    any_store: Store, host: Oncecron, closed: str
-) -> None:
+def test_what_the_caller_had_closed_stays_closed(host: Oncecron, closed: str) -> None:
     """The command gets a pipe for those outputs alone that there are."""
     host.prefix = ["sh", "-c", f'exec "$@" {closed}', "sh"]
     proof = Path(host.environment["HOME"]) / "proof"
@@ -234,7 +199,7 @@ def left_behind(firing: Firing) -> Iterator[Process]:
         os.kill(daemon.pid, signal.SIGKILL)
 
 
-def test_a_daemon_that_is_left_holds_nobody_up(any_store: Store, host: Oncecron) -> None:
+def test_a_daemon_that_is_left_holds_nobody_up(host: Oncecron) -> None:
     """Oncecron ends with the command; what the daemon writes later still arrives, and its end is seen."""
     script = "{ read go <%s; echo later; exec sleep 60; } & echo $!; echo done"
     fifo = Path(host.environment["HOME"]) / "fifo"
@@ -255,7 +220,7 @@ def test_a_daemon_that_is_left_holds_nobody_up(any_store: Store, host: Oncecron)
     eventually(lambda: not forwarder.alive())
 
 
-def test_a_daemon_that_floods_holds_nobody_up(any_store: Store, host: Oncecron) -> None:
+def test_a_daemon_that_floods_holds_nobody_up(host: Oncecron) -> None:
     """Oncecron passes on what the command wrote, and not for ever what comes after it."""
     firing = fire(host, "4k", "--", "sh", "-c", "yes & echo $!", stderr=subprocess.DEVNULL)
     with left_behind(firing):
@@ -286,7 +251,7 @@ def test_oncecron_waits_for_what_a_command_wrote_before_it_left_a_daemon(
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_a_closed_reader_ends_the_command(any_store: Store, host: Oncecron, full: bool) -> None:
+def test_a_closed_reader_ends_the_command(host: Oncecron, full: bool) -> None:
     """`oncecron run -- yes | head -1`: the writer dies of SIGPIPE, with no word from us."""
     firing = fire(host, "1k", "--", "yes")
     assert firing.process.stdout
@@ -307,9 +272,7 @@ def _unread(pipe: IO[bytes] | None) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-def test_a_reader_that_left_is_noticed_before_the_first_byte(
-    any_store: Store, host: Oncecron
-) -> None:
+def test_a_reader_that_left_is_noticed_before_the_first_byte(host: Oncecron) -> None:
     """The first write already fails, as without: nothing of ours stands between."""
     fifo = Path(host.environment["HOME"]) / "fifo"
     os.mkfifo(fifo)
@@ -329,7 +292,7 @@ def _reads_from(forwarder: Process, command: Process) -> bool:
         return False
 
 
-def test_a_full_disk_is_told_to_both(any_store: Store, host: Oncecron) -> None:
+def test_a_full_disk_is_told_to_both(host: Oncecron) -> None:
     """The command gets SIGPIPE, and one line says why."""
     with Path("/dev/full").open("wb") as full:
         firing = fire(host, "1k", "--", "sh", "-c", "while echo x; do :; done; exit 5", stdout=full)
@@ -342,7 +305,7 @@ def test_a_full_disk_is_told_to_both(any_store: Store, host: Oncecron) -> None:
     assert set((output(host)[0] or "").split()) == {"x"}
 
 
-def test_an_output_that_fails_leaves_the_other_alone(any_store: Store, host: Oncecron) -> None:
+def test_an_output_that_fails_leaves_the_other_alone(host: Oncecron) -> None:
     """Each has its own pipe."""
     with Path("/dev/full").open("wb") as full:
         script = "trap '' PIPE; until ! echo x 2>/dev/null; do :; done; echo still here >&2"
@@ -385,9 +348,7 @@ def test_oncecron_waits_for_a_slow_reader_until_it_is_told_to_end(
     assert len(firing.process.stdout.read()) == 100000
 
 
-def test_a_slow_reader_of_one_output_does_not_stop_the_other(
-    any_store: Store, host: Oncecron
-) -> None:
+def test_a_slow_reader_of_one_output_does_not_stop_the_other(host: Oncecron) -> None:
     """Standard output is full and nobody reads it: standard error still flows."""
     script = "yes & exec sh -c 'while echo err >&2; do sleep 0.05; done'"
     firing = fire(host, "1k", "--", "sh", "-c", script)
@@ -403,7 +364,7 @@ def test_a_slow_reader_of_one_output_does_not_stop_the_other(
 # Who is killed
 
 
-def test_a_killed_wrapper_loses_no_byte(any_store: Store, host: Oncecron, journal: Journal) -> None:
+def test_a_killed_wrapper_loses_no_byte(host: Oncecron, journal: Journal) -> None:
     """The guard ends the command and records it with its output; all of it arrives."""
     script = "import os, signal, time\nsignal.signal(15, lambda *_: (os.write(1, b'bye\\n'), os._exit(3)))\n"
     script += "os.write(1, b'ready\\n'); time.sleep(60)"
@@ -419,7 +380,7 @@ def test_a_killed_wrapper_loses_no_byte(any_store: Store, host: Oncecron, journa
     assert (record["outcome"], record["output"]) == ("stopped", "ready\nbye\n")
 
 
-def test_a_killed_guard_loses_no_byte(any_store: Store, host: Oncecron) -> None:
+def test_a_killed_guard_loses_no_byte(host: Oncecron) -> None:
     """The wrapper kills the command; what it wrote until then arrives and stands in the record."""
     script = "import os, time; os.write(1, b'ready\\n' + b'x' * 200000); time.sleep(60)"
     firing = fire(host, "1M", "--ttl", "6s", "--", *PYTHON, script)
@@ -436,7 +397,7 @@ def test_a_killed_guard_loses_no_byte(any_store: Store, host: Oncecron) -> None:
     assert record["output"] == "ready\n" + ended.out.decode()
 
 
-def test_a_stopped_guard_is_killed_in_time(any_store: Store, host: Oncecron) -> None:
+def test_a_stopped_guard_is_killed_in_time(host: Oncecron) -> None:
     """Nobody reads what the command writes, and that delays nothing: it is dead before its lease ends."""
     firing = fire(host, "4k", "--ttl", "6s", "--", "sh", "-c", "echo ready; exec yes")
     command, _ = start_and_find(firing)
@@ -445,7 +406,7 @@ def test_a_stopped_guard_is_killed_in_time(any_store: Store, host: Oncecron) -> 
     assert firing.process.wait(5) == 75
 
 
-def test_a_killed_forwarder_is_a_closed_pipe(any_store: Store, host: Oncecron) -> None:
+def test_a_killed_forwarder_is_a_closed_pipe(host: Oncecron) -> None:
     """The command gets SIGPIPE; the record has what came before, and says why there is no more."""
     script = "echo ready; sleep 0.2; while sleep 0.05; do echo x; done"
     firing = fire(host, "4k", "--", "sh", "-c", script)

@@ -160,7 +160,7 @@ def test_what_cannot_be_judged_is_unknown(host: Oncecron, words: list[str], why:
 @pytest.mark.parametrize("scheme", ["postgresql", "redis"])
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_store_that_never_answers_is_unknown_in_time(
-    any_store: Store, new_host: Hosts, scheme: str, as_json: bool
+    new_host: Hosts, scheme: str, as_json: bool
 ) -> None:
     """It accepts the connection and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

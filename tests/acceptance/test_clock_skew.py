@@ -110,19 +110,6 @@ def test_a_slow_interpreter_cannot_move_a_firing_into_another_minute(world: Worl
     assert world.started() == [named(FIRST)]
 
 
-def test_starts_up_to_a_minute_late_are_of_their_minute(world: World) -> None:
-    """By the minute, hosts that are up to 58 s late find it done."""
-    days = [FIRST, FIRST + DAY]
-    dues = [
-        Due(Site(f"late-{late}"), day + CRON_DELAY + late)
-        for day in days
-        for late in (0, 0.4, 7, 29, 31, 57)
-    ]
-    assert set(world.play(dues, in_turn=True)) == {QUIET}
-    assert world.started() == [named(day) for day in days]
-    assert len(world.skips("done")) == len(dues) - len(days)
-
-
 def test_a_clock_stepped_back_into_the_minute_before_starts_nothing_more(world: World) -> None:
     """It starts first, as the minute before; the others within the gap are refused as `recent`."""
     days = [FIRST, FIRST + DAY]
@@ -273,15 +260,6 @@ def test_pruning_the_log_never_reopens_a_tick(world: World, options: Sequence[st
     assert world.started() == [named(FIRST + MINUTE * number) for number in range(3)]
     ticks = {skip.tick for skip in world.skips("passed")}
     assert ticks == {named(FIRST), named(FIRST + MINUTE)}
-
-
-def test_pruning_the_log_never_reopens_a_name(world: World) -> None:
-    """Names have no order, so their rows stay, however old."""
-    brief = world.path / "oncecron.toml"
-    brief.write_text('[retention]\nexecutions = "1s"\n')
-    for day, name in enumerate(("one", "two", "one", "three", "two")):
-        assert world.at(FIRST + DAY * day, RIGHT, "--config", brief, "--tick", name) == QUIET
-    assert world.started() == ["one", "two", "three"]
 
 
 BROKEN = {

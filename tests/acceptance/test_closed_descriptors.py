@@ -11,48 +11,24 @@ from typing import Any
 
 import pytest
 from command_tree import every_command
-from log_of import Store
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.process import descendants, end
 
 SHELL_SCRIPT = CONSOLE_SCRIPT.with_name("oncecron-shell")
 CLOSED = ["0<&-", "1>&-", "2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"]
+KEYED = ("next", "why", "pause", "resume", "stop", "release", "forget")
+PLAIN = ("history", "jobs", "hosts", "locks", "items", "audit", "check", "doctor", "metrics")
 ASKING = {
-    **{
-        name: [name, "k"]
-        for name in ("next", "why", "pause", "resume", "stop", "release", "forget")
-    },
-    **{
-        name: [name]
-        for name in (
-            "history",
-            "jobs",
-            "hosts",
-            "locks",
-            "items",
-            "audit",
-            "check",
-            "doctor",
-            "metrics",
-            "drain",
-            "undrain",
-            "init",
-        )
-    },
+    **{name: [name, "k"] for name in KEYED},
+    **{name: [name] for name in (*PLAIN, "drain", "undrain", "init", "prune")},
     "notify": ["notify", "--dry-run"],
-    "prune": ["prune"],
     "run": ["run", "--key", "k", "--", "true"],
     "each": ["each", "--key", "k", "--items", "echo 1", "--", "true"],
 }
 """The commands that connect to the store."""
 OFFLINE = {
-    "completion",
-    "config check",
-    "config show",
-    "crontab wrap",
-    "crontab unwrap",
-    "crontab lint",
-    "flush",
+    *("completion", "config check", "config show", "flush"),
+    *("crontab wrap", "crontab unwrap", "crontab lint"),
 }
 """Those that do not; `flush` has nothing to deliver."""
 
@@ -121,7 +97,7 @@ def test_completion_takes_none(public_path: Path) -> None:
 
 @pytest.mark.parametrize("closed", CLOSED)
 def test_the_command_finds_closed_what_was_closed(
-    any_store: Store, host: Oncecron, public_path: Path, closed: str
+    host: Oncecron, public_path: Path, closed: str
 ) -> None:
     """Nothing is put in its place: the command sees what its caller gave."""
     told = public_path / "told"

@@ -101,13 +101,6 @@ def test_what_a_file_must_not_hold(host: Oncecron, public_path: Path, text: str,
     assert found[0].startswith(told)
 
 
-def test_the_place_of_a_wrong_store_is_named_once(host: Oncecron, public_path: Path) -> None:
-    """Also in the section of a job that has only a log of its own."""
-    text = "store = 'mysql://h'\n[job.a]\nlog = 'local'\n"
-    told = [line.partition(" 'mysql://h'")[0] for line in problems(host, public_path, text)]
-    assert told == [": store:", "[job.a]: store:"]
-
-
 def test_owner_and_mode_are_checked_with_the_rest(host: Oncecron, public_path: Path) -> None:
     """In one go: what other users can write, a password that they can read, and the content."""
     url = f"store = 'postgresql://u:{SECRET}@h/d'\n"

@@ -4,7 +4,6 @@ They run for ONCECRON_TEST_MINUTES full minutes (2 when it is not set), by the r
 that has left: the jobs' own journals, the log, and the mails that cron handed to sendmail.
 """
 
-import json
 import os
 import shlex
 import subprocess
@@ -27,7 +26,7 @@ from servers import (
     eventually,
     job,
 )
-from servers.oncecron import CONSOLE_SCRIPT, Oncecron, installed
+from servers.oncecron import CONSOLE_SCRIPT, installed
 from servers.process import public_directory, remove_directory
 from true_time import TrueServer, TrueTime, at
 
@@ -118,9 +117,8 @@ def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
         journal.wait_for("end", MINUTES * len(KEYS + GUARDED), 60 * MINUTES + 60)
         logs: dict[str, Store] = dict.fromkeys(KEYS, PostgresLog(database))
         logs["on-redis"] = RedisLog(server)
-        for (
-            key
-        ) in KEYS:  # a cron that is stopped too early has not fired every line of the last minute
+        for key in KEYS:
+            # A cron that is stopped too early has not fired every line of the last minute.
             eventually(lambda key=key: fired(logs[key], key) >= 2 * MINUTES, 20)
         eventually(lambda: fired(logs["fails"], NOTIFY_KEY) >= 2 * MINUTES, 20)
         said = 4 * MINUTES  # two lines once, one on both hosts
@@ -180,18 +178,6 @@ def test_the_log_has_a_row_per_minute_and_names_who_was_refused(
         (tick, other[ran[tick]], ran[tick]) for tick in evidence.ticks
     ]
     assert {skip.reason for skip in refused} <= {"done", "held"}
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_history_tells_the_same(evidence: Evidence, public_path: Path, key: str) -> None:
-    """`oncecron history` shows one execution per minute, and with --skips which host was refused."""
-    ran = [(s.tick, s.host) for s in evidence.journal.starts() if s.key == key]
-    host = Oncecron(evidence.logs[key].url, public_path)
-    told = json.loads(host("history", key, "--json").out)
-    assert sorted((row["tick"], row["host"]) for row in told) == ran
-    told = json.loads(host("history", key, "--skips", "--json").out)
-    assert sorted((row["tick"], row["holder_host"]) for row in told) == ran
-    assert all({row["host"], row["holder_host"]} == {"alpha", "beta"} for row in told)
 
 
 def test_nothing_is_mailed_but_the_output_of_what_fails(evidence: Evidence) -> None:

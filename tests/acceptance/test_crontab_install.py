@@ -159,18 +159,6 @@ def test_comments_at_the_top_are_the_user_s(debian: Machine, host: Oncecron) -> 
         assert installed(debian).count(b"DO NOT EDIT") == 1
 
 
-def test_what_cron_would_refuse_is_not_installed(debian: Machine, host: Oncecron) -> None:
-    """It is refused before crontab(1) sees it."""
-    path = f"{SPOOL}/root"
-    bad = MINE + b"61 * * * * x\n"
-    command = [*debian.prefix, "/bin/sh", "-c", f"cat >{path} && chmod 600 {path}"]
-    subprocess.run(command, check=True, input=bad)
-    done = host("crontab", "wrap", "--install")
-    assert (done.status, done.out) == (1, b"")
-    assert "nothing is changed; correct the 1 line" in done.err
-    assert installed(debian) == bad
-
-
 # With one that fails
 
 
@@ -222,18 +210,6 @@ def test_what_is_installed_is_read_back(
     subprocess.run(["/bin/sh", "-c", command.replace("crontab ", "crontab - <")],
                    env=host.environment, check=True)  # fmt: skip
     assert (public_path / "installed").read_bytes() == STORED
-
-
-def test_an_edit_meanwhile_is_kept(broken: Broken, public_path: Path) -> None:
-    """The crontab is compared right before it is replaced."""
-    count = (
-        f'n=$(cat {public_path}/n); echo x$n >{public_path}/n; [ "$n" != x ] || echo edited >$file'
-    )
-    (public_path / "n").touch()
-    done = broken(reading=count)("crontab", "wrap", "--install")
-    assert done.status == 1
-    assert "changed while it was read, so it is left unchanged; run the command again" in done.err
-    assert (public_path / "installed").read_bytes() == b"edited\n"
 
 
 def test_an_edit_until_the_installing_is_kept(broken: Broken, public_path: Path) -> None:

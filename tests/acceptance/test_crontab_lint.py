@@ -130,27 +130,6 @@ def test_sections_that_no_file_uses_are_found(host: Oncecron, public_path: Path)
     assert lint(host, path) == (0, b"", "")
 
 
-def test_lines_with_each_are_linted_and_use_their_sections(
-    host: Oncecron, public_path: Path
-) -> None:
-    """As those with `run`: two hosts whose slots differ, a line without items, a section that none uses."""
-    line = "0 2 * * * /usr/local/bin/oncecron each --key digest --schedule '0 2 * * *' --slots {} -- /bin/send {{}}\n"
-    web1 = write(public_path / "web1", "crontab", line.format(2))
-    web2 = write(public_path / "web2", "crontab", line.format(2))
-    config = write(public_path, "oncecron.toml", '[job.digest]\nitems = "list"\nbatch = 20\n')
-    assert lint(host, "--config", config, web1, web2) == (0, b"", "")
-    (web2).write_text(line.format(8))
-    ended = lint(host, "--config", config, web1, web2)
-    assert ended.out.decode() == (
-        f"{web2}:1: key digest has --slots 8 here and --slots 2 in {web1}, line 1: at each tick, firings with the "
-        "other number exit 78; use the same number on every host [shards]\n"
-    )
-    config.write_text('[job.digets]\nitems = "list"\n')
-    told = lint(host, "--config", config, web1).out.decode()
-    assert "the list is always empty" in told
-    assert "`digest` is similar" in told
-
-
 def test_what_cannot_be_read_is_refused(host: Oncecron, public_path: Path) -> None:
     """With a status of its own, before anything is printed."""
     refused(lint(host, public_path / "none"), 66, "/none: No such file")

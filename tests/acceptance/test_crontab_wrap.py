@@ -64,15 +64,6 @@ def test_there_and_back_through_pipes(host: Oncecron) -> None:
     assert piped(host, "unwrap", data=wrapped.out) == Ended(0, MINE, "")
 
 
-def test_a_line_with_each_is_left(host: Oncecron) -> None:
-    """As one with `run`: both ways, byte for byte; --strict takes it for decided."""
-    mine = b"0 2 * * * /usr/bin/oncecron each --key k --schedule '0 2 * * *' --items a -- b {}\n"
-    wrapped = piped(host, "wrap", "--strict", data=mine)
-    assert (wrapped.status, wrapped.out) == (0, mine)
-    assert "line 1: unchanged: it already has `oncecron each`" in wrapped.err
-    assert piped(host, "unwrap", data=mine).out == mine
-
-
 def test_with_strict_nothing_changes_if_a_line_is_left(host: Oncecron, crontab: Path) -> None:
     """The original comes out, or stays; each such line is named, and a comment leaves one out."""
     done = piped(host, "wrap", "--strict")
@@ -85,15 +76,6 @@ def test_with_strict_nothing_changes_if_a_line_is_left(host: Oncecron, crontab: 
     decided = MINE.replace(b"@reboot", b"# oncecron: off\n@reboot")
     done = piped(host, "wrap", "--strict", data=decided)
     assert (done.status, done.out.count(b"oncecron run")) == (0, 1)
-
-
-def test_a_line_that_is_guarded_is_not_told_to_be_left(host: Oncecron) -> None:
-    """Only what is doubtful about it."""
-    done = piped(host, "wrap", "--tz", "UTC", data=b"".join(
-        b"# oncecron: key=a\n@daily %s\n" % command for command in (b"x", b"y")
-    ))  # fmt: skip
-    assert done.status == 0
-    assert "line 4: key a is also the key of another command" in done.err
 
 
 def test_a_file_is_read_and_left(host: Oncecron, crontab: Path) -> None:
@@ -153,15 +135,7 @@ def test_a_mistyped_word_reads_nothing_else(host: Oncecron, crontab: Path) -> No
         assert (done.returncode, new.read(), standing.tell()) == (64, b"", 0)
 
 
-def test_a_zone_that_is_none(host: Oncecron) -> None:
-    """The same, for what has been typed and for what the host says."""
-    done = piped(host, "wrap", "--tz", "Mars")
-    assert (done.status, done.out) == (64, MINE)
-    host.environment["TZ"] = "Mars/Phobos"
-    done = piped(host, "wrap")
-    assert (done.status, done.out) == (78, MINE)
-    assert "--tz" in done.err
-    assert b" --tz America/Lima " in piped(host, "wrap", "--tz", "America/Lima").out
+CRON_TZ = b"CRON_TZ=Asia/Tokyo\n@daily date +%%F\n"
 
 
 def test_doubts_about_the_zone_are_told(host: Oncecron) -> None:
@@ -170,9 +144,6 @@ def test_doubts_about_the_zone_are_told(host: Oncecron) -> None:
     done = piped(host, "wrap", data=b"@daily x\n")
     assert b" --tz Antarctica/Troll " in done.out
     assert "using the time zone Antarctica/Troll from $TZ, but" in done.err
-
-
-CRON_TZ = b"CRON_TZ=Asia/Tokyo\n@daily date +%%F\n"
 
 
 def test_the_cron_may_be_named(host: Oncecron) -> None:
@@ -522,15 +493,3 @@ def test_a_line_too_long_runs_from_the_configuration_file(
     done = subprocess.run(["/bin/sh", "-c", line], env=host.environment, check=False)
     assert done.returncode == 0
     assert (public_path / "out").read_text() == text
-
-
-def test_a_write_that_fails_names_the_file_once(host: Oncecron, public_path: Path) -> None:
-    """The system names no file for a write, as to a full disk."""
-    crontab = public_path / "crontab"
-    crontab.write_text("0 2 * * * /usr/bin/true\n")
-    host.prefix = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh"]
-    done = host("crontab", "wrap", "--in-place", crontab)
-    assert done.status == 1
-    told = f"oncecron: cannot replace {crontab}: File too large; the file is unchanged"
-    assert done.err.splitlines()[-1] == told  # the zone may be told before
-    assert crontab.read_text() == "0 2 * * * /usr/bin/true\n"

@@ -45,25 +45,14 @@ def test_a_host_that_is_well(store: Store, new_host: Hosts) -> None:
     host.run("k", "--tick", "t", "--", "true")
     found = diagnoses(host)
     assert wrong(host) == {}
-    assert {
-        "configuration",
-        "zone",
-        "cron",
-        "path",
-        "store",
-        "server",
-        "spool",
-        "commands",
-        "schedules",
-    } <= {*found}
+    assert {"configuration", "zone", "cron", "path", "store", "server"} <= {*found}
+    assert {"spool", "commands", "schedules"} <= {*found}
     heading, *rows = host("doctor").out.decode().splitlines()
     assert heading.split() == ["STATE", "SUBJECT", "FINDING"]
     assert {row.split()[0] for row in rows} <= {"ok", "warn"}
 
 
-def test_a_store_that_is_away_and_one_without_a_schema(
-    any_store: Store, host: Oncecron, database: Database
-) -> None:
+def test_a_store_that_is_away_and_one_without_a_schema(host: Oncecron, database: Database) -> None:
     """What happened, and the cure of every other command."""
     found = diagnoses(host, "--store", "postgresql://u:s3cret@127.0.0.1:1/d")
     assert found["store"]["state"] == "fail"
@@ -74,9 +63,7 @@ def test_a_store_that_is_away_and_one_without_a_schema(
     assert "oncecron init" in found["store"]["text"]
 
 
-def test_a_wrong_configuration_is_a_finding(
-    any_store: Store, host: Oncecron, public_path: Path
-) -> None:
+def test_a_wrong_configuration_is_a_finding(host: Oncecron, public_path: Path) -> None:
     """Of the file, and of a missing store; a wrong line is 64 as everywhere."""
     file = public_path / "wrong.toml"
     file.write_text("nonsense = 1\n")

@@ -46,13 +46,7 @@ def test_each_item_is_run_once(store: Store, host: Oncecron) -> None:
     assert (again.status, again.out) == (7, b"")
 
 
-def test_the_item_takes_the_place_of_the_braces(any_store: Store, host: Oncecron) -> None:
-    """A word with braces is given once for each item of the batch."""
-    told = each(host, *TICK, "--items", "seq 4", "--batch", 2, "--", "echo", "--to={}", "x", "{}")
-    assert told.out == b"--to=1 --to=2 x 1 2\n--to=3 --to=4 x 3 4\n"
-
-
-def test_items_on_standard_input(any_store: Store, host: Oncecron) -> None:
+def test_items_on_standard_input(host: Oncecron) -> None:
     """The list may come on standard input, and so may a batch."""
     firing = host.start("each", "--key", "k", *TICK, "--batch", 2, "--stdin", "--", "cat", stdin=-1)
     out, err = firing.process.communicate(b"a b\n\n  c\nd", timeout=60)
@@ -67,14 +61,7 @@ def test_items_that_end_with_nul(any_store: Store, host: Oncecron) -> None:
     assert told.out == b"a\nb\0c\0"
 
 
-def test_json_items(any_store: Store, host: Oncecron) -> None:
-    """The id identifies the item: the first of two with the same id counts; the command gets the line."""
-    listed = r"""printf '%s\n' '{"id": 1, "to": "a"}' '{"id": "1", "to": "b"}' '{"id": 2}'"""
-    told = each(host, *TICK, "--items", listed, "--json", "--", "echo")
-    assert (told.status, told.out) == (0, b'{"id": 1, "to": "a"}\n{"id": 2}\n')
-
-
-def test_an_empty_list_is_a_success(any_store: Store, host: Oncecron) -> None:
+def test_an_empty_list_is_a_success(host: Oncecron) -> None:
     """It says so with -v alone."""
     assert each(host, *TICK, "--items", "true", "--", "echo") == Ended(0, b"", "")
     told = each(host, "--tick", "two", "--items", "true", "-v", "--", "echo")
@@ -93,7 +80,7 @@ def test_an_empty_list_is_a_success(any_store: Store, host: Oncecron) -> None:
     ],
 )
 def test_a_wrong_item_loads_nothing(
-    any_store: Store, host: Oncecron, listed: str, options: tuple[str, ...], why: str
+    host: Oncecron, listed: str, options: tuple[str, ...], why: str
 ) -> None:
     """Not even the items before it; the next firing of the tick loads the list."""
     told = each(host, *TICK, "--items", f"seq 20000; {listed}", *options, "--", "echo", "no")
@@ -137,7 +124,7 @@ def test_hosts_share_the_items(
     assert len([end for end in told if end.out]) > 1
 
 
-def test_the_environment_of_a_command(any_store: Store, host: Oncecron) -> None:
+def test_the_environment_of_a_command(host: Oncecron) -> None:
     """Ids of the items: the same in each attempt, and different for each key, tick and item."""
     show = 'echo "$ONCECRON_ITEM_ID/$ONCECRON_ITEM_IDS/$ONCECRON_SHARD/$ONCECRON_SHARDS"; exit $R'
     fails = "--items", "seq 2", "--retries", 1, "--retry-delay", "50ms", "--shell"
@@ -175,7 +162,7 @@ def test_an_item_that_fails_is_retried_and_then_dead(store: Store, host: Oncecro
     assert "of 3 items, 2 dead; see `oncecron items k --tick one" in told.err
 
 
-def test_a_batch_names_its_items_on_descriptor_3(any_store: Store, host: Oncecron) -> None:
+def test_a_batch_names_its_items_on_descriptor_3(host: Oncecron) -> None:
     """Named items are what was said of them; the others are done with 0, else in doubt."""
     said = r"""printf 'ok 1\nfail 2 no such user\nfail 99 nobody\nrubbish\n' >&3; exit """
     told = each(host, *TICK, "--items", "seq 4", "--batch", 4, "--shell", f"{said} 1")
@@ -187,7 +174,7 @@ def test_a_batch_names_its_items_on_descriptor_3(any_store: Store, host: Oncecro
 
 
 def test_what_a_command_left_behind_reports_nothing_of_the_next(
-    any_store: Store, host: Oncecron, public_path: Path
+    host: Oncecron, public_path: Path
 ) -> None:
     """It has the pipe of its own command, and no other."""
     asked, said = public_path / "asked", public_path / "said"
@@ -211,7 +198,7 @@ def test_a_command_that_is_killed_leaves_its_items_in_doubt(store: Store, host: 
     assert (told.status, sorted(seen.values())) == (1, [1, 1, 3])
 
 
-def test_a_timeout_ends_one_command(any_store: Store, host: Oncecron) -> None:
+def test_a_timeout_ends_one_command(host: Oncecron) -> None:
     """Its item has failed, and the others are run."""
     script = 'echo "$1"; [ "$1" != 2 ] || sleep 60'
     told = each(host, *TICK, "--items", "seq 3", "--timeout", "300ms", "--shell", script)
@@ -294,15 +281,6 @@ def test_kept_items_are_not_run_again_after_retention(
         assert (again.status, again.out) == (0, expected), key
 
 
-def test_hosts_with_another_number_of_slots_are_refused(store: Store, host: Oncecron) -> None:
-    """Both numbers are named."""
-    each(host, *TICK, *LIST, "--slots", 2, "--", "true")
-    told = each(host, *TICK, *LIST, "--slots", 3, "--", "echo", "no")
-    assert (told.status, told.out) == (78, b"")
-    assert "--slots 2" in told.err
-    assert "--slots 3" in told.err
-
-
 def test_a_command_that_is_missing_claims_nothing(any_store: Store, host: Oncecron) -> None:
     """127 and 126, before the list is loaded."""
     assert each(host, *TICK, "--items", "exit 9", "--", "no-such-command").status == 127
@@ -310,9 +288,7 @@ def test_a_command_that_is_missing_claims_nothing(any_store: Store, host: Oncecr
     assert any_store.executions("k") == []
 
 
-def test_a_batch_that_is_too_long_for_arguments_stays_queued(
-    any_store: Store, host: Oncecron
-) -> None:
+def test_a_batch_that_is_too_long_for_arguments_stays_queued(host: Oncecron) -> None:
     """The message names the cure, and the next firing of the tick can use it."""
     listed = ("--items", "for n in $(seq 1000); do printf '%03000d\\n' $n; done", "--batch", 1000)
     told = each(host, *TICK, *listed, "--", "true")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -85,9 +84,7 @@ def test_a_newer_tick_leaves_the_items_of_an_older_one(
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
-def test_nothing_runs_on_when_a_part_is_killed(
-    any_store: Store, host: Oncecron, ledger: Path, depth: int
-) -> None:
+def test_nothing_runs_on_when_a_part_is_killed(host: Oncecron, ledger: Path, depth: int) -> None:
     """The process that cron started, a wrapper, a guard, a runner: the command ends, and its item is in doubt."""
     options = (*TICK, *TEN, "--grace", "1s")
     firing = host.start("each", "--key", "k", *options, *stuck_at(ledger, 1), stdin=-3)
@@ -101,9 +98,7 @@ def test_nothing_runs_on_when_a_part_is_killed(
     assert states(host) == {"1": "lost"} | {str(n): "done" for n in range(2, 11)}
 
 
-def test_a_command_does_not_outlive_wrapper_and_guard(
-    any_store: Store, host: Oncecron, ledger: Path
-) -> None:
+def test_a_command_does_not_outlive_wrapper_and_guard(host: Oncecron, ledger: Path) -> None:
     """Both killed at once: the runner is left, and ends it."""
     firing = host.start("each", "--key", "k", *TICK, *TEN, *stuck_at(ledger, 1), stdin=-3)
     until(ledger, 1)
@@ -130,7 +125,7 @@ def test_stop_ends_all_slots(
     assert (found.count("lost"), found.count("queued")) == (3, 7)
 
 
-def test_other_signals_reach_the_command(any_store: Store, host: Oncecron, ledger: Path) -> None:
+def test_other_signals_reach_the_command(host: Oncecron, ledger: Path) -> None:
     """USR1 is for the command itself."""
     script = f'trap "echo usr1 >>{ledger}; exit 0" USR1; echo ready >>{ledger}; while :; do sleep 0.1; done'
     firing = host.start(
@@ -142,9 +137,7 @@ def test_other_signals_reach_the_command(any_store: Store, host: Oncecron, ledge
     assert ledger.read_text().split() == ["ready", "usr1"]
 
 
-def test_what_a_failing_command_leaves_behind_is_ended(
-    any_store: Store, host: Oncecron, ledger: Path
-) -> None:
+def test_what_a_failing_command_leaves_behind_is_ended(host: Oncecron, ledger: Path) -> None:
     """Before the next batch; what a success leaves is there on purpose."""
     script = f'sleep 50 >/dev/null 2>&1 & echo $! >>{ledger}; [ "$1" = 2 ]'
     for item, status in ((1, 1), (2, 0)):
@@ -156,29 +149,17 @@ def test_what_a_failing_command_leaves_behind_is_ended(
     os.kill(second, signal.SIGKILL)
 
 
-def test_the_output_of_all_commands_is_captured(any_store: Store, host: Oncecron) -> None:
+def test_the_output_of_all_commands_is_captured(host: Oncecron) -> None:
     """As the output of the slot."""
-    told = host(
-        "each",
-        "--key",
-        "k",
-        *TICK,
-        "--items",
-        "seq 3",
-        "--capture",
-        "1k",
-        "--",
-        "echo",
-        "item",
-        stdin=-3,
-    )
+    words = ("--items", "seq 3", "--capture", "1k", "--", "echo", "item")
+    told = host("each", "--key", "k", *TICK, *words, stdin=-3)
     assert told.out == b"item 1\nitem 2\nitem 3\n"
     rows = json.loads(host("history", "k", "--json").out)
     slot = next(row["execution_id"] for row in rows if row["shard"] == 0)
     assert b"item 1\nitem 2\nitem 3\n" in host("history", "--id", str(slot)).out.replace(b"  ", b"")
 
 
-def test_the_options_of_a_section(any_store: Store, host: Oncecron, public_path: Path) -> None:
+def test_the_options_of_a_section(host: Oncecron, public_path: Path) -> None:
     """The crontab line stays short; an option of `run` that has no meaning is an error, and so the other way round."""
     config = public_path / "oncecron.toml"
     config.write_text('[job.k]\nitems = "seq 4"\nbatch = 2\ncommand = \'echo "$@"\'\nretries = 1\n')
@@ -197,38 +178,7 @@ def test_the_options_of_a_section(any_store: Store, host: Oncecron, public_path:
     assert b"shards has no meaning" in told.out + told.err.encode()
 
 
-def test_a_terminal_shows_a_bar(any_store: Store, host: Oncecron) -> None:
-    """With the items that are done and the rate; a skip says why."""
-    ours, theirs = pty.openpty()
-    words = ("each", "--key", "k", *TICK, "--items", "seq 40", "--slots", 2, "--shell", "sleep 0.1")
-    firing = host.start(*words, stdin=-3, stderr=theirs)
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            data = os.read(ours, 4096)
-        except OSError:  # the other side is closed
-            break
-        shown += data
-        if not data:
-            break
-    assert firing.process.wait(20) == 0
-    assert b"40/40" in shown
-    assert b"/s, " in shown
-
-
-def test_verbose_says_what_happens(any_store: Store, host: Oncecron) -> None:
-    """The load, the starts, and one line for a skip, not one a slot."""
-    words = ("each", "--key", "k", *TICK, "--items", "seq 3", "--slots", 4, "-v", "--", "true")
-    told = host(*words, stdin=-3)
-    assert "key k: 3 items loaded\n" in told.err
-    again = host(*words, stdin=-3)
-    assert again.status == 0
-    assert again.err.count("\n") == 1
-    assert "has already run" in again.err
-
-
-def test_a_store_that_is_away_is_an_error(host: Oncecron, any_store: Store) -> None:
+def test_a_store_that_is_away_is_an_error(host: Oncecron) -> None:
     """Nothing is loaded and nothing run: 69, or 0 with --on-store-error skip."""
     away = ("--store", "redis://127.0.0.1:1", "--connect-timeout", "1s")
     words = ("each", "--key", "k", *TICK, *TEN, *away)

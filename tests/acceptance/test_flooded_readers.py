@@ -22,10 +22,7 @@ from oncecron.core.model import MOST_CHANNELS, MOST_KEYS
 ROWS = int(os.environ.get("ONCECRON_TEST_FLOOD", "1200"))
 CONFIG = '[notify.channel.ops]\ncommand = "cat"\n'
 JUNK = json.dumps(
-    {
-        "known": [],
-        "failing": {"since": 1, "tried_at": time.time(), "tries": 9, "error": "x" * 100},
-    }
+    {"known": [], "failing": {"since": 1, "tried_at": time.time(), "tries": 9, "error": "x" * 100}}
 )
 ALLOWED = 30
 """Megabytes by which junk may let a reader grow that has no use for it."""

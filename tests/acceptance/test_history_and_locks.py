@@ -1,7 +1,5 @@
 """What people read, by the installed console script: history and locks."""
 
-import csv
-import io
 import itertools
 import json
 import os
@@ -142,65 +140,7 @@ def test_the_skips_tell_who_was_refused_and_because_of_whom(past: Oncecron) -> N
     assert b"host-a/" in past("history", "--skips").out
 
 
-def test_a_pipe_gets_plain_text_in_stable_columns(past: Oncecron) -> None:
-    """The command last and whole, no colour, nothing for the terminal."""
-    long = "x" * 3000
-    past.run("long", "--tick", "t\u00e4", "--", "sh", "-c", ":", f"a\x1b[31m\n{long}")
-    table = past("history").out.decode()
-    heading, *rows = table.splitlines()
-    titles = "ID KEY TICK OUTCOME EXIT STARTED DURATION HOST ATTEMPT SHARD COMMAND"
-    assert " ".join(heading.split()) == titles
-    assert len(rows) == 4
-    assert long in rows[0]
-    assert r"\x1b[31m\n" in rows[0]
-    assert "\x1b" not in table
-    assert [row.split()[1] for row in rows] == ["long", "report", "billing", "billing"]
-    assert [row.split()[4] for row in rows] == ["0", "SIGKILL", "3", "0"]
-    for row in rows:
-        assert row.index("sh -c" if "sh -c" in row else "true") == heading.index("COMMAND")
-        assert datetime.fromisoformat(row.split()[5]).tzinfo is not None
-
-
-def test_every_machine_format_says_the_same(past: Oncecron) -> None:
-    """An array, an object a line, comma separated values; UTC on demand."""
-    records = answer(past, "history", "--utc")
-    lines = past("history", "--format", "ndjson", "--utc").out.decode().splitlines()
-    assert [json.loads(line) for line in lines] == records
-    rows = list(
-        csv.DictReader(io.StringIO(past("history", "--format", "csv", "--utc").out.decode()))
-    )
-    assert [list(row) for row in rows] == [EXECUTION] * 3
-    for row, record in zip(rows, records, strict=True):
-        assert row == {name: "" if value is None else str(value) for name, value in record.items()}
-        assert row["started_at"].endswith("Z")
-
-
 # On a terminal
-
-
-def test_a_terminal_gets_colour_for_the_outcome_and_lines_that_fit(past: Oncecron) -> None:
-    """Unless NO_COLOR says otherwise; a pipe gets colour by FORCE_COLOR, and nothing else of it."""
-    past.run("long", "--tick", "t", "--", "sh", "-c", ":", "x" * 300)
-    table, err = on_a_terminal(past, "history", "--utc")
-    assert err == ""
-    assert "\x1b[32msucceeded\x1b[0m" in table
-    assert "\x1b[31mfailed\x1b[0m" in table
-    assert "x" * 200 not in table
-    plain, _ = on_a_terminal(past, "history", "--utc", NO_COLOR="1")
-    assert "\x1b" not in plain
-    assert table.replace("\x1b[32m", "").replace("\x1b[31m", "").replace("\x1b[0m", "") == plain
-    past.environment["FORCE_COLOR"] = "1"
-    forced = past("history").out.decode()
-    assert "\x1b[31mfailed\x1b[0m" in forced
-    assert "x" * 300 in forced
-
-
-def test_a_terminal_is_told_that_there_is_nothing(past: Oncecron) -> None:
-    """On standard error, and not of what was not asked for."""
-    assert (
-        on_a_terminal(past, "history", "nothing")[1] == "oncecron: no host has fired key nothing\n"
-    )
-    assert on_a_terminal(past, "history", "--limit", "1")[1] == ""
 
 
 def test_a_terminal_is_told_that_there_is_more(any_store: Store, host: Oncecron) -> None:

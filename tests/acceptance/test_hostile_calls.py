@@ -133,20 +133,8 @@ def adopting(key: str) -> dict[str, Any]:
     """Return the arguments of a re-adoption."""
     common = granting(0, 0)
     for name in (
-        "key_id",
-        "version",
-        "divisions",
-        "lateness",
-        "schedule",
-        "zone",
-        "starting_deadline",
-        "alone",
-        "full",
-        "oncecron",
-        "host_now",
-        "again",
-        "shown_command",
-        "machine",
+        *("key_id", "version", "divisions", "lateness", "schedule", "zone", "starting_deadline"),
+        *("alone", "full", "oncecron", "host_now", "again", "shown_command", "machine"),
     ):
         del common[f"p_{name}"]
     now = clock.wall()
@@ -188,20 +176,9 @@ def variants(arguments: dict[str, Any], texts: tuple[str, ...]) -> Iterator[dict
 
 
 TEXTS = (
-    *(
-        "tick",
-        "cause",
-        "host",
-        "user",
-        "command",
-        "schedule",
-        "zone",
-        "divisions",
-        "note",
-        "detail",
-        "oncecron",
-    ),
-    *("reason", "outcome", "lost_reason", "request", "requested_by", "output", "holder_host"),
+    *("tick", "cause", "host", "user", "command", "schedule", "zone", "divisions", "note"),
+    *("detail", "oncecron", "reason", "outcome", "lost_reason", "request", "requested_by"),
+    *("output", "holder_host"),
 )
 
 

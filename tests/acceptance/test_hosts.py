@@ -79,25 +79,6 @@ def test_two_machines_of_one_name_are_told_apart(new_host: Hosts, operator: Once
     assert "two machines or more: all of them are drained" in drained.err
 
 
-def test_the_table_and_the_other_formats(new_host: Hosts) -> None:
-    """One line per host; a drained host is marked, and is not silent."""
-    a, b = new_host("host-a"), new_host("host-b")
-    b.run("k", "--tick", "1", "--", "true")
-    for tick in ("2", "3", "4"):
-        a.run("k", "--tick", tick, "--", "true")
-    title, *lines = a("hosts").out.decode().splitlines()
-    assert title.split() == [
-        *("HOST", "SEEN", "VERSION", "CLOCK", "KEYS"),
-        *("WINS", "SKIPS", "DRAINED", "SILENT", "ON", "MACHINES"),
-    ]
-    assert [line.split()[0] for line in lines] == ["host-a", "host-b"]
-    assert [line.split()[-3:] for line in lines] == [["-", "-", "1"], ["-", "k", "1"]]
-    assert a("drain", "host-b").status == 0
-    assert a("hosts").out.decode().splitlines()[2].split()[-2] == "-"
-    assert shown(a)["host-b"]["drained_by"]
-    assert a("hosts", "--format", "csv").out.decode().splitlines()[0] == ",".join(FIELDS)
-
-
 def test_a_host_that_cannot_start_the_command_is_seen(new_host: Hosts) -> None:
     """It skips before it claims. Before the first firing there is nothing to show."""
     host = new_host("host-a")

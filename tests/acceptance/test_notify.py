@@ -2,7 +2,6 @@
 
 import json
 import threading
-import uuid
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
@@ -13,10 +12,6 @@ from answers import refused
 from log_of import Store
 from servers import Answer, Certificates, Received, Recorder, SmtpSink, eventually
 from servers.oncecron import Ended, Oncecron
-
-from oncecron.core import clock
-from oncecron.stores import open_lease_store
-from oncecron.stores.address import parse_address
 
 Hosts = Callable[..., Oncecron]
 Recorders = Callable[..., Recorder]
@@ -74,11 +69,7 @@ def passed(host: Oncecron) -> Ended:
 
 
 def test_a_failure_and_its_end_are_told_once_to_every_channel(
-    store: Store,
-    cluster: Cluster,
-    new_recorder: Recorders,
-    smtp_sink: SmtpSink,
-    public_path: Path,
+    store: Store, cluster: Cluster, new_recorder: Recorders, smtp_sink: SmtpSink, public_path: Path
 ) -> None:
     """By mail, to webhooks in three forms, and to a command: one message each time, with what has happened."""
     recorder = new_recorder()
@@ -159,53 +150,6 @@ def test_hosts_that_fire_together_send_one_message(
     assert len(outcomes) + len(store.skips(PASS)) == 3
 
 
-@pytest.mark.own_log
-def test_a_thousand_changes_are_one_message(
-    store: Store, cluster: Cluster, new_recorder: Recorders
-) -> None:
-    """Of which the first five have the account of their tick."""
-    recorder = new_recorder()
-    cluster.configure(hook(recorder))
-    host = cluster.host()
-    host.run("billing", *FAILING)
-    filled = open_lease_store(parse_address(store.url), "oncecron", 60.0)
-    for number in range(999):
-        deadline = clock.lease_time(filled.lease_clock) + 30
-        filled.deliver(failed_execution(f"key{number}"), deadline=deadline)
-    filled.close()
-    passed(host)
-    [body] = bodies(recorder)
-    assert len(body["changes"]) == body["open"] == 1000
-    assert sum(each["account"] is not None for each in body["changes"]) == 5
-
-
-def failed_execution(key: str) -> dict[str, Any]:
-    """Return the record of a firing that failed."""
-    now = clock.wall()
-    absent = ("tick_instant", "signal", "fencing_token", "note", "lost_reason", "request")
-    absent += ("requested_by", "output", "output_cut")
-    return {
-        **dict.fromkeys(absent),
-        **dict.fromkeys(("fired_at", "started_at", "finished_at"), now),
-        "kind": "execution",
-        "key": key,
-        "shard": 0,
-        "shards": 1,
-        "tick": "t",
-        "attempt": 1,
-        "outcome": "failed",
-        "exit_code": 3,
-        "duration": 0.0,
-        "cause": "schedule",
-        "host": "host-b",
-        "pid": 7,
-        "user": "cron",
-        "command": "x",
-        "retries": 0,
-        "owner": str(uuid.uuid4()),
-    }
-
-
 def failing_channel_findings(host: Oncecron) -> list[tuple[str, str | None]]:
     """Return the findings about channels that `check` has."""
     found = json.loads(host("check", "--json").out)["findings"]
@@ -268,7 +212,7 @@ def slow(received: Received) -> Answer | None:
     ids=["moved", "error", "closed", "slow"],
 )
 def test_what_is_no_acknowledgement(
-    any_store: Store, cluster: Cluster, new_recorder: Recorders, behave: Any, why: str
+    cluster: Cluster, new_recorder: Recorders, behave: Any, why: str
 ) -> None:
     """A redirection is not followed, and a server that hangs costs its timeout."""
     recorder = new_recorder(behave)
@@ -285,7 +229,7 @@ def test_what_is_no_acknowledgement(
 
 
 def test_a_server_with_a_wrong_certificate_gets_nothing(
-    any_store: Store, cluster: Cluster, new_recorder: Recorders, certificates: Certificates
+    cluster: Cluster, new_recorder: Recorders, certificates: Certificates
 ) -> None:
     """Nobody vouches for it."""
     recorder = new_recorder(certificate=certificates["server.crt"])
@@ -310,7 +254,7 @@ def test_a_pass_that_fails_as_cron_starts_it_complains_once(store: Store, cluste
 
 
 def test_a_command_that_hangs_is_killed_with_all_that_it_started(
-    any_store: Store, cluster: Cluster, public_path: Path
+    cluster: Cluster, public_path: Path
 ) -> None:
     """And what an acknowledged command leaves running is left alone, and waited for by nobody."""
     alive = public_path / "alive"
@@ -328,7 +272,7 @@ def test_a_command_that_hangs_is_killed_with_all_that_it_started(
 
 
 def test_a_mail_that_is_refused_is_sent_again(
-    any_store: Store, cluster: Cluster, smtp_sink: SmtpSink, public_path: Path
+    cluster: Cluster, smtp_sink: SmtpSink, public_path: Path
 ) -> None:
     """Sendmail says why; without it, a line says what to install."""
     cluster.configure('[notify.channel.ops]\nto = "ops@example.com"\n')
@@ -420,7 +364,7 @@ def test_a_host_without_channels_does_not_take_the_pass(
     assert store.executions(PASS) == store.skips(PASS) == []
 
 
-def test_a_store_that_is_away_is_no_recovery(cluster: Cluster, any_store: Store) -> None:
+def test_a_store_that_is_away_is_no_recovery(cluster: Cluster) -> None:
     """Nothing is sent; the firing says that the store cannot be reached."""
     cluster.configure(
         '[notify.channel.log]\ncommand = "echo sent >&2; exit 1"\n', 'connect-timeout = "1s"\n'

@@ -46,7 +46,7 @@ def test_a_host_without_the_program_leaves_the_tick_to_another(
 
 
 def test_a_skip_has_its_status_its_line_and_its_place_in_the_reports(
-    any_store: Store, new_host: Callable[..., Oncecron]
+    new_host: Callable[..., Oncecron],
 ) -> None:
     """Of `history`, `why` and `-v`."""
     host = new_host()
@@ -84,7 +84,7 @@ def test_a_tick_for_which_no_host_was_fit_is_missing(
 
 
 def test_the_test_has_the_environment_of_the_job_and_none_of_its_streams(
-    any_store: Store, new_host: Callable[..., Oncecron], public_path: Path
+    new_host: Callable[..., Oncecron], public_path: Path
 ) -> None:
     """Its input is empty, its output goes nowhere, and what it writes to standard error is seen."""
     seen, given = public_path / "seen", public_path / "given"
@@ -158,18 +158,6 @@ def test_it_is_not_tried_after_the_claim(
     )
     assert ended.status == 0
     assert [each.outcome for each in any_store.executions("k")] == ["failed", "succeeded"]
-
-
-def test_the_file_may_have_it(
-    any_store: Store, new_host: Callable[..., Oncecron], public_path: Path
-) -> None:
-    """In [job.KEY]; an empty test is refused, as an unset variable may have been meant."""
-    file = public_path / "oncecron.toml"
-    file.write_text('[job.k]\nonly-if = "false"\n')
-    file.chmod(0o600)
-    host = new_host(ONCECRON_CONFIG=str(file))
-    assert host.run("k", *TICK, "-v", "--", "true").err.startswith("oncecron: skipped: k tick one")
-    assert host.run("l", *TICK, "--only-if", "", "--", "true").status == 64
 
 
 @pytest.mark.parametrize("address", ["postgresql://nobody@127.0.0.1:1/x"])

@@ -11,7 +11,6 @@ from log_of import LoggedRedis, Store
 from servers import Database, Journal, RedisServer, job
 from servers.oncecron import Oncecron
 
-FIELDS = ["key", "host", "author", "reason", "since", "until"]
 ME = f"{getpass.getuser()}@host-a"
 
 
@@ -56,18 +55,6 @@ def test_pauses_live_in_the_store_alone(store: Store, host: Oncecron, operator: 
     if isinstance(store, LoggedRedis):
         log = Oncecron(host.environment["ONCECRON_LOG"], Path(host.environment["HOME"]))
         assert answer(log, "locks", "--pauses") == []
-
-
-def test_pausing_again_replaces(host: Oncecron, operator: Oncecron) -> None:
-    """The last word counts, and the one before is told."""
-    host.run("k", "--tick", "t1", "--", "true")
-    said(operator, "pause", "k", "--for", "2h", "--reason", "one")
-    told = said(operator, "pause", "k")
-    assert told.startswith("paused k until `oncecron resume k`; it was paused by ")
-    assert told.endswith(": one\n")
-    [pause] = answer(operator, "locks", "--pauses")
-    assert list(pause) == FIELDS
-    assert (pause["key"], pause["reason"], pause["until"]) == ("k", None, None)
 
 
 def test_all_is_a_pause_of_its_own(host: Oncecron, operator: Oncecron) -> None:
@@ -151,19 +138,7 @@ def test_a_running_child_is_not_touched(
     assert [(row.outcome, row.note) for row in store.executions("k")] == [("failed", None)]
 
 
-def test_the_table_of_pauses(any_store: Store, host: Oncecron) -> None:
-    """A line each, the reason last and without what a terminal could obey."""
-    host("init")
-    host("pause", "k", "--reason", "a \x1b[31mred\x1b[0m reason")
-    host("drain", "host-c")
-    heading, *rows = host("locks", "--pauses", "--utc").out.decode().splitlines()
-    assert heading.split() == ["KEY", "HOST", "SINCE", "UNTIL", "AUTHOR", "REASON"]
-    assert rows[0].endswith(r"a \x1b[31mred\x1b[0m reason")
-    assert rows[1].split()[:2] == ["-", "host-c"]
-    assert host("locks").err == ""
-
-
-def test_a_store_that_is_not_there_is_not_made(any_store: Store, host: Oncecron) -> None:
+def test_a_store_that_is_not_there_is_not_made(host: Oncecron) -> None:
     """Nobody can pause in a store without a schema."""
     refused(host("pause", "k"), 78, "oncecron init")
 

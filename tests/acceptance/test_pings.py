@@ -19,6 +19,8 @@ from servers.oncecron import SHORT_TTL, Oncecron
 from servers.process import Process, process_table, wait_gone
 from servers.require import require_root
 
+Pingers = Callable[[], list[Process]]
+Configure = Callable[..., Path]
 NewRecorder = Callable[..., Recorder]
 
 
@@ -29,7 +31,7 @@ def recorder(new_recorder: NewRecorder) -> Recorder:
 
 
 @pytest.fixture
-def configure(public_path: Path) -> Callable[..., Path]:
+def configure(public_path: Path) -> Configure:
     """Give a function that writes the configuration file of all hosts: (service, url, more of the table, more)."""
 
     def write(service: str, url: str, table: str = "", more: str = "") -> Path:
@@ -66,7 +68,7 @@ def release() -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def pingers(public_path: Path) -> Callable[[], list[Process]]:
+def pingers(public_path: Path) -> Pingers:
     """Give a function that returns the processes that ping for the hosts of this test, in nobody's tree."""
 
     def find() -> list[Process]:
@@ -99,7 +101,7 @@ def paths(requests: list[Received]) -> list[str]:
 
 
 def test_healthchecks_hears_of_a_success(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """The start, and the exit status 0, both with the id of the run and with what people want to read."""
     configure("healthchecks", f"{recorder.url}/ping/key/{{key}}?create=1")
@@ -119,41 +121,9 @@ def test_healthchecks_hears_of_a_success(
     assert end.headers["user-agent"].startswith("oncecron/")
 
 
-@pytest.mark.parametrize(
-    ("options", "script", "action", "said"),
-    [
-        ([], "exit 3", "3", "failed on host-a after 0."),
-        ([], "kill -9 $$", "fail", "signal 9"),
-        (["--timeout", "1s"], "trap 'exit 0' TERM; sleep 60 & wait", "fail", "timed-out on host-a"),
-    ],
-    ids=["exit-status", "signal", "timeout"],
-)
-def test_healthchecks_hears_of_each_failure(
-    any_store: Store,
-    host: Oncecron,
-    recorder: Recorder,
-    configure: Callable[..., Path],
-    options: list[str],
-    script: str,
-    action: str,
-    said: str,
-) -> None:
-    """By its exit status where it has one that says so; an exit status of 0 after a timeout does not."""
-    configure("healthchecks", f"{recorder.url}/x/")
-    host.run("k", "--tick", "t", *options, "--", "sh", "-c", script)
-    start, end = recorder.wait_for(2)
-    assert paths([start, end]) == ["/x/start", f"/x/{action}"]
-    assert said in end.body.decode()
-
-
 @pytest.mark.parametrize(("limit", "kept"), [(None, 10_000), ("300", 300), ("100000", 100_000)])
 def test_the_end_of_the_output_is_cut_to_what_healthchecks_keeps(
-    any_store: Store,
-    host: Oncecron,
-    new_recorder: NewRecorder,
-    configure: Callable[..., Path],
-    limit: str | None,
-    kept: int,
+    host: Oncecron, new_recorder: NewRecorder, configure: Configure, limit: str | None, kept: int
 ) -> None:
     """The server keeps the first bytes of a body, and says how many: the newest output is within them."""
     headers = (("Ping-Body-Limit", limit),) if limit else ()
@@ -167,7 +137,7 @@ def test_the_end_of_the_output_is_cut_to_what_healthchecks_keeps(
 
 
 def test_cronitor_hears_of_start_and_failure(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """Its states and parameters; a message has no more than 2,000 characters."""
     configure("cronitor", f"{recorder.url}/p/api-key/{{key}}")
@@ -188,7 +158,7 @@ def test_cronitor_hears_of_start_and_failure(
 
 
 def test_sentry_hears_of_start_and_end(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """Two check-ins with one id; the environment that the URL names stays."""
     configure("sentry", f"{recorder.url}/api/7/cron/{{key}}/public/?environment=staging")
@@ -213,7 +183,7 @@ def test_sentry_hears_of_start_and_end(
 
 
 def test_a_webhook_gets_the_fields_of_the_record(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """As JSON, with the digest of the owner's id; the id itself, the token and the command stay here."""
     configure("webhook", f"{recorder.url}/hook")
@@ -244,8 +214,8 @@ def test_three_hosts_ping_once(
     store: Store,
     new_pinging: Callable[..., Oncecron],
     recorder: Recorder,
-    configure: Callable[..., Path],
-    pingers: Callable[[], list[Process]],
+    configure: Configure,
+    pingers: Pingers,
 ) -> None:
     """One start and one end of each tick, by the host that ran it; a skip is no ping."""
     configure("webhook", f"{recorder.url}/hook")
@@ -264,12 +234,7 @@ def test_three_hosts_ping_once(
 
 
 def test_retries_are_one_run(
-    any_store: Store,
-    host: Oncecron,
-    recorder: Recorder,
-    configure: Callable[..., Path],
-    public_path: Path,
-    pingers: Callable[[], list[Process]],
+    host: Oncecron, recorder: Recorder, configure: Configure, public_path: Path, pingers: Pingers
 ) -> None:
     """One start before the first attempt, one end after the last one."""
     configure("webhook", f"{recorder.url}/hook")
@@ -288,7 +253,7 @@ def test_retries_are_one_run(
 
 
 def test_a_stop_between_two_attempts_is_the_end(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """The last attempt is reported, with why none follows."""
     configure("webhook", f"{recorder.url}/hook")
@@ -304,24 +269,8 @@ def test_a_stop_between_two_attempts_is_the_end(
     assert start["run_id"] == end["run_id"]
 
 
-def test_each_shard_is_a_run_of_its_own(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
-) -> None:
-    """With an id of its own, and a check of its own where the URL says so."""
-    configure("healthchecks", f"{recorder.url}/{{key}}-{{shard}}")
-    host.run("k", "--tick", "t", "--shards", 2, "--", "sh", "-c", "exit $ONCECRON_SHARD")
-    requests = recorder.wait_for(4)
-    assert sorted(paths(requests)) == ["/k-0/0", "/k-0/start", "/k-1/1", "/k-1/start"]
-    ids = {(one.path.split("/")[1], one.query["rid"]) for one in requests}
-    assert len(ids) == len({rid for _, rid in ids}) == 2
-
-
 def test_only_the_keys_of_the_table_are_pinged(
-    any_store: Store,
-    host: Oncecron,
-    recorder: Recorder,
-    configure: Callable[..., Path],
-    pingers: Callable[[], list[Process]],
+    host: Oncecron, recorder: Recorder, configure: Configure, pingers: Pingers
 ) -> None:
     """Each table whose patterns match is one ping more."""
     other = (
@@ -338,7 +287,7 @@ def test_only_the_keys_of_the_table_are_pinged(
 
 
 def test_a_killed_guard_is_a_failure(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """The wrapper, which ends the job, also reports that."""
     configure("webhook", f"{recorder.url}/hook")
@@ -351,12 +300,11 @@ def test_a_killed_guard_is_a_failure(
 
 
 def test_a_takeover_ends_the_tick_once(
-    any_store: Store,
     new_pinging: Callable[..., Oncecron],
     recorder: Recorder,
-    configure: Callable[..., Path],
+    configure: Configure,
     public_path: Path,
-    pingers: Callable[[], list[Process]],
+    pingers: Pingers,
 ) -> None:
     """With --failover, a loss is not the end: the host that goes on reports it."""
     configure("webhook", f"{recorder.url}/hook")
@@ -379,7 +327,7 @@ def test_a_takeover_ends_the_tick_once(
 
 
 def test_a_job_without_a_lease_is_reported(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """With --on-store-error run it runs, and the service must not report that it did not."""
     configure("webhook", f"{recorder.url}/hook")
@@ -399,9 +347,9 @@ def test_a_server_that_hangs_costs_the_job_nothing(
     any_store: Store,
     host: Oncecron,
     new_recorder: NewRecorder,
-    configure: Callable[..., Path],
+    configure: Configure,
     release: threading.Event,
-    pingers: Callable[[], list[Process]],
+    pingers: Pingers,
 ) -> None:
     """The job ends, the lease is released and oncecron exits while the first ping still has no answer."""
     recorder = new_recorder(lambda _: (release.wait(), Answer())[1])
@@ -418,11 +366,7 @@ def test_a_server_that_hangs_costs_the_job_nothing(
 
 
 def test_a_server_that_fails_is_asked_twice(
-    any_store: Store,
-    host: Oncecron,
-    new_recorder: NewRecorder,
-    configure: Callable[..., Path],
-    pingers: Callable[[], list[Process]],
+    host: Oncecron, new_recorder: NewRecorder, configure: Configure, pingers: Pingers
 ) -> None:
     """The second answer counts; both tries have the same id."""
     statuses = iter([200, 500, 200])
@@ -440,12 +384,7 @@ def test_a_server_that_fails_is_asked_twice(
     ("status", "more"), [(301, ", a redirection, which is not followed"), (404, "")]
 )
 def test_a_refusal_is_final(
-    any_store: Store,
-    host: Oncecron,
-    new_recorder: NewRecorder,
-    configure: Callable[..., Path],
-    status: int,
-    more: str,
+    host: Oncecron, new_recorder: NewRecorder, configure: Configure, status: int, more: str
 ) -> None:
     """Another try would be refused too, and a redirect must not give the URL to another server."""
     elsewhere = new_recorder()
@@ -461,25 +400,8 @@ def test_a_refusal_is_final(
     assert (len(recorder.received), elsewhere.received) == (2, [])
 
 
-def test_a_server_that_is_down_is_only_told_with_v(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
-) -> None:
-    """Cron would mail a line for each."""
-    recorder.close()
-    configure("healthchecks", f"{recorder.url}/x")
-    assert host.run("k", "--tick", "t", "--", "true") == (0, b"", "")
-    ended = host.run("k", "-v", "--tick", "u", "--", "true")
-    assert ended.status == 0
-    line = f"oncecron: key k: the end ping to healthchecks {recorder.url}/*** failed: Connection refused\n"
-    assert line in ended.err
-
-
 def test_a_wrong_certificate_is_refused(
-    any_store: Store,
-    host: Oncecron,
-    new_recorder: NewRecorder,
-    configure: Callable[..., Path],
-    certificates: Certificates,
+    host: Oncecron, new_recorder: NewRecorder, configure: Configure, certificates: Certificates
 ) -> None:
     """Unless $SSL_CERT_FILE names its authority."""
     recorder = new_recorder(certificate=certificates["server.crt"])
@@ -493,9 +415,7 @@ def test_a_wrong_certificate_is_refused(
     assert paths(recorder.wait_for(2)) == ["/x/start", "/x/0"]
 
 
-def test_no_proxy_is_used(
-    any_store: Store, host: Oncecron, new_recorder: NewRecorder, configure: Callable[..., Path]
-) -> None:
+def test_no_proxy_is_used(host: Oncecron, new_recorder: NewRecorder, configure: Configure) -> None:
     """What a variable of the job says is not for the pings."""
     proxy, recorder = new_recorder(), new_recorder()
     configure("healthchecks", f"{recorder.url}/x")
@@ -506,12 +426,11 @@ def test_no_proxy_is_used(
 
 
 def test_the_job_is_alone_with_what_it_would_have(
-    any_store: Store,
     host: Oncecron,
     new_recorder: NewRecorder,
-    configure: Callable[..., Path],
+    configure: Configure,
     release: threading.Event,
-    pingers: Callable[[], list[Process]],
+    pingers: Pingers,
 ) -> None:
     """No descriptor, no child, no output of the pings is the job's, and no URL is in the process table."""
     recorder = new_recorder(lambda _: (release.wait(), Answer())[1])
@@ -536,12 +455,11 @@ def test_the_job_is_alone_with_what_it_would_have(
 
 
 def test_a_ping_survives_the_firing(
-    any_store: Store,
     host: Oncecron,
     new_recorder: NewRecorder,
-    configure: Callable[..., Path],
+    configure: Configure,
     release: threading.Event,
-    pingers: Callable[[], list[Process]],
+    pingers: Pingers,
 ) -> None:
     """Killed together, wrapper and guard leave a ping that ends by itself, and no end that nobody knows."""
     recorder = new_recorder(lambda _: (release.wait(), Answer())[1])
@@ -563,11 +481,7 @@ def test_a_ping_survives_the_firing(
 
 
 def test_a_killed_ping_changes_nothing(
-    any_store: Store,
-    host: Oncecron,
-    recorder: Recorder,
-    configure: Callable[..., Path],
-    pingers: Callable[[], list[Process]],
+    any_store: Store, host: Oncecron, recorder: Recorder, configure: Configure, pingers: Pingers
 ) -> None:
     """The job goes on, and its end is recorded."""
     configure("healthchecks", f"{recorder.url}/x")
@@ -581,7 +495,7 @@ def test_a_killed_ping_changes_nothing(
 
 
 def test_the_first_process_of_a_container_waits_for_the_end(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """Its exit would kill the ping."""
     require_root("a container of its own")
@@ -592,7 +506,7 @@ def test_the_first_process_of_a_container_waits_for_the_end(
 
 
 def test_a_ping_needs_little_memory(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """Where the limit of the address space is low, as on a host that has many jobs."""
     configure("healthchecks", f"{recorder.url}/x")
@@ -602,11 +516,7 @@ def test_a_ping_needs_little_memory(
 
 
 def test_the_system_log_has_what_failed(
-    any_store: Store,
-    host: Oncecron,
-    recorder: Recorder,
-    configure: Callable[..., Path],
-    public_path: Path,
+    host: Oncecron, recorder: Recorder, configure: Configure, public_path: Path
 ) -> None:
     """Under cron nothing else is printed; the line names the key, the service and the reason."""
     require_root("a system log of its own")
@@ -630,7 +540,7 @@ def test_the_system_log_has_what_failed(
 
 
 def test_a_kernel_without_files_in_memory_pings_too(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """The events wait in a file without a name instead."""
     configure("healthchecks", recorder.url)
@@ -651,7 +561,7 @@ def imported(host: Oncecron, *words: object) -> set[str]:
 
 
 def test_only_a_winner_that_pings_imports_what_it_takes(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Callable[..., Path]
+    host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
     """Another key pays for nothing but the table, and a skip for the memory of events alone."""
     configure("webhook", f"{recorder.url}/hook", "keys = ['other']")

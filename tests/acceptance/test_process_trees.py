@@ -259,9 +259,7 @@ def test_what_a_failed_command_leaves_running_is_ended_first(
     assert last > ended_line.time + 0.5, "what is left has had its grace"
 
 
-def test_a_stopped_process_of_the_tree_is_ended_too(
-    any_store: Store, host: Oncecron, journal: Journal
-) -> None:
+def test_a_stopped_process_of_the_tree_is_ended_too(host: Oncecron, journal: Journal) -> None:
     """A job that was stopped by SIGSTOP gets its TERM, and a CONT behind it so that it can obey."""
     firing = host.fire("k", "--timeout", "1s", "--grace", "60s", "--", *job(journal, "--sleep", 60))
     job_line = journal.wait_for("start")[0]
@@ -272,7 +270,7 @@ def test_a_stopped_process_of_the_tree_is_ended_too(
 
 
 def test_nothing_is_left_when_oncecron_says_that_it_has_ended(
-    any_store: Store, host: Oncecron, new_journal: Callable[[str], Journal]
+    host: Oncecron, new_journal: Callable[[str], Journal]
 ) -> None:
     """When the exit status of a job that timed out is there, no process of any tree is."""
     trees = Trees(host, new_journal, "--timeout", "2s", "--grace", "0.2s")

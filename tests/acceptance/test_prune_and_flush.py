@@ -161,19 +161,6 @@ def test_a_record_told_twice_is_counted_once(
     assert [each["count"] for each in answer(host, "history", "--skips")] == [10]
 
 
-def test_two_do_not_flush_at_once(any_store: Store, host: Oncecron, public_path: Path) -> None:
-    """The second is told to try again."""
-    import fcntl
-
-    spool = Path(spool_of(any_store, public_path).root)
-    (spool / "k").mkdir(parents=True, mode=0o700)
-    (spool / "k" / "record.json").touch()
-    with (spool / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        refused(host("flush"), 75, "another process is delivering")
-    assert executions_or_none(any_store) == []
-
-
 def test_what_others_may_have_spooled_is_not_delivered(
     any_store: Store, host: Oncecron, public_path: Path
 ) -> None:
@@ -204,13 +191,3 @@ def spool_of(store: Store, public_path: Path) -> Spool:
 
     target = parse_address(store.url).target
     return Spool(str(public_path / "host-a" / "oncecron"), target, "oncecron")
-
-
-def executions_or_none(store: Store) -> list[object]:
-    """Return the log, which may not be there."""
-    import sqlite3
-
-    try:
-        return list(store.executions("k"))
-    except sqlite3.OperationalError:
-        return []

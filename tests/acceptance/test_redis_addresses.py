@@ -1,14 +1,11 @@
 """Every way to name a Redis server and to log in, from the installed command: it runs, or says what to do."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from servers import Certificates, RedisServer
-from servers.certificates import KEY_PASSWORD
 from servers.oncecron import Ended, Oncecron
-from servers.redis_groups import Sentinel
 
 NewRedis = Callable[..., RedisServer]
 USER = ["default off", "cron on >s%cret ~oncecron:* +@all"]
@@ -28,21 +25,6 @@ def fire(public_path: Path) -> Callable[..., Ended]:
     return run
 
 
-@pytest.fixture
-def new_sentinel() -> Iterator[Callable[..., Sentinel]]:
-    """Give a function that starts one sentinel; it takes its settings."""
-    started: list[Sentinel] = []
-
-    def make(**settings: Any) -> Sentinel:
-        started.append(Sentinel(**settings))
-        started[-1].start()
-        return started[-1]
-
-    yield make
-    for sentinel in started:
-        sentinel.remove()
-
-
 def runs(ended: Ended) -> bool:
     """Return whether the command ran, with nothing but its output."""
     return ended == (0, b"ran\n", "")
@@ -58,82 +40,7 @@ def refused(ended: Ended, *words: str) -> bool:
 # TLS
 
 
-def test_tls_with_the_right_authority(
-    new_redis: NewRedis, certificates: Certificates, fire: Callable[..., Ended], public_path: Path
-) -> None:
-    """It fires, and people read."""
-    server = new_redis(aof=True, tls=certificates)
-    assert runs(fire(server.tls_url()))
-    ended = Oncecron(server.tls_url(), public_path)("history")
-    assert (ended.status, b"succeeded" in ended.out, ended.err) == (0, True, "")
-
-
-def test_tls_with_another_authority_is_refused(
-    new_redis: NewRedis, certificates: Certificates, fire: Callable[..., Ended]
-) -> None:
-    """Without a retry: no later try mends it."""
-    server = new_redis(aof=True, tls=certificates)
-    url = server.tls_url(ssl_ca_certs=certificates["other.crt"])
-    assert refused(fire(url), "certificate", "ssl_ca_certs")
-
-
-def test_tls_with_another_name_is_refused(
-    new_redis: NewRedis, certificates: Certificates, fire: Callable[..., Ended]
-) -> None:
-    """The certificate names 127.0.0.1, and not 127.0.0.2; the check can be left out in so many words."""
-    server = new_redis(aof=True, tls=certificates, bind="127.0.0.1 127.0.0.2")
-    url = server.tls_url().replace("127.0.0.1", "127.0.0.2")
-    assert refused(fire(url), "127.0.0.2", "ssl_check_hostname=false")
-    assert runs(fire(url + "&ssl_check_hostname=false"))
-
-
-def test_tls_with_a_client_certificate(
-    new_redis: NewRedis, certificates: Certificates, fire: Callable[..., Ended]
-) -> None:
-    """The server asks for one: none and a stranger's are refused, a locked key is opened."""
-    server = new_redis(aof=True, tls=certificates, tls_auth_clients="yes")
-    assert refused(fire(server.tls_url()), "ssl_certfile")
-    stranger, client = (
-        {"ssl_certfile": certificates[f"{name}.crt"], "ssl_keyfile": certificates[f"{name}.key"]}
-        for name in ("stranger", "client")
-    )
-    assert refused(fire(server.tls_url(**stranger)), "ssl_certfile")
-    locked = {"ssl_keyfile": certificates["locked.key"], "ssl_keyfile_password": KEY_PASSWORD}
-    assert runs(fire(server.tls_url(**{**client, **locked})))
-    wrong = fire(server.tls_url(**{**client, **locked, "ssl_keyfile_password": "s%25cret"}))
-    assert refused(wrong, "ssl_keyfile_password")
-
-
-def test_tls_through_a_sentinel(
-    new_redis: NewRedis, certificates: Certificates, fire: Callable[..., Ended], new_sentinel: Callable[..., Sentinel]
-) -> None:  # fmt: skip
-    """It speaks TLS itself, and names the server's TLS port."""
-    server = new_redis(aof=True, tls=certificates)
-    monitor = f"monitor jobs {server.host} {server.tls_endpoint.port} 1"
-    sentinel = new_sentinel(tls=certificates, tls_replication="yes", sentinel=[monitor])
-    at = f"{sentinel.host}:{sentinel.tls_endpoint.port}/jobs"
-    assert runs(fire(f"rediss+sentinel://{at}?ssl_ca_certs={certificates['ca.crt']}"))
-    other = f"rediss+sentinel://{at}?ssl_ca_certs={certificates['other.crt']}"
-    assert refused(fire(other), "ssl_ca_certs")
-
-
 # Sockets, users, files
-
-
-def test_a_unix_socket(new_redis: NewRedis, fire: Callable[..., Ended]) -> None:
-    """Also a database of its own behind it."""
-    server = new_redis(aof=True)
-    assert runs(fire(server.unix_url()))
-    assert runs(fire(server.unix_url(3)))
-    assert server.connect(db=3).exists("oncecron:{oncecron}:parts")
-
-
-def test_a_user_in_the_url(new_redis: NewRedis, fire: Callable[..., Ended]) -> None:
-    """With the right password; a wrong one and none are refused and not shown."""
-    server = new_redis(aof=True, user=USER)
-    assert runs(fire(server.url(login=LOGIN)))
-    assert refused(fire(server.url(login=LOGIN + "wrong")), "WRONGPASS", "password")
-    assert refused(fire(server.url()), "NOAUTH", "password")
 
 
 def test_a_password_in_a_file(

@@ -172,17 +172,14 @@ def test_a_holder_that_thaws_late_takes_nothing_away(
     both = [firing.wrapper, firing.guard()]
     send(both, signal.SIGSTOP)
     told = float(lease(server)["heartbeat_at"])
-    eventually(
-        lambda: server.connect().time()[0] > told + TTL / 3
-    )  # then a newer tick waits, and is not `held`
+    # Then a newer tick waits, and is not `held`.
+    eventually(lambda: server.connect().time()[0] > told + TTL / 3)
     other = fire(host("host-b"), "two", *job(journal, "--sleep", 3, "--beats", "--exit", 4))
     journal.wait_for("start", 2, deadline=2 * TTL)
     taken = lease(server)
     send(both, signal.SIGCONT)
     assert firing.wait().status in (3, 75)
-    late = fire(
-        host(), "three", *job(journal)
-    ).wait()  # it tells first what its host has kept for later
+    late = fire(host(), "three", *job(journal)).wait()  # it tells first what its host has kept
     assert (late.status, late.err) == (0, "")
     kept = lease(server)
     assert (kept["owner"], kept["execution_id"]) == (taken["owner"], taken["execution_id"])
@@ -211,11 +208,7 @@ def calls(server: RedisServer) -> list[int]:
     ],
 )  # fmt: skip
 def test_a_request_whose_answer_is_lost_is_sent_once_an_attempt(
-    server: RedisServer,
-    host: Callable[..., Oncecron],
-    new_proxy: Any,
-    step: bytes,
-    sent: list[int],
+    server: RedisServer, host: Callable[..., Oncecron], new_proxy: Any, step: bytes, sent: list[int]
 ) -> None:
     """On a second connection the start is found, not made again, and the end is told again."""
     fire(host(), "warm-up", "true").wait()

@@ -126,9 +126,8 @@ def test_a_slot_that_moves_takes_a_running_job_along(
     eventually(lambda: calls(source)[1] > refused)
     migrate(cluster, slot, source, target)
     refused = calls(target)[1]
-    eventually(
-        lambda: calls(target)[1] > refused
-    )  # TRYAGAIN: it has not all names that a step may touch
+    # TRYAGAIN: it has not all names that a step may touch.
+    eventually(lambda: calls(target)[1] > refused)
     cluster.move_slot(slot, source, target, "end")
     ended = asking.wait()
     assert (ended.status, ended.err) == (0, "")

@@ -188,40 +188,6 @@ def test_seeds_that_are_away(
     second.sigcont()
 
 
-def test_a_slot_on_its_way(cluster: RedisCluster, wires: Wires) -> None:
-    """ASK: this once to the other node; MOVED when it has arrived. Each command is executed once."""
-    first, second, _ = cluster.servers
-    here, gone = cluster.key_on(first, "a"), cluster.key_on(first, "b")
-    wire = wires(cluster.url(nodes=[first]))
-    assert wire.ask("EVAL", COUNT, 1, here, deadline=soon()) == 1
-    stayed = wire.fileno()
-    slot = cluster.slot(gone)
-    cluster.move_slot(slot, first, second, "begin")
-    assert wire.ask("EVAL", COUNT, 1, gone, deadline=soon()) == 1
-    assert wire.fileno() == stayed
-    cluster.move_slot(slot, first, second, "end")
-    assert wire.ask("EVAL", COUNT, 1, gone, deadline=soon()) == 2
-    assert counted(second, gone) == 2
-    assert wire.ask("GET", here, deadline=soon()) == b"1"
-
-
-def test_a_node_that_was_taken_for_a_server(cluster: RedisCluster, wires: Wires) -> None:
-    """Found out at the first key of another node."""
-    first, second, _ = cluster.servers
-    assert wires.ask(first.url(), "EVAL", COUNT, 1, cluster.key_on(first)) == 1
-    question = ("EVAL", COUNT, 1, cluster.key_on(second))
-    assert "write redis+cluster://" in wires.complaint(StoreRefusesError, first.url(), *question)
-
-
-def test_a_node_that_is_away(cluster: RedisCluster, wires: Wires) -> None:
-    """Its keys are: first nobody listens there, then the cluster says that it is down."""
-    first, _, third = cluster.servers
-    key = cluster.key_on(third)
-    third.kill()
-    told = wires.complaint(StoreUnavailable, cluster.url(nodes=[first]), "GET", key)
-    assert f":{third.port}: Connection refused" in told or "the cluster is down" in told
-
-
 def test_redirections_end(new_scripted: NewScripted, wires: Wires) -> None:
     """After five; without a host it is the same host; without a name it is told."""
 
@@ -254,14 +220,3 @@ def test_a_redirected_answer_that_is_lost(
         wire.ask("EVAL", COUNT, 1, key, deadline=soon(2))
     assert wire.fileno() == -1
     assert counted(first, key) == 1
-
-
-def test_a_cluster_over_tls(
-    new_redis_cluster: Callable[..., RedisCluster], certificates: Certificates, wires: Wires
-) -> None:
-    """The nodes redirect to each other's TLS ports."""
-    cluster = new_redis_cluster(tls=certificates, user=[f"cron on >{SECRET} ~* &* +@all"])
-    url = cluster.tls_url().replace("//", f"//cron:{SECRET}@")
-    wire = wires(url)
-    for server in cluster.servers:
-        assert wire.ask("EVAL", COUNT, 1, cluster.key_on(server), deadline=soon()) == 1

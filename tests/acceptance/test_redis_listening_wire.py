@@ -2,7 +2,7 @@
 
 import select
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from redis_wires import Scripted, Wires, at_most, soon
@@ -18,17 +18,8 @@ NO_CHANNEL = b"-NOPERM No permissions to access a channel\r\n"
 
 
 @pytest.fixture
-def wires() -> Iterator[Wires]:
-    """Give the wires; close them."""
-    made = Wires()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def server() -> Iterator[Callable[..., Scripted]]:
+def server(new_scripted: Callable[..., Scripted]) -> Callable[..., Scripted]:
     """Give a function that makes a server of what it says: to HELLO and SUBSCRIBE, and to any other command."""
-    made: list[Scripted] = []
 
     def make(to_listening: bytes, to_others: bytes = b"+PONG\r\n") -> Scripted:
         def behave(connection: socket.socket, _: int) -> None:
@@ -38,12 +29,9 @@ def server() -> Iterator[Callable[..., Scripted]]:
                 else:
                     connection.sendall(b"+OK\r\n" * data.count(b"SETNAME") + to_others)
 
-        made.append(Scripted(behave))
-        return made[-1]
+        return new_scripted(behave)
 
-    yield make
-    for each in made:
-        each.close()
+    return make
 
 
 def readable(wire: object, within: float = 0) -> bool:

@@ -45,13 +45,6 @@ def test_a_password(new_redis: NewRedis, new_proxy: NewProxy, wires: Wires) -> N
     assert counted(server) == 1
 
 
-def test_a_password_from_the_configuration_file(new_redis: NewRedis, wires: Wires) -> None:
-    """The URL need not hold it."""
-    server = new_redis(user=["default off", CRON])
-    assert wires.ask(server.url(), username="cron", password=SECRET) == b"PONG"
-    assert wires.ask(server.url(login="cron"), password=SECRET) == b"PONG"
-
-
 def test_a_password_that_nobody_asks_for(redis_server: RedisServer, wires: Wires) -> None:
     """It is not wrong: the same line of a crontab serves before and after passwords are introduced."""
     assert wires.ask(redis_server.url(login=":unasked")) == b"PONG"
@@ -67,12 +60,6 @@ def test_a_user_with_few_rights(new_redis: NewRedis, wires: Wires) -> None:
         wire.ask("SET", "k", "v", deadline=soon())
     assert caught.value.code == "NOPERM"
     assert wire.ask("GET", "oncecron:k", deadline=soon()) == b"v"
-
-
-def test_a_user_without_a_password(new_redis: NewRedis, wires: Wires) -> None:
-    """His name is enough."""
-    server = new_redis(user=["default off", "cron on nopass ~* +@all"])
-    assert wires.ask(server.url(login="cron"), "ACL", "WHOAMI") == b"cron"
 
 
 def test_nothing_is_executed_as_somebody_else(new_redis: NewRedis, wires: Wires) -> None:

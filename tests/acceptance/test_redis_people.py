@@ -18,6 +18,7 @@ from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.scripts import Names
 
+Connect = Callable[..., PeopleClient]
 NewRedis = Callable[..., RedisServer]
 NewProxy = Callable[..., FaultProxy]
 NewScripted = Callable[..., Scripted]
@@ -26,7 +27,7 @@ PREFIX = "oncecron:{oncecron}:"
 
 
 @pytest.fixture
-def connect() -> Iterator[Callable[..., PeopleClient]]:
+def connect() -> Iterator[Connect]:
     """Give a function that makes a pipeline to a URL, for a namespace."""
     made: list[PeopleClient] = []
 
@@ -70,7 +71,7 @@ def counted(server: RedisServer, key: str) -> int:
 
 
 def test_many_commands_take_one_round_trip(
-    redis_server: RedisServer, new_proxy: NewProxy, connect: Callable[..., PeopleClient]
+    redis_server: RedisServer, new_proxy: NewProxy, connect: Connect
 ) -> None:
     """Who we are goes along with them; the answers come in their order, of every kind."""
     proxy = new_proxy(redis_server)
@@ -107,7 +108,7 @@ def reads_on_when_heard(connection: socket.socket, _: int) -> None:
 
 
 def test_nobody_waits_for_the_other_to_read(
-    new_scripted: NewScripted, connect: Callable[..., PeopleClient], monkeypatch: pytest.MonkeyPatch
+    new_scripted: NewScripted, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much is asked: more than both sides' buffers hold, both ways."""
     monkeypatch.setattr(people_client, "READER_TIMEOUT", 5)
@@ -121,7 +122,7 @@ def test_nobody_waits_for_the_other_to_read(
 
 
 def test_a_lost_answer_is_told_and_nothing_is_sent_again(
-    redis_server: RedisServer, new_proxy: NewProxy, connect: Callable[..., PeopleClient]
+    redis_server: RedisServer, new_proxy: NewProxy, connect: Connect
 ) -> None:
     """Each command was executed once; the next question goes over a new connection."""
     proxy = new_proxy(redis_server)
@@ -138,7 +139,7 @@ def test_a_lost_answer_is_told_and_nothing_is_sent_again(
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_anew(
-    redis_server: RedisServer, connect: Callable[..., PeopleClient]
+    redis_server: RedisServer, connect: Connect
 ) -> None:
     """As by the server's `timeout`, while `history --follow` slept: nothing was asked, so nothing is told."""
     asked = connect(redis_server.url())
@@ -151,10 +152,7 @@ def test_a_connection_that_was_closed_meanwhile_is_made_anew(
 
 @pytest.mark.usefixtures("impatient")
 def test_a_server_that_never_answers(
-    new_scripted: NewScripted,
-    redis_server: RedisServer,
-    new_proxy: NewProxy,
-    connect: Callable[..., PeopleClient],
+    new_scripted: NewScripted, redis_server: RedisServer, new_proxy: NewProxy, connect: Connect
 ) -> None:
     """It accepts, and that is all; or it falls silent later."""
     with at_most(0.4):
@@ -172,7 +170,7 @@ def test_a_server_that_never_answers(
 
 
 def test_a_step_is_sent_by_its_hash_and_by_its_text_where_the_server_has_forgotten_it(
-    redis_server: RedisServer, connect: Callable[..., PeopleClient]
+    redis_server: RedisServer, connect: Connect
 ) -> None:
     """The text travels once."""
     asked = connect(redis_server.url())
@@ -186,7 +184,7 @@ def test_a_step_is_sent_by_its_hash_and_by_its_text_where_the_server_has_forgott
 
 
 def test_a_step_that_no_replica_has_is_told_and_done_once(
-    redis_server: RedisServer, new_proxy: NewProxy, connect: Callable[..., PeopleClient]
+    redis_server: RedisServer, new_proxy: NewProxy, connect: Connect
 ) -> None:
     """WAIT goes over the connection that wrote: on another it would find nothing to wait for, and agree."""
     proxy = new_proxy(redis_server)
@@ -205,7 +203,7 @@ def test_a_step_that_no_replica_has_is_told_and_done_once(
 
 
 def test_the_master_that_the_sentinels_name(
-    new_sentinels: Callable[..., Sentinels], connect: Callable[..., PeopleClient]
+    new_sentinels: Callable[..., Sentinels], connect: Connect
 ) -> None:
     """Also after a failover; one sentinel is frozen, one is dead."""
     group = new_sentinels()
@@ -228,7 +226,7 @@ def test_a_frozen_server_leaves_time_for_the_next(
     new_sentinels: Callable[..., Sentinels],
     new_redis_cluster: Callable[..., RedisCluster],
     new_scripted: NewScripted,
-    connect: Callable[..., PeopleClient],
+    connect: Connect,
 ) -> None:
     """Of sentinels, and of the nodes of a cluster."""
     silent = new_scripted(says(b""))
@@ -251,9 +249,7 @@ def namespace_on(cluster: RedisCluster, server: RedisServer) -> str:
     return cluster.key_on(server, "ns")
 
 
-def test_a_namespace_on_each_node(
-    cluster: RedisCluster, connect: Callable[..., PeopleClient]
-) -> None:
+def test_a_namespace_on_each_node(cluster: RedisCluster, connect: Connect) -> None:
     """Everything is asked of the node that has it: also TIME, which every node would answer by its own clock."""
     for server in cluster.servers:
         namespace = namespace_on(cluster, server)
@@ -268,7 +264,7 @@ def test_a_namespace_on_each_node(
 
 
 def test_a_namespace_that_moves_between_two_questions(
-    cluster: RedisCluster, connect: Callable[..., PeopleClient]
+    cluster: RedisCluster, connect: Connect
 ) -> None:
     """ASK for what has gone ahead, then MOVED: each command of a batch is executed once and answered in its place."""
     first, second, _ = cluster.servers
@@ -291,7 +287,7 @@ def test_a_namespace_that_moves_between_two_questions(
 
 
 def test_a_cluster_where_the_user_may_not_look(
-    new_redis_cluster: Callable[..., RedisCluster], connect: Callable[..., PeopleClient]
+    new_redis_cluster: Callable[..., RedisCluster], connect: Connect
 ) -> None:
     """It is told the rule, and no connection stays open."""
     cluster = new_redis_cluster(user=[f"cron on >{SECRET} ~other:* +@all"])
@@ -305,9 +301,7 @@ def test_a_cluster_where_the_user_may_not_look(
 
 
 def test_a_cluster_over_tls(
-    new_redis_cluster: Callable[..., RedisCluster],
-    certificates: Certificates,
-    connect: Callable[..., PeopleClient],
+    new_redis_cluster: Callable[..., RedisCluster], certificates: Certificates, connect: Connect
 ) -> None:
     """With a user: on each of its nodes."""
     cluster = new_redis_cluster(tls=certificates, user=[f"cron on >{SECRET} ~* &* +@all"])
@@ -319,7 +313,7 @@ def test_a_cluster_over_tls(
 
 
 def test_sockets_users_and_tls(
-    new_redis: NewRedis, certificates: Certificates, connect: Callable[..., PeopleClient]
+    new_redis: NewRedis, certificates: Certificates, connect: Connect
 ) -> None:
     """One server by three addresses."""
     server = new_redis(tls=certificates, user=[f"cron on >{SECRET} ~oncecron:* +@all"])
@@ -403,16 +397,3 @@ def test_bytes_that_are_no_text(redis_server: RedisServer, public_path: Path) ->
         assert ended.err.replace("\\", "").count("xffxfe#0") == 1, (command, ended)
         assert expected in ended.out.decode()
     assert host("locks", "--pauses").out.decode().count("\ufffd") >= 2
-
-
-def test_people_have_the_same_names_in_the_list_of_clients(
-    redis_server: RedisServer, connect: Callable[..., PeopleClient]
-) -> None:
-    """An administrator sees who asks."""
-    asked = connect(redis_server.url())
-    asked.ask([("PING",)])
-    with redis_server.connect() as client:
-        eventually(lambda: "oncecron" in {each["name"] for each in client.client_list()})
-    with pytest.raises(StoreRefusesError):
-        asked.ask([("NOSUCHCOMMAND",)])
-    assert asked.ask([("PING",)]) == [True]

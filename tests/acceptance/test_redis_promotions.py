@@ -10,6 +10,7 @@ import redis
 from servers import Journal, RedisServer, assert_exclusive, eventually, job
 from servers.oncecron import SHORT_TTL, Oncecron
 
+Hosts = Callable[..., Oncecron]
 TTL = SHORT_TTL
 AT_ONCE = 3.0
 """Seconds within which a firing that does not wait for a guard has ended, on a busy machine."""
@@ -52,7 +53,7 @@ def pair(new_redis: Callable[..., RedisServer]) -> Pair:
 
 
 @pytest.fixture
-def host(public_path: Path) -> Callable[..., Oncecron]:
+def host(public_path: Path) -> Hosts:
     """Give a function that makes a host that uses a server."""
     return lambda server, name="host-a", via=None: Oncecron(server.url(via=via), public_path, name)
 
@@ -66,9 +67,7 @@ def waited(host: Oncecron, tick: str) -> float:
 
 
 @pytest.mark.parametrize("resync", ["partial", "full"])
-def test_there_and_back_makes_firings_wait(
-    pair: Pair, host: Callable[..., Oncecron], resync: str
-) -> None:
+def test_there_and_back_makes_firings_wait(pair: Pair, host: Hosts, resync: str) -> None:
     """Within seconds, without a claim in between: the record names the same process, and that is not enough."""
     first, second = pair
     assert waited(host(first), "one") < AT_ONCE
@@ -84,7 +83,7 @@ def test_there_and_back_makes_firings_wait(
     assert waited(host(first), "three") < AT_ONCE
 
 
-def test_each_promotion_counts(pair: Pair, host: Callable[..., Oncecron]) -> None:
+def test_each_promotion_counts(pair: Pair, host: Hosts) -> None:
     """Also the second one of a server whose first one is on record."""
     first, second = pair
     assert waited(host(first), "one") < AT_ONCE
@@ -96,7 +95,7 @@ def test_each_promotion_counts(pair: Pair, host: Callable[..., Oncecron]) -> Non
 
 
 def test_a_holder_that_two_promotions_lost_overlaps_with_nobody(
-    pair: Pair, host: Callable[..., Oncecron], journal: Journal, new_proxy: Any
+    pair: Pair, host: Hosts, journal: Journal, new_proxy: Any
 ) -> None:
     """Its claim was on neither server in the end; it is cut off, and dead before the next one starts."""
     first, second = pair
@@ -120,10 +119,7 @@ def test_a_holder_that_two_promotions_lost_overlaps_with_nobody(
 
 
 def test_a_master_behind_a_partition_renews_nothing_without_its_replica(
-    new_redis: Callable[..., RedisServer],
-    host: Callable[..., Oncecron],
-    journal: Journal,
-    new_proxy: Any,
+    new_redis: Callable[..., RedisServer], host: Hosts, journal: Journal, new_proxy: Any
 ) -> None:
     """min-replicas-to-write is what keeps its holder from living on while the other side has a master of its own."""
     first = new_redis(aof=True, min_replicas_to_write=1, min_replicas_max_lag=1)
@@ -137,9 +133,8 @@ def test_a_master_behind_a_partition_renews_nothing_without_its_replica(
     link.reset()
     eventually(lambda: refuses_writes(first))
     second.connect().replicaof("NO", "ONE")
-    other = host(second, "host-b").fire(
-        "other", "--ttl", TTL, "--", "true"
-    )  # the guard counts from now
+    # The guard counts from now.
+    other = host(second, "host-b").fire("other", "--ttl", TTL, "--", "true")
     give_up = time.monotonic() + 3 * TTL
     while len(journal.runs()) < 2:
         assert time.monotonic() < give_up
@@ -164,7 +159,7 @@ def refuses_writes(server: RedisServer) -> bool:
 
 
 def test_what_is_no_promotion_makes_nobody_wait(
-    new_redis: Callable[..., RedisServer], host: Callable[..., Oncecron]
+    new_redis: Callable[..., RedisServer], host: Hosts
 ) -> None:
     """A first replica, its loss, its return, `REPLICAOF NO ONE` on a master, and a promotion forgotten."""
     first, second = new_redis(aof=True), new_redis(aof=True)

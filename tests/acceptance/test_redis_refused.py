@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from log_of import RedisLog
-from servers import Journal, RedisServer, eventually, job
+from servers import RedisServer, eventually
 from servers.oncecron import Ended, Oncecron
 
 from oncecron.stores.redis.explain import ACL_RULE
@@ -58,25 +57,6 @@ def test_a_server_that_may_evict_leases_is_refused(
     said = refused(fire(server.url()), public_path)
     assert policy in said
     assert "noeviction" in said
-
-
-def test_the_printed_rule_is_enough(
-    new_redis: Callable[..., RedisServer], public_path: Path, journal: Journal
-) -> None:
-    """A user with the rights that the README prints can fire, read and prune."""
-    server = new_redis(aof=True)
-    rule = ACL_RULE.replace("PASSWORD", "secret").split()
-    server.connect().execute_command(*rule)
-    url = server.url().replace("redis://", "redis://oncecron:secret@")
-    host = Oncecron(url, public_path)
-    ended = host.run("k", "--ttl", 6, "--tick", "one", "--", *job(journal, "--sleep", 2))
-    assert (ended.status, ended.err) == (0, "")
-    assert host.run("k", "--tick", "one", "--", "true").status == 0
-    for command in ("history", "locks", "prune", "init"):
-        ended = host(command)
-        assert (ended.status, ended.err) == (0, ""), command
-    assert RedisLog(server).executions("k")[0].outcome == "succeeded"
-    assert [skip.reason for skip in RedisLog(server).skips("k")] == ["done"]
 
 
 @pytest.mark.parametrize("less", ["+info", "+evalsha +eval", "+hset", "~oncecron:*"])

@@ -22,7 +22,6 @@ from servers.oncecron import SHORT_TTL, Firing, Oncecron
 from servers.process import send
 
 TTL = SHORT_TTL
-LEASE = "oncecron:{oncecron}:lease:k#0"
 AWAY = (AssertionError, redis.ConnectionError, redis.TimeoutError)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from redis_wires import COUNT, Scripted, Wires, at_most, line_of, says, soon
-from servers import FaultProxy, RedisServer, eventually
+from servers import FaultProxy, RedisServer
 from servers.process import free_port
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
@@ -105,12 +105,6 @@ def test_the_socket(redis_server: RedisServer, wires: Wires) -> None:
         client.client_kill_filter(_type="normal", skipme=True)
     assert select.select([wire.fileno()], [], [], 5)[0] == [wire.fileno()]
     assert "closed the connection" in dies(wire)
-
-
-def test_a_unix_socket(redis_server: RedisServer, wires: Wires) -> None:
-    """By its path, with a database."""
-    wires.ask(redis_server.unix_url(2), "SET", "k", "v")
-    assert wires.ask(redis_server.url(2), "GET", "k") == b"v"
 
 
 # Faults
@@ -222,20 +216,6 @@ def test_half_an_answer(new_scripted: NewScripted, wires: Wires, half: bytes) ->
         connection.shutdown(socket.SHUT_WR)
 
     assert "closed the connection" in dies(wires(new_scripted(hang_up).url), within=2)
-
-
-def test_an_answer_in_many_pieces(
-    redis_server: RedisServer, new_scripted: NewScripted, wires: Wires
-) -> None:
-    """Each of them is waited for."""
-
-    def slowly(connection: socket.socket, _: int) -> None:
-        connection.recv(1 << 16)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for byte in b"+OK\r\n*2\r\n$3\r\na\r\n\r\n:7\r\n":
-            connection.sendall(bytes([byte]))
-
-    assert wires.ask(new_scripted(slowly).url) == [b"a\r\n", 7]
 
 
 # Several addresses
@@ -368,27 +348,3 @@ def test_what_was_said_before_a_reset_is_heard(new_scripted: NewScripted, wires:
     waiting.register(wire.fileno(), 0)  # errors alone
     assert waiting.poll(5000)[0][1] & select.POLLERR
     assert "maxclients" in dies(wire)
-
-
-def test_more_clients_than_the_server_takes(new_redis: NewRedis, wires: Wires) -> None:
-    """It says so and hangs up, perhaps before it is asked: one of a herd asks again."""
-    server = new_redis(maxclients=2)
-    kept = [wires(server.url(), name="") for _ in range(2)]
-    for wire in kept:
-        eventually(lambda wire=wire: wire.ask("PING", deadline=soon()) == b"PONG")  # type: ignore[misc]
-    for _ in range(20):
-        assert "maxclients" in wires.complaint(StoreUnavailable, server.url())
-
-
-def test_a_script_that_keeps_the_server_busy(new_redis: NewRedis, wires: Wires) -> None:
-    """Told, with what ends it."""
-    server = new_redis(busy_reply_threshold=50)
-    runaway = wires(server.url())
-    runaway.ask("PING", deadline=soon())
-    with pytest.raises(StoreUnavailable, match="no answer in time"):
-        runaway.ask("EVAL", "while true do end", 0, deadline=soon(0.3))
-    assert "script kill" in wires.complaint(StoreUnavailable, server.url(), "GET", "k")
-    assert "script kill" in wires.complaint(StoreUnavailable, server.url(1), "GET", "k")
-    with server.connect() as client:
-        client.script_kill()
-    eventually(lambda: wires.ask(server.url()) == b"PONG", retry_on=StoreUnavailable)

@@ -54,20 +54,6 @@ def test_a_job_that_fails_is_run_again_until_it_succeeds(
     assert host.run("k", "--tick", "one", *SOON, "--retries", 5, "--", "echo") == Ended(0, b"", "")
 
 
-def test_attempts_end_when_there_are_enough(store: Store, host: Oncecron) -> None:
-    """N further ones; the status is the last one's, and the tick is done."""
-    assert host.run("k", "--tick", "one", "--retries", 2, *SOON, "--", *FAILS).status == 3
-    assert attempts(store) == [(number, "failed", 3) for number in (1, 2, 3)]
-    assert host.run("k", "--tick", "one", "--skip-exit", 9, "--", "echo", "no").status == 9
-
-
-def test_without_retries_there_are_none(any_store: Store, host: Oncecron) -> None:
-    """Not by default, nor because of --failover."""
-    assert host.run("k", "--tick", "one", "--", *FAILS).status == 3
-    assert host.run("k", "--tick", "two", "--failover", "--", *FAILS).status == 3
-    assert attempts(any_store) == [(1, "failed", 3)] * 2
-
-
 def test_a_job_that_takes_too_long_is_run_again(any_store: Store, host: Oncecron) -> None:
     """--timeout is for each attempt, and 124 in --no-retry-on excludes it."""
     options = ("--timeout", "300ms", "--retries", 1, *SOON)
@@ -90,23 +76,6 @@ def test_a_signal_while_a_timeout_is_being_carried_out_ends_the_retries(
     os.kill(firing.process.pid, signal.SIGTERM)
     assert firing.wait(20).status == 124
     assert [row[:2] for row in attempts(any_store)] == [(1, "timed-out")]
-
-
-def test_some_failures_are_permanent(any_store: Store, host: Oncecron) -> None:
-    """An exit status of --no-retry-on ends it, and the record says so."""
-    options = ("--retries", 3, *SOON, "--no-retry-on", "64,65,78")
-    assert host.run("k", "--tick", "one", *options, "--", "sh", "-c", "exit 65").status == 65
-    [record] = any_store.executions("k")
-    assert (record.outcome, record.note) == ("failed", "exit status 65 is not retried")
-
-
-def test_a_delay_keeps_to_its_bounds(any_store: Store, host: Oncecron, journal: Journal) -> None:
-    """At least the base passes between two attempts; the formula has a test of its own."""
-    command = job(journal, "--exit", 1)
-    host.run("k", "--tick", "one", "--retries", 2, "--retry-delay", "600ms..1s", "--", *command)
-    first, second, third = journal.runs()
-    assert second.started - first.last_sign >= 0.6
-    assert third.started - second.last_sign >= 0.6
 
 
 def test_the_lease_is_kept_between_attempts(

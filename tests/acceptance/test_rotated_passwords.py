@@ -107,10 +107,7 @@ def test_a_password_that_stays_wrong(database: Database, public_path: Path) -> N
 
 
 def test_another_host(
-    database: Database,
-    new_proxy: Callable[..., FaultProxy],
-    public_path: Path,
-    journal: Journal,
+    database: Database, new_proxy: Callable[..., FaultProxy], public_path: Path, journal: Journal
 ) -> None:
     """The store has moved to another address, which the file names."""
     before, after = new_proxy(database.server), new_proxy(database.server)

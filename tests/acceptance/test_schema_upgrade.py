@@ -378,17 +378,12 @@ def test_an_older_program_is_served_and_cannot_change_a_newer_schema(
     host = after(hosts[0], newer)
     assert host.run("k", "--tick", "t", "--", "true") == (0, b"", "")
     after(host, None)
-    if isinstance(
-        store, RedisLog
-    ):  # a restart, after which a claim writes to what the namespace has on record
+    # A restart, after which a claim writes to what the namespace has on record.
+    if isinstance(store, RedisLog):
         store._client.hset(NAMESPACE, mapping={"run_id": "another", "largest_ttl": "1"})
     assert host.run(
         "k", "--ttl", "6s", "--tick", "t2", "--capture", "1k", "--", "echo", "hello"
-    ) == (
-        0,
-        b"hello\n",
-        "",
-    )
+    ) == (0, b"hello\n", "")
     for command in ("history", "locks", "jobs", "check", "audit"):
         ended = host(command)
         assert (ended.status, ended.err) == (0, ""), command

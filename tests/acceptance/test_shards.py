@@ -10,6 +10,7 @@ from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, j
 from servers.oncecron import SHORT_TTL, Ended, Oncecron
 from servers.process import kill_tree
 
+Hosts = Callable[..., Oncecron]
 TTL = ("--ttl", SHORT_TTL)
 FOUR = ("--shards", 4)
 ROWS = 40
@@ -37,9 +38,7 @@ def test_one_host_runs_all_parts_one_after_another(
 
 
 @pytest.mark.quick
-def test_hosts_share_the_parts(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
-) -> None:
+def test_hosts_share_the_parts(store: Store, new_host: Hosts, journal: Journal) -> None:
     """Four parts on three hosts: each is started once, and each row of mod(id, 4) is handled once."""
     names = ("host-a", "host-b", "host-c")
     rows = f"for i in $(seq 0 {ROWS - 1}); do [ $((i % $ONCECRON_SHARDS)) = $ONCECRON_SHARD ] && echo $i; done; "
@@ -64,15 +63,6 @@ def test_the_status_is_that_of_the_first_part_that_failed(any_store: Store, host
     assert outcomes == ["failed", "succeeded", "succeeded", "succeeded"]
 
 
-def test_each_part_has_its_own_attempts(any_store: Store, host: Oncecron, journal: Journal) -> None:
-    """With --retries a part that fails is run again, and the others once."""
-    script = '[ "$ONCECRON_SHARD$ONCECRON_ATTEMPT" != 11 ]'
-    options = ("--shards", 2, "--retries", 2, "--retry-delay", "100ms")
-    assert host.run("k", "--tick", "one", *options, "--", "sh", "-c", script).status == 0
-    found = sorted((row.outcome, row.attempt) for row in any_store.executions("k"))
-    assert found == [("failed", 1), ("succeeded", 1), ("succeeded", 2)]
-
-
 def test_again_runs_each_part_once_more(any_store: Store, host: Oncecron) -> None:
     """And not for ever."""
     tick = ("--tick", "one", "--shards", 2)
@@ -81,9 +71,7 @@ def test_again_runs_each_part_once_more(any_store: Store, host: Oncecron) -> Non
     assert sorted(row.attempt for row in any_store.executions("k")) == [1, 1, 2, 2]
 
 
-def test_a_signal_ends_the_firing_and_not_only_a_part(
-    any_store: Store, host: Oncecron, journal: Journal
-) -> None:
+def test_a_signal_ends_the_firing_and_not_only_a_part(host: Oncecron, journal: Journal) -> None:
     """TERM means the whole run, also for a job that ends with 0 then; the other parts stay free."""
     script = "trap 'exit 0' TERM; " + " ".join(job(journal, "--sleep", 60)) + " & wait"
     firing = host.fire("k", "--tick", "one", *FOUR, "--", "sh", "-c", script)
@@ -94,9 +82,7 @@ def test_a_signal_ends_the_firing_and_not_only_a_part(
     assert host.run("k", "--tick", "one", *FOUR, "--", "echo", "ran").out == b"ran\n" * 3
 
 
-def test_hosts_that_disagree_are_refused(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
-) -> None:
+def test_hosts_that_disagree_are_refused(store: Store, new_host: Hosts, journal: Journal) -> None:
     """Another number within a tick exits 78 and names both numbers; nothing runs."""
     holder = new_host().fire("k", "--tick", "one", *FOUR, "--", *job(journal, "--sleep", 60))
     journal.wait_for("start")
@@ -109,9 +95,7 @@ def test_hosts_that_disagree_are_refused(
     holder.wait()
 
 
-def test_a_lost_part_is_taken_over_alone(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
-) -> None:
+def test_a_lost_part_is_taken_over_alone(store: Store, new_host: Hosts, journal: Journal) -> None:
     """A host dies in one part; the others are run once, that one twice."""
     options = ("--tick", "one", *TTL, *FOUR, "--failover")
     holder = new_host().fire("k", *options, "--", *job(journal, "--beats", "--sleep", 60))

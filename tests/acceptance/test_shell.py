@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def keys(cron: Oncecron) -> list[str]:
 # run --shell
 
 
-def test_a_string_is_run_by_the_shell_of_the_environment(any_store: Store, host: Oncecron) -> None:
+def test_a_string_is_run_by_the_shell_of_the_environment(host: Oncecron) -> None:
     """$SHELL, by which cron would run it; /bin/sh where there is none."""
     assert host("run", "--key", "a", "-c", "echo $0 'b  c' | cat; exit 3") == Ended(
         3, b"/bin/sh b  c\n", ""
@@ -51,29 +50,7 @@ def test_a_string_is_run_by_the_shell_of_the_environment(any_store: Store, host:
     assert {row["key"] for row in json.loads(host("history", "--json").out)} == set("abcd")
 
 
-def test_a_help_that_cannot_be_written_is_an_error(cron: Oncecron) -> None:
-    """A full disk."""
-    with Path("/dev/full").open("wb") as full:
-        told = cron.start("--help", stdout=full).wait()
-    assert (told.status, "No space left" in told.err) == (1, True)
-
-
-def test_a_shell_that_is_not_there_is_a_broken_host(any_store: Store, host: Oncecron) -> None:
-    """Found before any claim."""
-    host.environment["SHELL"] = "/bin/no-such-shell"
-    refused(host("run", "--key", "a", "--shell", "true"), 127, "/bin/no-such-shell was not found")
-
-
-def test_what_a_shell_runs_is_recorded(any_store: Store, host: Oncecron) -> None:
-    """As one line that can be pasted."""
-    host("run", "--key", "a", "--shell", "true && true")
-    (row,) = json.loads(host("history", "--json").out)
-    assert row["command"] == "/bin/sh -c 'true && true'"
-
-
-def test_the_command_of_the_configuration_file(
-    any_store: Store, host: Oncecron, public_path: Path
-) -> None:
+def test_the_command_of_the_configuration_file(host: Oncecron, public_path: Path) -> None:
     """It is a shell's, and what is typed wins."""
     config = public_path / "oncecron.toml"
     config.write_text("[job.a]\ncommand = 'echo configured | cat'\n")
@@ -254,14 +231,6 @@ def test_bytes_that_are_no_utf_8(cron: Oncecron, public_path: Path) -> None:
 def test_what_is_no_call_of_cron_s_is_refused(cron: Oncecron, arguments: tuple[str, ...]) -> None:
     """It is no shell to log in with."""
     refused(cron(*arguments), 64, "is for SHELL= in a crontab")
-
-
-def test_it_teaches_by_an_example(cron: Oncecron) -> None:
-    """Without a store."""
-    done = cron("--help")
-    assert done.status == 0
-    assert re.search(rb"SHELL=/\S+/oncecron-shell\n", done.out)
-    assert b"ONCECRON=off" in done.out
 
 
 def test_without_a_store_nothing_runs(cron: Oncecron) -> None:

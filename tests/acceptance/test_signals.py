@@ -6,7 +6,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,9 +44,7 @@ def started(host: Oncecron, *arguments: object) -> Firing:
 
 
 @pytest.mark.parametrize("name", [*ENDING, "USR1", "USR2"])
-def test_a_signal_reaches_the_command_once(
-    any_store: Store, host: Oncecron, journal: Journal, name: str
-) -> None:
+def test_a_signal_reaches_the_command_once(host: Oncecron, journal: Journal, name: str) -> None:
     """The command's own handler sees the signal, once, and oncecron goes on waiting for it."""
     firing = started(host, "--grace", "60s", "--", *job(journal, *RECORDER))
     os.kill(firing.process.pid, number_of(name))
@@ -62,16 +59,15 @@ def test_a_signal_reaches_the_command_once(
 
 @pytest.mark.parametrize("name", ["TERM", "INT", "QUIT"])
 def test_a_signal_that_ends_reaches_what_a_shell_started(
-    any_store: Store, host: Oncecron, journal: Journal, name: str
+    host: Oncecron, journal: Journal, name: str
 ) -> None:
     """`sh -c 'prog; true'`: the shell would keep it for itself; the program is told too."""
     command = ["sh", "-c", 'ulimit -c 0; "$@"; true', "sh", *job(journal, *RECORDER)]
     firing = started(host, "--", *command)
     os.kill(firing.process.pid, number_of(name))
     told = read_line(firing)
-    if (
-        told == "TERM" != name
-    ):  # the shell has died of it: of two pending signals the later one's handler runs first
+    # The shell has died of it: of two pending signals the later one's handler runs first.
+    if told == "TERM" != name:
         told = read_line(firing)
     assert told == name
     os.kill(journal.starts()[0].pid, signal.SIGKILL)
@@ -124,7 +120,7 @@ def test_the_second_term_starts_the_grace(
     assert (record.outcome, record.signal) == ("stopped", signal.SIGKILL)
 
 
-def test_the_third_term_kills(any_store: Store, host: Oncecron, journal: Journal) -> None:
+def test_the_third_term_kills(host: Oncecron, journal: Journal) -> None:
     """Whoever sends a third one has waited enough: KILL at once, whatever the grace."""
     firing = started(host, "--grace", "10m", "--", *job(journal, *RECORDER))
     for _ in range(2):
@@ -176,7 +172,7 @@ def test_a_lease_that_comes_after_the_signal_is_given_back(
 
 @pytest.mark.parametrize("names", [["HUP"], ["INT", "QUIT"]], ids=["nohup", "background"])
 def test_an_ignored_signal_stays_ignored(
-    any_store: Store, host: Oncecron, journal: Journal, names: list[str]
+    host: Oncecron, journal: Journal, names: list[str]
 ) -> None:
     """nohup, and `&` in a script: what was ignored when oncecron started is none of its business."""
     ignore = f"trap '' {' '.join(names)}; exec \"$@\""
@@ -193,23 +189,11 @@ def test_an_ignored_signal_stays_ignored(
     assert firing.wait().status == 137
 
 
-def test_an_ignored_signal_is_ignored_by_the_command_too(any_store: Store, host: Oncecron) -> None:
+def test_an_ignored_signal_is_ignored_by_the_command_too(host: Oncecron) -> None:
     """Under nohup the command ignores HUP, as it would without oncecron."""
     host.prefix = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
     ended = host.run("k", "--", "grep", "SigIgn", "/proc/self/status")
     assert int(ended.out.split()[1], 16) == 1 << (signal.SIGHUP - 1)
-
-
-def test_ignored_ends_of_children_do_not_hide_the_commands_end(
-    any_store: Store, host: Oncecron
-) -> None:
-    """Started with SIGCHLD ignored, as by some daemons: the exit status is seen all the same."""
-    ignorant = (
-        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN);"
-        "os.execv(sys.argv[1], sys.argv[1:])"
-    )
-    host.prefix = [os.path.realpath(sys.executable), "-c", ignorant]
-    assert host.run("k", "--", "sh", "-c", "exit 5", deadline=10).status == 5
 
 
 # On a terminal
@@ -292,7 +276,7 @@ def oncecron_run(*arguments: object) -> list[str]:
 
 
 def test_ctrl_c_reaches_the_command_exactly_once(
-    any_store: Store, terminal: Callable[..., Terminal], journal: Journal
+    terminal: Callable[..., Terminal], journal: Journal
 ) -> None:
     """The terminal has told the command already, so oncecron does not tell it again."""
     screen = terminal(*oncecron_run("--", *job(journal, *RECORDER)))
@@ -358,7 +342,7 @@ def test_job_control_of_a_shell_works(store: Store, terminal: Callable[..., Term
 
 
 def test_a_command_in_the_background_stops_at_reading_the_terminal(
-    any_store: Store, terminal: Callable[..., Terminal]
+    terminal: Callable[..., Terminal],
 ) -> None:
     """`oncecron run ... &` that reads is stopped by the terminal, as any command, and goes on with `fg`."""
     shell = terminal(program("bash"), "--norc", "--noprofile", "-i")

@@ -47,19 +47,8 @@ def test_the_tick_is_that_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         firing, "supervise", lambda spec, _: ticks.append(spec.firing.tick.text) or 0
     )
-    words = [
-        "--key",
-        "k",
-        "--store",
-        "local",
-        "--schedule",
-        "* * * * *",
-        "--tz",
-        "UTC",
-        "--spread",
-        "90s",
-    ]
-    parsed = parse_run([*words, "--", "true"])
+    words = ["--key", "k", "--store", "local", "--schedule", "* * * * *", "--tz", "UTC"]
+    parsed = parse_run([*words, "--spread", "90s", "--", "true"])
     assert parsed is not None
     assert firing.run(parsed) == 0
     assert ticks == ["2001-09-09T01:46Z"]

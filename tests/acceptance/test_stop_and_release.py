@@ -45,8 +45,11 @@ class Running(NamedTuple):
         self.firing.wait()
 
 
+Start = Callable[..., Running]
+
+
 @pytest.fixture
-def start(host: Oncecron, journal: Journal) -> Callable[..., Running]:
+def start(host: Oncecron, journal: Journal) -> Start:
     """Give a function that fires on host-a: options of `run`; `of_job`: options of the job."""
 
     def begin(*options: object, of_job: tuple[object, ...] = ()) -> Running:
@@ -98,7 +101,7 @@ def next_tick_runs(host: Oncecron, journal: Journal) -> None:
 
 @pytest.mark.quick
 def test_a_running_job_is_stopped(
-    store: Store, host: Oncecron, operator: Oncecron, start: Callable[..., Running]
+    store: Store, host: Oncecron, operator: Oncecron, start: Start
 ) -> None:
     """It gets the signal, its end is waited for, and the log says who asked; the next tick runs."""
     running = start("--retries", 3)
@@ -122,7 +125,7 @@ def test_a_running_job_is_stopped(
 
 @pytest.mark.parametrize("seconds", [-90, 90])
 def test_a_wrong_clock_does_not_hide_who_runs(
-    store: Store, new_host: Hosts, start: Callable[..., Running], seconds: float
+    store: Store, new_host: Hosts, start: Start, seconds: float
 ) -> None:
     """Nor one that was set since the last heartbeat, where all hosts are one machine."""
     running = start()
@@ -133,9 +136,7 @@ def test_a_wrong_clock_does_not_hide_who_runs(
     running.firing.wait()
 
 
-def test_signal_and_grace_are_chosen(
-    store: Store, operator: Oncecron, start: Callable[..., Running]
-) -> None:
+def test_signal_and_grace_are_chosen(store: Store, operator: Oncecron, start: Start) -> None:
     """Not the run's own: what does not end by the signal is killed after the grace."""
     running = start("--grace", "100s", of_job=("--ignore-term",))
     done = operator("stop", "k", "--signal", "INT", "--grace", "2s", "--json", "--utc")
@@ -148,7 +149,7 @@ def test_signal_and_grace_are_chosen(
     running.firing.wait()
 
 
-def test_what_is_not_running_is_no_fault(any_store: Store, host: Oncecron) -> None:
+def test_what_is_not_running_is_no_fault(host: Oncecron) -> None:
     """Of a key that was never fired, which may be a wrong name, it is."""
     host.run("k", "--tick", "t1", "--", "true")
     for command, told in (
@@ -166,7 +167,7 @@ def test_what_is_not_running_is_no_fault(any_store: Store, host: Oncecron) -> No
 
 
 def test_a_frozen_holder_is_waited_for(
-    store: Store, host: Oncecron, operator: Oncecron, start: Callable[..., Running]
+    store: Store, host: Oncecron, operator: Oncecron, start: Start
 ) -> None:
     """It cannot hear; that is said, and its command is dead when its lease ends."""
     running = start()
@@ -179,9 +180,7 @@ def test_a_frozen_holder_is_waited_for(
     next_tick_runs(host, running.journal)
 
 
-def test_a_frozen_wrapper_does_not_matter(
-    store: Store, operator: Oncecron, start: Callable[..., Running]
-) -> None:
+def test_a_frozen_wrapper_does_not_matter(store: Store, operator: Oncecron, start: Start) -> None:
     """The guard hears and obeys."""
     running = start()
     send([running.firing.wrapper], signal.SIGSTOP)
@@ -192,17 +191,12 @@ def test_a_frozen_wrapper_does_not_matter(
 
 
 def test_a_dead_holder_is_told_and_released(
-    store: Store, host: Oncecron, operator: Oncecron, start: Callable[..., Running]
+    store: Store, host: Oncecron, operator: Oncecron, start: Start
 ) -> None:
     """Not while its lease lives; then it is declared lost, by whom is recorded."""
     running = start("--ttl", 12)
     running.die()
-    refused(
-        operator("release", "k", "--force"),
-        75,
-        "host-a",
-        "--force needs an expired lease",
-    )
+    refused(operator("release", "k", "--force"), 75, "host-a", "--force needs an expired lease")
     done = operator("release", "k")
     assert (done.status, done.out) == (75, b"")
     assert "k is not released: host-a" in done.err
@@ -224,7 +218,7 @@ def test_a_dead_holder_is_told_and_released(
 
 
 def test_a_running_job_is_released(
-    store: Store, host: Oncecron, operator: Oncecron, start: Callable[..., Running]
+    store: Store, host: Oncecron, operator: Oncecron, start: Start
 ) -> None:
     """Its holder is asked, and gives it back."""
     running = start()
@@ -236,11 +230,13 @@ def test_a_running_job_is_released(
     assert out.endswith("; its fencing token has risen\n")
     running.firing.wait()
     assert outcomes(store) == ["stopped"]
+    [record] = store.executions("k")
+    assert (record.request, record.requested_by) == ("release", ME)
     next_tick_runs(host, running.journal)
 
 
 def test_a_frozen_holder_keeps_its_key(
-    store: Store, host: Oncecron, operator: Oncecron, start: Callable[..., Running]
+    store: Store, host: Oncecron, operator: Oncecron, start: Start
 ) -> None:
     """As long as its lease lives its command may run."""
     running = start("--ttl", 20)
@@ -259,10 +255,10 @@ def test_a_frozen_holder_keeps_its_key(
 
 
 def test_ctrl_c_leaves_the_request(
-    any_store: Store, host: Oncecron, journal: Journal, start: Callable[..., Running]
+    any_store: Store, host: Oncecron, journal: Journal, start: Start
 ) -> None:
     """It is said, and the holder obeys when it hears."""
-    running = start()
+    running = start("--ttl", 20)  # it hears in time, on a busy machine too
     running.freeze()
     stopping = host.start("stop", "k")
     eventually(lambda: answer(host, "locks")[0]["requested_by"] == ME)
@@ -276,9 +272,7 @@ def test_ctrl_c_leaves_the_request(
 
 
 @pytest.mark.slow
-def test_what_does_not_end_in_time_is_told(
-    any_store: Store, host: Oncecron, start: Callable[..., Running]
-) -> None:
+def test_what_does_not_end_in_time_is_told(host: Oncecron, start: Start) -> None:
     """By its holder's own long grace; the request stays."""
     running = start("--grace", "100s", of_job=("--ignore-term",))
     stopping, releasing = host.start("stop", "k"), host.start("release", "k")

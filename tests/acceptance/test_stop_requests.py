@@ -39,54 +39,6 @@ def running(host: Oncecron, journal: Journal, *options: object) -> Firing:
     return firing
 
 
-def test_a_job_is_stopped_by_its_holder(store: Store, host: Oncecron, journal: Journal) -> None:
-    """It gets the signal; the end is `stopped` by whoever asked, and the status the child's own."""
-    firing = running(host, journal, "--sleep", 60)
-    ask(store, signal.SIGINT)
-    assert firing.wait(20) == Ended(130, b"INT\n", STOPPED)
-    [record] = store.executions("k")
-    assert (record.outcome, record.signal, record.note) == ("stopped", signal.SIGINT, None)
-    assert (record.request, record.requested_by) == ("stop", WHO)
-    assert journal.runs()[0].signals == ["INT"]
-    assert host.run("k", "--tick", "one", "--failover", "--", "echo", "no") == Ended(0, b"", "")
-
-
-def test_a_job_that_does_not_obey_is_killed_after_the_grace_asked_for(
-    store: Store, host: Oncecron, journal: Journal
-) -> None:
-    """Not after the run's own."""
-    firing = running(host, journal, "--ignore-term", "--sleep", 60)
-    ask(store, grace=3)
-    assert firing.wait(20).status == 137
-    [record] = store.executions("k")
-    assert (record.outcome, record.signal) == ("stopped", signal.SIGKILL)
-    [run] = journal.runs()
-    assert run.signals == ["TERM"]  # once, though each heartbeat tells it again
-    asked = next(line.time for line in run.lines if line.kind == "signal")
-    assert 2.5 < run.last_sign - asked < 8
-
-
-def test_release_is_obeyed_like_stop(any_store: Store, host: Oncecron, journal: Journal) -> None:
-    """And recorded under its own name."""
-    firing = running(host, journal, "--sleep", 60)
-    ask(any_store, kind="release")
-    assert firing.wait(20).status == 143
-    [record] = any_store.executions("k")
-    assert (record.request, record.requested_by) == ("release", WHO)
-
-
-@pytest.mark.own_log
-def test_a_request_in_the_delay_ends_the_retries(store: Store, host: Oncecron) -> None:
-    """The holder hears it while nothing runs; the status is that of the last attempt."""
-    retried = ("--retries", 3, "--retry-delay", "60s")
-    firing = host.fire("k", "--tick", "one", *TTL, *retried, "--", "sh", "-c", "exit 3")
-    eventually(lambda: [r.outcome for r in store.executions("k")] == ["failed"], 20)
-    ask(store)
-    assert firing.wait(20).status == 3
-    [record] = store.executions("k")
-    assert (record.outcome, record.note) == ("failed", f"asked by {WHO}: stop")
-
-
 def test_a_daemon_that_was_stopped_is_not_run_by_those_that_stand_by(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal
 ) -> None:

@@ -85,9 +85,8 @@ def test_a_firing_gives_operators_their_own_types(
         ("c", 2, *minutes),
     ):
         firing = ("--shards", shards, "--", "true")
-        for (
-            host
-        ) in hosts:  # a key's first end removes old records, a host's first firing makes its row
+        # A key's first end removes old records, a host's first firing makes its row.
+        for host in hosts:
             assert host.run(key, "--tick", first, *firing).status == 0
         for host in hosts:
             before = casts_read(database)

@@ -12,11 +12,12 @@ from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 from servers.process import free_port
 
+Fire = Callable[..., Ended]
 SHORT = ("--connect-timeout", "2s")
 
 
 @pytest.fixture
-def fire(public_path: Path) -> Callable[..., Ended]:
+def fire(public_path: Path) -> Fire:
     """Give a function that fires once against a store's URL."""
 
     def run(store: str, *options: object, key: str = "k", **environment: str) -> Ended:
@@ -41,9 +42,7 @@ def url(port: int, host: str = "127.0.0.1", database: str = "postgres") -> str:
     return f"postgresql://owner@{host}:{port}/{database}"
 
 
-def test_connection_refused_is_tried_for_the_budget_and_told(
-    fire: Callable[..., Ended], public_path: Path
-) -> None:
+def test_connection_refused_is_tried_for_the_budget_and_told(fire: Fire, public_path: Path) -> None:
     """Nothing runs; one line; exit 69; the second time nothing is said until the store is reached."""
     store = url(free_port())
     ended = fire(store, *SHORT)
@@ -54,15 +53,7 @@ def test_connection_refused_is_tried_for_the_budget_and_told(
     assert not (public_path / "ran").exists()
 
 
-def test_a_start_without_a_lease_is_told(fire: Callable[..., Ended], public_path: Path) -> None:
-    """Who reads the mail learns that another host may have started it too."""
-    ended = fire(url(free_port()), *SHORT, "--on-store-error", "run")
-    assert ended.status == 0
-    assert one_line(ended).endswith("; the command starts without a lease\n")
-    assert (public_path / "ran").exists()
-
-
-def test_a_name_that_does_not_resolve_is_a_store_that_is_away(fire: Callable[..., Ended]) -> None:
+def test_a_name_that_does_not_resolve_is_a_store_that_is_away(fire: Fire) -> None:
     """A DNS failure is retried within the budget: exit 69."""
     ended = fire(url(5432, host="no-such-host.invalid"), *SHORT)
     assert ended.status == 69
@@ -70,7 +61,7 @@ def test_a_name_that_does_not_resolve_is_a_store_that_is_away(fire: Callable[...
 
 
 def test_a_server_that_accepts_and_never_answers_is_bounded(
-    fire: Callable[..., Ended], postgres: PostgresServer, new_proxy: Callable[..., FaultProxy]
+    fire: Fire, postgres: PostgresServer, new_proxy: Callable[..., FaultProxy]
 ) -> None:
     """The kernel accepts, nobody speaks: exit 69 soon after the budget."""
     proxy = new_proxy(postgres)
@@ -83,7 +74,7 @@ def test_a_server_that_accepts_and_never_answers_is_bounded(
 
 
 def test_a_host_that_cannot_be_routed_to_is_bounded(
-    fire: Callable[..., Ended], network: Any, public_path: Path
+    fire: Fire, network: Any, public_path: Path
 ) -> None:
     """Packets vanish: exit 69 soon after the budget."""
     lonely = network.host("lonely")
@@ -97,7 +88,7 @@ def test_a_host_that_cannot_be_routed_to_is_bounded(
     one_line(ended)
 
 
-def test_a_wrong_password_is_told_at_once(fire: Callable[..., Ended], database: Database) -> None:
+def test_a_wrong_password_is_told_at_once(fire: Fire, database: Database) -> None:
     """Asking again does not help: exit 78, naming where the password came from."""
     wrong = database.url().replace("owner-password", "nonsense")
     ended = fire(wrong)
@@ -107,7 +98,7 @@ def test_a_wrong_password_is_told_at_once(fire: Callable[..., Ended], database: 
 
 
 def test_a_database_that_does_not_exist_is_told_at_once(
-    fire: Callable[..., Ended], postgres: PostgresServer
+    fire: Fire, postgres: PostgresServer
 ) -> None:
     """Exit 78, naming the database."""
     ended = fire(postgres.url("owner", "nowhere"))
@@ -115,9 +106,7 @@ def test_a_database_that_does_not_exist_is_told_at_once(
     assert '"nowhere" does not exist' in one_line(ended)
 
 
-def test_a_hot_standby_is_refused(
-    fire: Callable[..., Ended], new_postgres: Callable[..., PostgresServer]
-) -> None:
+def test_a_hot_standby_is_refused(fire: Fire, new_postgres: Callable[..., PostgresServer]) -> None:
     """A standby grants advisory locks that its primary has given away: exit 78, whatever libpq was told."""
     primary = new_postgres()
     database = primary.create_database()
@@ -133,53 +122,10 @@ def test_a_hot_standby_is_refused(
         standby.remove()
 
 
-def test_a_role_that_may_not_create_the_schema_is_told_what_to_run(
-    fire: Callable[..., Ended], database: Database
-) -> None:
-    """Exit 78, naming `oncecron init` for somebody who may."""
-    ended = fire(database.url("runner"))
-    assert ended.status == 78
-    assert "oncecron init" in one_line(ended)
-
-
-def test_a_schema_of_another_version_is_refused_before_the_claim(
-    fire: Callable[..., Ended], database: Database, public_path: Path
-) -> None:
-    """Both versions and the cure are named: exit 78, and nothing has run."""
-    with database.connect("owner") as connection:
-        connection.execute("create schema oncecron")
-        connection.execute("create table oncecron.meta (version int, oldest int)")
-        connection.execute("insert into oncecron.meta values (99)")
-    ended = fire(database.url())
-    assert ended.status == 78
-    line = one_line(ended)
-    assert "version 99" in line
-    assert "is for version 1; upgrade oncecron on this host" in line
-    assert not (public_path / "ran").exists()
-
-
-def test_a_firing_never_changes_a_schema_that_is_there(
-    fire: Callable[..., Ended], database: Database
-) -> None:
-    """Missing functions of an old version are not put in by a firing."""
-    fire(database.url())
-    database.execute("drop function oncecron.renew_v1")
-    before = database.execute(
-        "select count(*) from pg_proc where pronamespace = 'oncecron'::regnamespace"
-    )
-    assert fire(database.url(), "--tick", "two").status == 0
-    after = database.execute(
-        "select count(*) from pg_proc where pronamespace = 'oncecron'::regnamespace"
-    )
-    assert before == after
-
-
 @pytest.mark.parametrize(
     ("policy", "status", "ran"), [("fail", 69, False), ("skip", 0, False), ("run", 0, True)]
 )
-def test_on_store_error(
-    fire: Callable[..., Ended], public_path: Path, policy: str, status: int, ran: bool
-) -> None:
+def test_on_store_error(fire: Fire, public_path: Path, policy: str, status: int, ran: bool) -> None:
     """Policy fail leaves with 69, skip with the skip's status, run gives up the promise in so many words."""
     ended = fire(url(free_port()), *SHORT, "--on-store-error", policy)
     assert ended.status == status
@@ -196,29 +142,8 @@ def test_no_store_at_all_is_a_configuration_error(public_path: Path) -> None:
     assert "ONCECRON_STORE" in one_line(ended)
 
 
-@pytest.mark.parametrize(
-    ("store", "said"),
-    [
-        ("postgresql+psycopg://u@h/d", "drop '+psycopg'"),
-        ("mysql://u@h/d", "unknown kind 'mysql'"),
-        ("nonsense", "is not a store"),
-        ("sqlite://relative.db", "absolute"),
-        ("postgresql://u@h:port/d", "store's URL"),
-        ("postgresql://u@h/d?nonsense=1", "nonsense"),
-        ("postgresql://[::1/d", "store's URL"),
-    ],
-)
-def test_a_broken_url_is_told_with_its_cure(
-    fire: Callable[..., Ended], store: str, said: str
-) -> None:
-    """Exit 78, one line."""
-    ended = fire(store)
-    assert ended.status == 78
-    assert said in one_line(ended)
-
-
 def test_a_notice_while_connecting_is_not_mailed(
-    fire: Callable[..., Ended], new_scripted: Callable[..., Scripted]
+    fire: Fire, new_scripted: Callable[..., Scripted]
 ) -> None:
     """A server that is being stopped says so to whoever is just logging in; libpq would print it."""
 

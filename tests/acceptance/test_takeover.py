@@ -27,6 +27,7 @@ from servers import (
 from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 from servers.process import kill_tree
 
+NewProxy = Callable[..., FaultProxy]
 TTL = SHORT_TTL
 WITHIN = TTL + 2 + 1.5  # the promise, and what two busy cores take to start three processes
 TAKEOVERS = int(os.environ.get("ONCECRON_TEST_TAKEOVERS", "2"))
@@ -241,7 +242,7 @@ def breakable(
 
 
 def test_a_holder_that_is_cut_off_is_followed(
-    breakable: Breakable, public_path: Any, new_proxy: Callable[..., FaultProxy], journal: Journal
+    breakable: Breakable, public_path: Any, new_proxy: NewProxy, journal: Journal
 ) -> None:
     """Its packets go nowhere: it ends its job before another host starts its own, within ttl + 2 s."""
     way = new_proxy(breakable.server)
@@ -262,7 +263,7 @@ def test_a_holder_that_is_cut_off_is_followed(
 
 
 def test_a_host_that_waits_bears_a_store_that_is_away(
-    breakable: Breakable, public_path: Any, new_proxy: Callable[..., FaultProxy], journal: Journal
+    breakable: Breakable, public_path: Any, new_proxy: NewProxy, journal: Journal
 ) -> None:
     """For longer than --connect-timeout too, of which it tells once; then it leaves when the holder has ended."""
     way = new_proxy(breakable.server)
@@ -291,11 +292,7 @@ def test_a_host_that_waits_bears_a_store_that_is_away(
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [50])
 def test_many_that_wait_are_no_stampede(
-    breakable: Breakable,
-    public_path: Any,
-    new_proxy: Callable[..., FaultProxy],
-    journal: Journal,
-    count: int,
+    breakable: Breakable, public_path: Any, new_proxy: NewProxy, journal: Journal, count: int
 ) -> None:
     """Of fifty one takes over; each has one connection at a time, and asks now and then."""
     way = new_proxy(breakable.server)

@@ -13,6 +13,7 @@ from log_of import Store
 from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
+Hosts = Callable[..., Oncecron]
 SILENT_SUCCESS = Ended(0, b"", "")
 
 
@@ -63,22 +64,8 @@ def test_a_command_that_ignores_its_end_is_killed_after_the_grace(
     assert len({line.pid for line in run.lines if line.kind == "beat"}) == 2
 
 
-@pytest.mark.quick
-def test_who_wins_says_so_with_v_alone(any_store: Store, host: Oncecron) -> None:
-    """Cron mails nothing of a job that is well."""
-    assert host.run("k", "--tick", "one", "--", "true") == SILENT_SUCCESS
-    ended = host.run("k", "--tick", "two", "-v", "--", "true")
-    assert ended == Ended(0, b"", "oncecron: key k: started on host-a (tick two, execution 2)\n")
-
-
-def test_a_timeout_that_is_not_reached_changes_nothing(any_store: Store, host: Oncecron) -> None:
-    """A command that ends in time keeps its own status, also when that is 124."""
-    assert host.run("k", "--timeout", "30s", "--", "sh", "-c", "exit 124") == Ended(124, b"", "")
-    assert any_store.executions("k")[0].outcome == "failed"
-
-
 def test_the_time_of_waiting_for_the_lease_is_not_the_commands(
-    any_store: Store, new_host: Callable[..., Oncecron], journal: Journal
+    new_host: Hosts, journal: Journal
 ) -> None:
     """--timeout counts from the start of the command, not from the start of the firing."""
     holder = new_host().fire("k", "--tick", "one", "--", *job(journal, "--sleep", 2.5))
@@ -98,7 +85,7 @@ def test_the_time_of_waiting_for_the_lease_is_not_the_commands(
 
 @pytest.mark.own_log
 def test_who_waits_runs_when_the_holder_has_ended(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
+    store: Store, new_host: Hosts, journal: Journal
 ) -> None:
     """Another tick waits for the key: it starts after the holder's end, on the host that waited."""
     holder = new_host().fire("k", "--tick", "one", "--", *job(journal, "--beats", "--sleep", 60))
@@ -119,21 +106,8 @@ def test_who_waits_runs_when_the_holder_has_ended(
     ]
 
 
-def test_who_waited_looks_at_its_tick_again(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """Waiting for the same tick ends when it has been run: once, and the waiting host says nothing."""
-    holder = new_host().fire("k", "--tick", "one", "--", *job(journal, "--sleep", 2))
-    journal.wait_for("start")
-    waiting = new_host("host-b").fire("k", "--tick", "one", "--wait", "60s", "--", *job(journal))
-    assert holder.wait().status == 0
-    assert waiting.wait() == SILENT_SUCCESS
-    assert [line.host for line in journal.starts()] == ["host-a"]
-    assert "done" in {skip.reason for skip in store.skips("k")}
-
-
 def test_a_wait_ends_in_time_and_is_recorded(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
+    store: Store, new_host: Hosts, journal: Journal
 ) -> None:
     """After --wait it is refused as if it had not waited, with --skip-exit for whoever wants to know."""
     holder = new_host().fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
@@ -150,33 +124,10 @@ def test_a_wait_ends_in_time_and_is_recorded(
     holder.wait()
 
 
-@pytest.mark.quick
-def test_several_who_wait_run_one_at_a_time(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """Three that wait with ticks of their own each run, none beside another."""
-    holder = new_host().fire("k", "--tick", "t0", "--", *job(journal, "--beats", "--sleep", 2))
-    journal.wait_for("start")
-    waiting = [
-        new_host(f"host-{number}").fire(
-            *("k", "--tick", f"t{number}", "--wait", "60s"),
-            "--",
-            *job(journal, "--beats", "--sleep", 0.2),
-        )
-        for number in (1, 2, 3)
-    ]
-    assert [firing.wait().status for firing in (holder, *waiting)] == [0] * 4
-    assert_exclusive(journal)
-    assert_tokens_rise(journal)
-    assert len(journal.starts()) == 4
-
-
 # --skip-exit
 
 
-def test_skip_exit_is_the_status_of_every_refusal(
-    store: Store, new_host: Callable[..., Oncecron]
-) -> None:
+def test_skip_exit_is_the_status_of_every_refusal(store: Store, new_host: Hosts) -> None:
     """A tick that is done exits 0, or what --skip-exit says; a run is not touched by it."""
     first, second = new_host(), new_host("host-b")
     assert first.run("k", "--tick", "one", "--skip-exit", 7, "--", "true") == SILENT_SUCCESS
@@ -190,24 +141,8 @@ def test_skip_exit_is_the_status_of_every_refusal(
 # --again
 
 
-def test_again_runs_a_named_tick_once_more(store: Store, new_host: Callable[..., Oncecron]) -> None:
-    """A further attempt with a higher number, recorded as such, and only for the one who asks."""
-    first, second = new_host(), new_host("host-b")
-    assert first.run("k", "--tick", "one", "--", "sh", "-c", "exit 3").status == 3
-    ended = second.run("k", "--tick", "one", "--again", "--", "sh", "-c", "echo $ONCECRON_ATTEMPT")
-    assert ended == Ended(0, b"2\n", "")
-    assert first.run("k", "--tick", "one", "--", "echo", "no") == SILENT_SUCCESS
-    records = store.executions("k")
-    assert [(r.attempt, r.outcome, r.host) for r in records] == [
-        (1, "failed", "host-a"),
-        (2, "succeeded", "host-b"),
-    ]
-
-
 @pytest.mark.own_log
-def test_again_is_exclusive_all_the_same(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
-) -> None:
+def test_again_is_exclusive_all_the_same(store: Store, new_host: Hosts, journal: Journal) -> None:
     """While the tick runs, --again is refused as everybody is; with --wait it runs afterwards."""
     holder = new_host().fire("k", "--tick", "one", "--", *job(journal, "--beats", "--sleep", 60))
     journal.wait_for("start")

@@ -178,30 +178,22 @@ def no_constant(name: str) -> NoReturn:
     raise AssertionError(name)
 
 
-COMMANDS = (
-    *(("history", "--json"), ("history", "--format", "csv"), ("history", "k"), ("history",)),
-    *(("history", "k", "--tick", "two", "--json"), ("history", "--since", "1h", "--json")),
-    *(
-        ("history", "--exhausted", "--json"),
-        ("history", "--skips", "--json"),
-        ("history", "--skips"),
-    ),
-    *(
-        ("jobs",),
-        ("jobs", "--json"),
-        ("locks",),
-        ("locks", "--json"),
-        ("locks", "--pauses", "--json"),
-    ),
-    *(
-        ("why", "k"),
-        ("why", "k", "--json"),
-        ("why", "k", "--tick", "two"),
-        ("why", "k", "--tick", "two", "--json"),
-    ),
-    *(("audit",), ("audit", "--json"), ("why", "held"), ("why", "other"), ("next", "other")),
-    *(("check",), ("check", "--json"), ("hosts",), ("hosts", "--json")),
-)
+HISTORY = ("--json", "--format csv", "k", "", "k --tick two --json", "--since 1h --json")
+HISTORY += ("--exhausted --json", "--skips --json", "--skips")
+COMMANDS = [
+    tuple(f"{command} {words}".split())
+    for command, given in (
+        ("history", HISTORY),
+        ("jobs", ("", "--json")),
+        ("locks", ("", "--json", "--pauses --json")),
+        ("why", ("k", "k --json", "k --tick two", "k --tick two --json", "held", "other")),
+        ("audit", ("", "--json")),
+        ("next", ("other",)),
+        ("check", ("", "--json")),
+        ("hosts", ("", "--json")),
+    )
+    for words in given
+]
 
 
 @pytest.mark.stores("all")

@@ -77,19 +77,8 @@ def test_a_run_without_a_store_is_recorded_later_as_unclaimed(
     host = Oncecron(ready.url(), public_path)
     host.run("k", "--tick", "zero", "--", "true")
     server.stop()
-    ended = host.run(
-        "k",
-        "--tick",
-        "one",
-        "--connect-timeout",
-        "1s",
-        "--on-store-error",
-        "run",
-        "--",
-        "sh",
-        "-c",
-        "exit 9",
-    )
+    away = ("--connect-timeout", "1s", "--on-store-error", "run")
+    ended = host.run("k", "--tick", "one", *away, "--", "sh", "-c", "exit 9")
     assert ended.status == 9
     server.start()
     assert host.run("k", "--tick", "two", "--", "true").status == 0
@@ -97,22 +86,6 @@ def test_a_run_without_a_store_is_recorded_later_as_unclaimed(
         "select tick, outcome, exit_code, fencing_token from oncecron.executions where tick = 'one'"
     )
     assert rows == [("one", "unclaimed", 9, None)]
-
-
-def test_a_firing_that_found_no_store_is_recorded_later(
-    new_postgres: Callable[..., PostgresServer], public_path: Path
-) -> None:
-    """The refusal `no-store` arrives as a skip once the store is back."""
-    server = new_postgres()
-    ready = installed(server.create_database())
-    host = Oncecron(ready.url(), public_path)
-    host.run("k", "--tick", "zero", "--", "true")
-    server.stop()
-    assert host.run("k", "--tick", "one", "--connect-timeout", "1s", "--", "true").status == 69
-    server.start()
-    assert host.run("k", "--tick", "two", "--", "true").status == 0
-    rows = ready.execute("select tick, host, count from oncecron.skips where reason = 'no-store'")
-    assert rows == [("one", "host-a", 1)]
 
 
 def test_a_spool_that_cannot_be_used_is_told_and_changes_nothing(

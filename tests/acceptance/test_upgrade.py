@@ -49,10 +49,7 @@ def _cut_off_redis(server: RedisServer) -> None:
 
 
 def test_a_job_outlives_the_oncecron_that_started_it(
-    store: Store,
-    fault: Fault,
-    new_host: Callable[..., Oncecron],
-    public_path: Path,
+    store: Store, fault: Fault, new_host: Callable[..., Oncecron], public_path: Path
 ) -> None:
     """Its files are gone, the connection breaks: the lease is renewed, and the end recorded."""
     library = public_path / "library"

@@ -2,12 +2,7 @@
 
 import getpass
 import json
-import re
-import sqlite3
-import time
 from collections.abc import Callable
-from contextlib import closing
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -49,11 +44,6 @@ def told_with(words: str, host: Oncecron, key: str, *arguments: object) -> str:
     return eventually(look, retry_on=AssertionError)
 
 
-def instant(minutes_ago: int) -> str:
-    """Return the text of a recent tick."""
-    return datetime.fromtimestamp(time.time() - 60 * minutes_ago, UTC).strftime("%Y-%m-%dT%H:%MZ")
-
-
 def test_won_and_succeeded(store: Store, new_host: Hosts) -> None:
     """Who ran it, when, and why the other host skipped."""
     a, b = new_host("host-a"), new_host("host-b")
@@ -86,32 +76,6 @@ def eventually_told(host: Oncecron, key: str, name: str) -> dict[str, Any]:
         return facts
 
     return eventually(look, retry_on=AssertionError)
-
-
-def test_failed_and_timed_out(store: Store, host: Oncecron) -> None:
-    """With exit status or signal, or by --timeout."""
-    host.run("billing", "--tick", "t1", "--", "sh", "-c", "exit 3")
-    assert why(host, "billing")["verdict"] == "failed"
-    assert "exit status 3" in told(host, "billing")
-    host.run("billing", "--tick", "t2", "--", "sh", "-c", "kill -9 $$")
-    assert "(signal SIGKILL)" in told(host, "billing")
-    timed_out = host.run("billing", "--timeout", "0.5", "--tick", "t3", "--", "sleep", "60")
-    assert timed_out.status == 124
-    assert why(host, "billing")["verdict"] == "timed-out"
-    assert re.search("host-a stopped it after .*s, by --timeout ", told(host, "billing"))
-
-
-def test_running(store: Store, new_host: Hosts, journal: Journal) -> None:
-    """With the age of its heartbeat; the other host skips."""
-    a, b = new_host("host-a"), new_host("host-b")
-    firing = a.fire("billing", "--tick", "t1", "--", *job(journal, "--sleep", 60))
-    eventually(lambda: journal.runs() != [])
-    b.run("billing", "--tick", "t1", "--", "true")
-    text = told_with("was running the key", b, "billing")
-    assert "Tick t1 of key billing is running on host-a." in text
-    assert "host-a is running it and renewed its lease" in text
-    firing.process.terminate()
-    firing.wait()
 
 
 @pytest.mark.quick
@@ -155,33 +119,6 @@ def test_paused_and_drained(new_host: Hosts, operator: Oncecron) -> None:
     assert text.startswith("Tick t2 of key billing succeeded on host-a.")
 
 
-def test_late_and_overtaken(store: Store, new_host: Hosts) -> None:
-    """By how much; and by a newer tick that had been claimed before."""
-    a, b = new_host("host-a"), new_host("host-b")
-    a.run("billing", "--tick", instant(3), "--starting-deadline", "60s", "--", "true")
-    text = told_with("after the tick's time; --starting-deadline had passed", a, "billing")
-    assert "did not run: every firing on record was skipped" in text
-    # Three minutes, and what of this one has passed.
-    assert "it fired 3m" in text or "it fired 4m00s" in text
-    older = ("--tick", instant(5))
-    a.run("billing", "--tick", instant(1), "--", "true")
-    b.run("billing", *older, "--", "true")
-    text = told_with("a newer tick had already been claimed", a, "billing", *older)
-    assert "did not run: every firing on record was skipped" in text
-    assert why(a, "billing")["verdict"] == "succeeded"
-
-
-def test_broken_on_one_host_and_run_on_another(store: Store, new_host: Hosts) -> None:
-    """Both are in the account."""
-    a, b = new_host("host-a"), new_host("host-b")
-    assert b.run("billing", "--tick", "t1", "--", "/no/such/program").status == 127
-    assert a.run("billing", "--tick", "t1", "--", "true").status == 0
-    text = told_with("host-b skipped: it could not start the command", a, "billing")
-    assert text.startswith("Tick t1 of key billing succeeded on host-a.")
-    if not isinstance(store, SQLiteLog):
-        assert "/no/such/program was not found" in text
-
-
 def test_nobody_fired(store: Store, host: Oncecron) -> None:
     """With what the schedule says of it, and what else could be."""
     host.run("billing", "--schedule", "*/5 * * * *", "--tz", "UTC", "--", "true")
@@ -221,24 +158,6 @@ def test_not_started_and_opened_again(store: Store, new_host: Hosts) -> None:
     assert "--again" not in text
 
 
-def test_asked_for_by_again(store: Store, new_host: Hosts) -> None:
-    """The further attempt says so."""
-    a, b = new_host("host-a"), new_host("host-b")
-    a.run("billing", "--tick", "t1", "--", "sh", "-c", "exit 3")
-    b.run("billing", "--tick", "t1", "--again", "--", "true")
-    text = told_with("host-b started attempt 2, requested by --again", a, "billing")
-    assert text.startswith("Tick t1 of key billing succeeded on host-b.")
-    assert "host-a failed after" in text
-
-
-def test_a_firing_without_a_tick(store: Store, host: Oncecron) -> None:
-    """The newest."""
-    host.run("billing", "--no-tick", "--", "true")
-    text = told(host, "billing")
-    assert text.startswith("The newest firing without a tick of key billing succeeded on host-a.")
-    assert why(host, "billing")["tick"] is None
-
-
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
 def test_the_store_was_away_on_one_host_and_its_record_is_still_spooled(
     kind: str, new_postgres: Any, new_redis: Any, public_path: Any
@@ -246,27 +165,12 @@ def test_the_store_was_away_on_one_host_and_its_record_is_still_spooled(
     """The host with the spool shows it; others say that there may be one."""
     at = start_breakable(kind, new_postgres, new_redis)
     a, b = (Oncecron(at.url(), public_path, name) for name in ("host-a", "host-b"))
-    a.run(
-        "billing", "--ttl", "6s", "--tick", "t0", "--", "true"
-    )  # for so long Redis waits when it is back
+    # For so long Redis waits when it is back.
+    a.run("billing", "--ttl", "6s", "--tick", "t0", "--", "true")
     at.stop("kill")
     away = ("--ttl", "6s", "--connect-timeout", "1s", "--tick", "t1", "--", "true")
     assert b.run("billing", *away).status == 69
     at.server.start()
-    _check_spooled(a, b)
-
-
-def test_the_file_was_locked_and_the_record_is_still_spooled(
-    new_host: Hosts, any_store: Store
-) -> None:
-    """The same on SQLite."""
-    assert isinstance(any_store, SQLiteLog)
-    a, b = new_host("host-a"), new_host("host-b")
-    a.run("billing", "--tick", "t0", "--", "true")
-    with closing(sqlite3.connect(any_store._path, isolation_level=None)) as database:
-        database.execute("begin exclusive")
-        ended = b.run("billing", "--connect-timeout", "1s", "--tick", "t1", "--", "true")
-        assert ended.status == 69
     _check_spooled(a, b)
 
 

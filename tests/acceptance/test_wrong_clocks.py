@@ -39,7 +39,7 @@ def text_of(instant: float) -> str:
     return datetime.fromtimestamp(instant // 60 * 60, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
-def test_a_clock_that_was_ahead_silences_no_key(any_store: Store, new_host: Hosts) -> None:
+def test_a_clock_that_was_ahead_silences_no_key(new_host: Hosts) -> None:
     """On one machine the store's clock is the same wrong clock."""
     wrong, host = new_host("host-a"), new_host("host-a")
     at(wrong, time.time() + AHEAD)
@@ -62,7 +62,7 @@ def test_a_clock_that_was_ahead_silences_no_key(any_store: Store, new_host: Host
     assert json.loads(host("audit", "--json").out) == []
 
 
-def test_a_pause_by_a_clock_that_was_ahead_is_named(any_store: Store, new_host: Hosts) -> None:
+def test_a_pause_by_a_clock_that_was_ahead_is_named(new_host: Hosts) -> None:
     """It lasts, because a person wanted it; but it would last for 40 days without a word."""
     host, wrong = new_host("host-a"), new_host("host-a")
     host.run("k", "--tick", "1", "--", "true")
@@ -89,7 +89,7 @@ def test_check_judges_a_key_whose_newest_tick_is_in_the_future(
     assert found(host) == []
 
 
-def test_a_zone_that_is_not_that_of_cron_is_named(any_store: Store, new_host: Hosts) -> None:
+def test_a_zone_that_is_not_that_of_cron_is_named(new_host: Hosts) -> None:
     """Cron in UTC starts each tick of Berlin an hour late in winter; the second one tells."""
     host = new_host("host-a")
     night = datetime(2027, 1, 12, 2, 0, 1, tzinfo=UTC).timestamp()

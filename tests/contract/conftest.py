@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 from contract_stores import KINDS
-from hosts import Host
+from hosts import TTL, Host
 from postgres_stores import installed
 from servers import eventually
 
 from oncecron.core.log_rows import Execution, HistoryQuery, LeaseView, Skip
+from oncecron.stores.redis.address import parse
+from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from contract_stores import StoreKind
     from servers import Database, PostgresServer
@@ -122,3 +125,16 @@ def b(store: StoreKind) -> Host:
 def log(store: StoreKind) -> Log:
     """Open the job-execution log as people read it."""
     return Log(store.people())
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[..., Host]]:
+    """Give a function that makes a host of the URL of a Redis server: (URL, name, class of the host)."""
+    with ExitStack() as stack:
+
+        def make(url: str, name: str = "a", kind: type[Host] = Host) -> Host:
+            store = RedisLeaseStore(parse(url, {}), namespace="oncecron", ttl=TTL)
+            stack.callback(store.close)
+            return kind(store, name)
+
+        yield make

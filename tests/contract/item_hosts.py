@@ -13,7 +13,7 @@ from oncecron.each.reports import ItemQuery, ItemRow
 from oncecron.each.values import Chunk, Draw, Drawn, Item, ItemCounts, ItemList, ItemResult, Loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from contract_stores import StoreKind
 
@@ -127,9 +127,3 @@ def deadline(store: ItemStore) -> float:
 def positions(drawn: Drawn) -> list[int]:
     """Return where the drawn items stand in the list."""
     return [item.position for item in drawn.items]
-
-
-def all_drawn(slot: Slot, wanted: int) -> Iterable[str]:
-    """Draw until there is nothing left."""
-    while names := slot.names(wanted):
-        yield from names

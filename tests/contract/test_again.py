@@ -17,25 +17,11 @@ if TYPE_CHECKING:
     from oncecron.core.tick import Tick
 
 
-def test_again_runs_a_tick_that_is_done(a: Host, b: Host) -> None:
-    """As a further attempt with a higher token."""
-    first = a.run(minute(1))
-    second = b.run(minute(1), again=True)
-    assert second.attempt == 2
-    assert second.token > first.token
-
-
 def test_again_runs_a_tick_that_has_passed(a: Host, b: Host) -> None:
     """And does not open what lies between."""
     a.run(minute(3))
     assert b.run(minute(1), again=True).attempt == 1
     assert b.lose(minute(2)).reason == "passed"
-
-
-def test_again_is_still_exclusive(a: Host, b: Host) -> None:
-    """Nothing forces two at a time."""
-    a.win(minute(1))
-    assert b.lose(minute(1), again=True).reason == "held"
 
 
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "lost"])
@@ -96,22 +82,6 @@ def test_attempts_are_counted_from_those_that_retention_leaves(
     assert a.finish(lease)
     assert b.lose(tick).reason == "done"
     assert b.win(tick, again=True).attempt == 2
-
-
-def test_a_further_attempt_says_that_it_was_asked_for(a: Host, b: Host, log: Log) -> None:
-    """Whoever records it: audits tell it from a tick that ran twice."""
-    a.run(minute(1))
-    b.run(minute(1), again=True)
-    b.run(minute(2), again=True)
-    firing = a.firing(minute(1), again=True)
-    told = execution_record(firing, attempt=3, fencing_token=2**51, cause="manual", late=True)
-    a.deliver(told, told)
-    assert [(each.attempt, each.cause) for each in log.executions()] == [
-        (3, "manual"),
-        (1, "manual"),
-        (2, "manual"),
-        (1, "schedule"),
-    ]
 
 
 def test_again_without_a_tick_asks_for_no_end(a: Host, b: Host) -> None:

@@ -64,27 +64,6 @@ def test_an_end_kept_twice_is_kept_once(a: Host, log: Log) -> None:
     assert log.executions() == before
 
 
-def test_a_kept_lease_can_be_renewed(a: Host, store: StoreKind, log: Log) -> None:
-    """Its holder waits before it tries again, for longer than a ttl if need be."""
-    lease = a.win(minute(1), retries=2)
-    a.keep(lease)
-    store.age(30)
-    renewed = a.renew(lease)
-    assert renewed is not None
-    assert renewed._replace(trusted_until=lease.trusted_until) == lease
-    [view] = log.leases()
-    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
-
-
-def test_a_claim_sent_again_between_attempts_gets_the_same_lease(a: Host) -> None:
-    """The owner is known by it."""
-    firing, lease = granted(a, minute(1))
-    a.keep(lease)
-    again = a.ask(firing)
-    assert isinstance(again, Lease)
-    assert again.execution_id == lease.execution_id
-
-
 def test_nothing_is_kept_of_a_lost_lease(a: Host, b: Host, store: StoreKind, log: Log) -> None:
     """Nor is its end recorded by that: the firing tells it as one that came too late."""
     lease = a.win(minute(1), retries=2)
@@ -96,13 +75,6 @@ def test_nothing_is_kept_of_a_lost_lease(a: Host, b: Host, store: StoreKind, log
     assert b.renew(taken)
     assert not a.finish(lease, "failed")
     assert log.outcomes() == ["failed", "running"]
-
-
-def test_nothing_is_kept_of_what_has_ended(a: Host, log: Log) -> None:
-    """Its lease is gone."""
-    lease = a.run(minute(1), retries=2)
-    assert not a.keep(lease)
-    assert log.outcomes() == ["succeeded"]
 
 
 def test_an_expired_lease_that_nobody_took_can_be_kept(a: Host, store: StoreKind) -> None:
@@ -196,29 +168,6 @@ def test_a_claim_sent_again_gets_the_newest_attempt(a: Host) -> None:
     assert (again.execution_id, again.attempt) == (second.execution_id, 2)
 
 
-def test_no_attempt_is_begun_under_a_lost_lease(
-    a: Host, b: Host, store: StoreKind, log: Log
-) -> None:
-    """Lost for good, also when the key is free again."""
-    lease = a.win(minute(1), retries=2)
-    a.keep(lease)
-    store.expire(KEY)
-    taken = b.win(minute(2))
-    assert a.retry(lease) is None
-    b.finish(taken)
-    assert a.retry(lease) is None
-    assert log.outcomes() == ["failed", "succeeded"]
-
-
-def test_no_attempt_is_begun_after_the_end(a: Host, log: Log) -> None:
-    """It was given up."""
-    lease = a.win(minute(1), retries=2)
-    a.keep(lease)
-    assert a.finish(lease, "failed")
-    assert a.retry(lease) is None
-    assert log.outcomes() == ["failed"]
-
-
 @pytest.mark.parametrize("how", ["paused", "drained"])
 def test_a_pause_refuses_the_next_attempt(a: Host, b: Host, log: Log, how: str) -> None:
     """The lease stays until the firing has given up; what was recorded stays too, with a word more."""
@@ -256,16 +205,6 @@ def test_an_attempt_that_was_begun_before_a_pause_is_told_again(a: Host, log: Lo
     assert again.execution_id == second.execution_id
 
 
-def test_an_attempt_is_a_start_for_the_gap(a: Host, b: Host, store: StoreKind) -> None:
-    """It counts from the last one."""
-    lease = a.win(NO_TICK, retries=2)
-    store.age(40)
-    a.finish(a.retried(lease))
-    assert b.lose(NO_TICK, min_gap=30.0).reason == "recent"
-    store.age(40)
-    b.win(NO_TICK, min_gap=30.0)
-
-
 # Given up
 
 
@@ -285,18 +224,22 @@ def test_what_is_given_up_is_final(a: Host, b: Host, log: Log) -> None:
     b.win(minute(2))
 
 
-def test_what_is_given_up_late_leaves_the_next_holder_alone(
+def test_a_lease_that_is_lost_between_attempts_is_lost_for_good(
     a: Host, b: Host, store: StoreKind, log: Log
 ) -> None:
-    """Its lease had been lost between the attempts."""
+    """No attempt is begun under it, also when the key is free again; giving up leaves the next holder alone."""
     lease = a.win(minute(1), retries=2)
     a.keep(lease)
     store.expire(KEY)
     taken = b.win(minute(2))
-    assert not a.finish(lease, "stopped")
-    assert not a.finish(lease, "stopped")
+    assert a.retry(lease) is None
+    for _ in range(2):
+        assert not a.finish(lease, "stopped")
     assert log.outcomes() == ["failed", "running"]
     assert b.renew(taken)
+    b.finish(taken)
+    assert a.retry(lease) is None
+    assert log.outcomes() == ["failed", "succeeded"]
 
 
 def test_an_attempt_that_nobody_heard_of_did_not_start(a: Host, b: Host, log: Log) -> None:
@@ -399,16 +342,6 @@ def test_a_tick_goes_on_that_was_to_be_followed(
     assert a.lose(minute(1), failover=True, retries=2).reason == "done"
 
 
-def test_the_count_of_a_tick_that_was_to_be_followed(a: Host, b: Host, store: StoreKind) -> None:
-    """Each firing goes by its own retries: the number of the last attempt is the tick's."""
-    lease = a.win(minute(1), failover=True, retries=2)
-    a.keep(lease)
-    store.expire(KEY)
-    refusal = b.lose(minute(1), failover=True, retries=0)
-    assert (refusal.reason, refusal.detail) == ("exhausted", "failed")
-    b.win(minute(1), failover=True, retries=1)
-
-
 def test_a_newer_tick_waits_between_attempts(a: Host, b: Host, store: StoreKind) -> None:
     """A silent holder may be dead there too; when its lease has ended, the newer tick goes first."""
     a.keep(a.win(minute(1), failover=True, retries=2))
@@ -419,34 +352,3 @@ def test_a_newer_tick_waits_between_attempts(a: Host, b: Host, store: StoreKind)
     store.expire(KEY)
     b.run(minute(2))
     assert a.lose(minute(1), failover=True, retries=2).reason == "passed"
-
-
-# Notes
-
-
-def test_an_attempt_that_did_not_start_says_why(a: Host, log: Log) -> None:
-    """Nobody asked for it, and no host has it in its own log."""
-    lease = a.win(minute(1), retries=2)
-    a.retried(lease)
-    a.finish(lease, "stopped")
-    assert log.notes() == ["", "its owner never got the answer"]
-
-
-@pytest.mark.parametrize("spooled", [False, True])
-def test_no_note_is_told_twice(a: Host, log: Log, spooled: bool) -> None:
-    """An end that was kept, and given up for the same reason."""
-    firing, lease = granted(a, minute(1))
-    a.keep(lease, note="exit status 3")
-    if spooled:
-        a.deliver(execution_record(firing, lease, "failed", note="exit status 3", late=True))
-    else:
-        a.finish(lease, "failed", note="exit status 3")
-    assert log.notes() == ["exit status 3; recorded later" if spooled else "exit status 3"]
-
-
-def test_a_loss_is_noted_alike(a: Host, b: Host, store: StoreKind, log: Log) -> None:
-    """Whoever finds it."""
-    a.win(minute(1))
-    store.expire(KEY)
-    b.run(minute(2))
-    assert log.notes()[0] == f"its lease ended, found by {b.holder.host}"

@@ -12,7 +12,6 @@ from postgres_stores import PostgresKind
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import CAUSES, LOST_BY_HOLDER, Lease, Request
-from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -43,42 +42,11 @@ def ask(log: Log, lease: Lease, request: Request = STOP) -> None:
 # Why it was started
 
 
-@pytest.mark.parametrize("tick", [minute(1), named_tick("march"), NO_TICK])
-def test_an_ordinary_firing_is_scheduled(a: Host, log: Log, tick: Any) -> None:
-    """Whatever names its tick, and without one; also with --failover while nobody is lost."""
-    assert a.run(tick).cause == "schedule"
-    assert log.newest().cause == "schedule"
-    assert a.win(minute(2), **GOES_ON).cause == "schedule"
-
-
 def test_what_a_person_asks_for_again_is_manual(a: Host, b: Host, log: Log) -> None:
     """Its first attempt too, and instead of a takeover."""
     assert a.run(minute(1), again=True).cause == "manual"
     assert b.run(minute(1), again=True, **GOES_ON).cause == "manual"
     assert causes(log) == ["manual", "manual"]
-
-
-@pytest.mark.parametrize("tick", [minute(1), NO_TICK])
-def test_what_goes_on_after_a_loss_is_a_takeover(
-    a: Host, b: Host, store: StoreKind, log: Log, tick: Any
-) -> None:
-    """Of a tick, and of a firing without one that somebody has waited for."""
-    lost = a.win(tick, **GOES_ON)
-    store.expire(KEY)
-    answer = b.fire(tick, awaited=lost.execution_id, **GOES_ON)
-    assert isinstance(answer, Lease)
-    assert answer.cause == "takeover"
-    assert causes(log) == ["schedule", "takeover"]
-
-
-def test_what_goes_on_between_two_attempts_is_a_takeover(
-    a: Host, b: Host, store: StoreKind, log: Log
-) -> None:
-    """The attempt before has its end, and its own word for it."""
-    a.keep(a.win(minute(1), **GOES_ON))
-    store.expire(KEY)
-    assert b.win(minute(1), **GOES_ON).cause == "takeover"
-    assert causes(log) == ["schedule", "takeover"]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -92,20 +60,6 @@ def test_a_further_attempt_of_the_same_firing_is_a_retry(a: Host, log: Log, agai
     assert told_again.cause == "retry"
     assert a.retried(second).cause == "retry"
     assert causes(log) == ["manual" if again else "schedule", "retry", "retry"]
-
-
-@pytest.mark.parametrize("cause", ["manual", "takeover"])
-def test_a_claim_that_is_sent_again_has_the_same_cause(
-    a: Host, b: Host, store: StoreKind, cause: str
-) -> None:
-    """Its answer was lost."""
-    a.win(minute(1), **GOES_ON)
-    store.expire(KEY)
-    firing = b.firing(minute(1), again=cause == "manual", **GOES_ON)
-    for _ in range(2):
-        lease = b.ask(firing)
-        assert isinstance(lease, Lease)
-        assert lease.cause == cause
 
 
 @pytest.mark.parametrize("cause", CAUSES)
@@ -137,14 +91,6 @@ def test_every_question_tells_it(a: Host, b: Host, log: Log) -> None:
 
 
 # Why it was lost
-
-
-def test_who_ends_in_time_has_lost_nothing(a: Host, log: Log) -> None:
-    """However it ended, and when it is delivered."""
-    for number, outcome in enumerate(("succeeded", "failed", "timed-out", "stopped")):
-        a.run(minute(number), outcome)
-    a.deliver(execution_record(a.firing(minute(9)), fencing_token=2**52))
-    assert {execution.lost_reason for execution in log.executions()} == {None}
 
 
 def test_an_expired_lease_is_found_by_the_next_claim(
@@ -198,37 +144,26 @@ def test_a_later_start_supersedes_what_has_no_end(
 
 
 @pytest.mark.parametrize("reason", LOST_BY_HOLDER)
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("how", ["in time", "late", "delivered", "never seen"])
 def test_the_holder_says_why_it_was_lost(
-    a: Host, b: Host, store: StoreKind, log: Log, reason: str, late: bool
+    a: Host, b: Host, store: StoreKind, log: Log, reason: str, how: str
 ) -> None:
-    """Its word counts, also when the store has taken the lease away before."""
-    lease = a.win(minute(1))
-    if late:
-        store.expire(KEY)
-        b.run(minute(2))
-    told = ending("lost")._replace(lost_reason=reason)
-    assert a.store.finish(lease, told, EVERYTHING, deadline=a.deadline()) is not late
-    lost = log.people.execution(lease.execution_id)
-    assert lost is not None
-    assert (lost.outcome, lost.duration, lost.lost_reason) == ("lost", 1.5, reason)
-
-
-@pytest.mark.parametrize("reason", LOST_BY_HOLDER)
-@pytest.mark.parametrize("known", [False, True])
-def test_a_delivered_loss_says_why(
-    a: Host, store: StoreKind, b: Host, log: Log, reason: str, known: bool
-) -> None:
-    """Where the store had found the lease expired, and where it knows nothing of it."""
+    """Its word counts, also when the store has taken the lease away before, or knows nothing of it."""
     firing = a.firing(minute(1))
     lease = None
-    if known:
+    if how != "never seen":
         answer = a.ask(firing)
         assert isinstance(answer, Lease)
         lease = answer
+    if how in ("late", "delivered"):
         store.expire(KEY)
         b.run(minute(2))
-    a.deliver(execution_record(firing, lease, "lost", lost_reason=reason))
+    told = ending("lost")._replace(lost_reason=reason)
+    if how in ("delivered", "never seen"):
+        a.deliver(execution_record(firing, lease, "lost", lost_reason=reason))
+    else:
+        in_time = a.store.finish(lease, told, EVERYTHING, deadline=a.deadline())
+        assert in_time is (how == "in time")
     [lost] = log.executions(HistoryQuery(tick=minute(1).text, key=KEY))
     assert (lost.outcome, lost.lost_reason) == ("lost", reason)
 
@@ -268,17 +203,6 @@ def test_what_is_asked_stays_with_the_execution(a: Host, b: Host, log: Log) -> N
     assert asked(log.newest()) == (None, None)
 
 
-def test_what_was_asked_of_an_attempt_is_not_asked_of_the_next(a: Host, log: Log) -> None:
-    """The first keeps it."""
-    first = a.win(minute(1), retries=2)
-    ask(log, first)
-    a.retried(first)
-    assert [asked(each) for each in log.executions()] == [
-        (None, None),
-        ("stop", "ann@a.example"),
-    ]
-
-
 def test_a_request_that_a_renewal_told_ends_with_its_attempt(a: Host, log: Log) -> None:
     """The next attempt's lease has none, though the lease it follows had."""
     lease = a.win(minute(1), retries=2)
@@ -287,14 +211,6 @@ def test_a_request_that_a_renewal_told_ends_with_its_attempt(a: Host, log: Log) 
     assert told
     assert told.request == STOP
     assert a.retried(told).request is None
-
-
-def test_what_was_asked_of_who_was_lost_stays(a: Host, b: Host, store: StoreKind, log: Log) -> None:
-    """Also where it was never told."""
-    ask(log, a.win(minute(1)))
-    store.expire(KEY)
-    b.run(minute(2))
-    assert [asked(each) for each in log.executions()] == [(None, None), ("stop", "ann@a.example")]
 
 
 def test_the_holder_tells_what_it_was_asked(a: Host, log: Log) -> None:

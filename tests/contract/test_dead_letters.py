@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosts import KEY, Host, execution_record, minute
+from hosts import KEY, Host, minute
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Lease
@@ -83,14 +83,6 @@ def test_dead_letters_without_a_tick_are_counted_by_owner(a: Host, log: Log) -> 
     ]
 
 
-def test_dead_letters_that_were_delivered(a: Host, log: Log) -> None:
-    """The record tells how often it might have been tried."""
-    for number, retries in ((1, 1), (2, 0)):
-        firing = a.firing(minute(number), retries=retries)
-        a.deliver(execution_record(firing, outcome="failed", fencing_token=number))
-    assert [each.tick for each in log.exhausted()] == [minute(1).text]
-
-
 def test_dead_letters_are_filtered(a: Host, b: Host, log: Log) -> None:
     """As history is; after an id the oldest comes first."""
     a.run(minute(1), "failed", retries=1)
@@ -110,16 +102,3 @@ def test_dead_letters_are_filtered(a: Host, b: Host, log: Log) -> None:
     ):
         found = log.executions(query._replace(exhausted=True))
         assert [each.tick for each in found] == [minute(number).text for number in ticks], query
-
-
-def test_attempts_that_did_not_start_hide_no_dead_letter(
-    a: Host, b: Host, store: StoreKind, log: Log
-) -> None:
-    """Also two in a row, of which one was lost at first."""
-    first = a.win(minute(1), retries=1)
-    lost = a.retried(first)
-    store.expire(KEY)
-    forced = b.win(minute(1), again=True)
-    a.finish(lost, "not-started")
-    b.finish(forced, "not-started")
-    assert [each.execution_id for each in log.exhausted()] == [first.execution_id]

@@ -55,17 +55,6 @@ def test_what_was_lost_becomes_what_happened(a: Host, b: Host, store: StoreKind,
     assert b.renew(taken)
 
 
-def test_what_was_lost_can_stay_lost(a: Host, b: Host, store: StoreKind, log: Log) -> None:
-    """Its child was stopped: the record adds how."""
-    firing, lease = won(a)
-    store.expire(KEY)
-    b.win(minute(2))
-    a.deliver(execution_record(firing, lease, "lost", signal=15))
-    ended = log.people.execution(lease.execution_id)
-    assert ended is not None
-    assert (ended.outcome, ended.signal) == ("lost", 15)
-
-
 @pytest.mark.parametrize("state", ["running", "lost", "ended", "unseen"])
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "lost", "not-started", "unclaimed"])
 def test_a_record_delivered_twice_is_delivered_once(
@@ -87,31 +76,17 @@ def test_a_record_delivered_twice_is_delivered_once(
     assert (log.executions(), log.leases()) == (once, leases)
 
 
-def test_an_end_is_not_overwritten(a: Host, log: Log) -> None:
-    """The record was delivered already, or the end had reached the store."""
+@pytest.mark.parametrize("numbered", [True, False])
+def test_a_delivered_word_that_it_did_not_start_opens_the_tick(
+    a: Host, b: Host, log: Log, numbered: bool
+) -> None:
+    """As if it had been said in time; who gave up before an answer never knew the number, and means its newest."""
     firing, lease = won(a)
-    a.finish(lease)
-    before = log.executions()
-    a.deliver(execution_record(firing, lease, "failed"))
-    assert log.executions() == before
-
-
-def test_a_delivered_word_that_it_did_not_start_opens_the_tick(a: Host, b: Host, log: Log) -> None:
-    """As if it had been said in time."""
-    firing, lease = won(a)
-    a.deliver(execution_record(firing, lease, "not-started"))
+    record = execution_record(firing, lease, "not-started")
+    a.deliver(record if numbered else {**record, "attempt": None})
     a.store.close()
     assert b.win(minute(1)).attempt == 2
     assert log.outcomes() == ["not-started", "running"]
-
-
-def test_who_gave_up_before_an_answer_means_its_newest(a: Host, b: Host, log: Log) -> None:
-    """It was granted, and never knew its number: its tick is open again."""
-    firing, lease = won(a)
-    a.deliver({**execution_record(firing, lease, "not-started"), "attempt": None})
-    a.store.close()
-    assert log.outcomes() == ["not-started"]
-    assert b.win(minute(1)).attempt == 2
 
 
 def test_who_gave_up_before_an_answer_was_not_lost(
@@ -178,20 +153,6 @@ def test_a_taken_number_becomes_the_next(a: Host, b: Host, log: Log) -> None:
     assert attempts == [(2, "unclaimed"), (1, "succeeded")]
 
 
-def test_two_owners_without_a_claim_are_two_attempts(a: Host, b: Host, log: Log) -> None:
-    """Both ran, each on its own, and both are in the log, once."""
-    first = execution_record(a.firing(minute(1)), outcome="unclaimed")
-    second = execution_record(b.firing(minute(1)), outcome="unclaimed")
-    a.deliver(first, second, first, second)
-    assert sorted(execution.attempt for execution in log.executions()) == [1, 2]
-
-
-def test_without_a_tick_there_is_no_number_to_take(a: Host, b: Host, log: Log) -> None:
-    """Each is the first attempt at nothing."""
-    a.deliver(execution_record(a.firing(NO_TICK)), execution_record(b.firing(NO_TICK)))
-    assert [execution.attempt for execution in log.executions()] == [1, 1]
-
-
 def test_what_did_not_start_and_was_never_seen_is_dropped(a: Host, b: Host, log: Log) -> None:
     """It says nothing."""
     a.deliver(execution_record(a.firing(minute(1)), outcome="not-started"))
@@ -217,7 +178,7 @@ def test_a_delivered_tick_is_done(a: Host, b: Host, tick: Tick) -> None:
     assert b.lose(tick).reason == "done"
 
 
-def test_a_delivered_tick_moves_the_high_water(a: Host, b: Host, log: Log) -> None:
+def test_a_delivered_tick_moves_the_high_water(a: Host, b: Host) -> None:
     """Else retention would open it again."""
     a.deliver(execution_record(a.firing(minute(2)), outcome="unclaimed"))
     assert b.lose(minute(1)).reason == "passed"
@@ -262,14 +223,6 @@ def test_a_higher_token_ends_what_ran_unheard(a: Host, b: Host, log: Log) -> Non
     b.deliver(second)
     assert by_tick(log) == {minute(1).text: "lost", minute(2).text: "running"}
     assert log.executions()[1].note
-
-
-def test_a_higher_token_that_has_ended_tells_the_same(a: Host, b: Host, log: Log) -> None:
-    """Its start never came."""
-    (first, _), (_, second) = run_of(a, 1, 11), run_of(b, 2, 12)
-    a.deliver(first)
-    b.deliver(second)
-    assert by_tick(log) == {minute(1).text: "lost", minute(2).text: "succeeded"}
 
 
 def test_a_start_that_comes_after_a_higher_token_is_lost(a: Host, b: Host, log: Log) -> None:
@@ -323,15 +276,6 @@ def test_a_delivered_start_is_lost_beside_a_kept_lease(a: Host, b: Host, log: Lo
     assert a.retried(lease).attempt == 2
 
 
-def test_a_known_start_is_not_told_again(a: Host, log: Log) -> None:
-    """Neither the execution nor its lease changes."""
-    firing, lease = won(a)
-    before = log.executions()
-    a.deliver({**execution_record(firing, lease, "running"), "finished_at": None, "duration": None})
-    assert log.executions() == before
-    assert a.renew(lease)
-
-
 def test_what_was_granted_and_not_started_is_put_in(a: Host, b: Host, log: Log) -> None:
     """It has a token, so somebody was granted it; its tick stays open."""
     a.deliver({**run_of(a, 1, 11)[1], "outcome": "not-started", "exit_code": None})
@@ -349,28 +293,12 @@ def test_a_log_keeps_to_its_retention(a: Host, log: Log) -> None:
         assert len(log.executions()) == left
 
 
-def test_only_what_was_spooled_is_called_late(a: Host, log: Log) -> None:
-    """The spool says so on the record."""
-    _, end = run_of(a, 1, 11)
-    a.deliver(end)
-    assert log.newest().note is None
-    a.deliver({**run_of(a, 2, 12)[1], "late": True})
-    assert log.newest().note == "recorded later"
-
-
 # Refusals
 
 
 def no_store(host: Host, *, at: float) -> dict[str, Any]:
     """Return what a firing of the tick keeps while the store is away."""
     return skip_record(host.firing(minute(1)), "no-store", at)
-
-
-def test_a_delivered_refusal_is_counted_once(a: Host, log: Log) -> None:
-    """Also when it is delivered again after a newer one."""
-    first, second = (no_store(a, at=clock.wall() - ago) for ago in (20, 10))
-    a.deliver(first, first, second, first)
-    assert log.counts() == {"no-store": 2}
 
 
 def test_a_refusal_is_counted_whatever_its_hosts_clock_showed(a: Host, log: Log) -> None:
@@ -403,27 +331,8 @@ def test_a_refusal_that_the_store_counted_itself_is_another(a: Host, b: Host, lo
     assert log.counts() == {"held": 2}
 
 
-def test_a_delivered_refusal_is_a_row_like_others(a: Host, log: Log) -> None:
-    """With the time at which it happened."""
-    at = clock.wall() - 100
-    a.deliver(skip_record(a.firing(minute(1)), "no-store", at))
-    [skip] = log.skips()
-    assert (skip.key, skip.tick, skip.reason, skip.host) == (
-        *(KEY, minute(1).text),
-        *("no-store", a.holder.host),
-    )
-    assert skip.at == pytest.approx(at, abs=0.001)
-
-
 def test_an_attempt_never_seen_leaves_the_lease_of_another(a: Host) -> None:
     """Only an execution's own lease goes with its end."""
     firing, lease = won(a)
     a.deliver(execution_record(firing, lease, attempt=2, fencing_token=None, late=True))
     assert a.renew(lease)
-
-
-def test_a_superseded_start_says_so_once(a: Host, log: Log) -> None:
-    """However it was told."""
-    a.run(minute(2))
-    a.deliver(execution_record(a.firing(minute(1)), None, "running", fencing_token=7, late=True))
-    assert log.notes()[1] == "its end was not recorded; recorded later"

@@ -8,7 +8,7 @@ import pytest
 from at_once import at_once
 from hosts import INTERVAL, KEY, TTL, Host, blocked_by, execution_record, minute
 
-from oncecron.core.model import AskAgain, Lease, Refusal, Request, Retention
+from oncecron.core.model import Lease, Refusal, Request, Retention
 from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
@@ -50,14 +50,6 @@ def test_only_who_was_told_to_goes_on(a: Host, b: Host, store: StoreKind, log: L
     assert b.win(minute(1), **GOES_ON).attempt == 2
 
 
-@pytest.mark.parametrize("outcome", ["succeeded", "failed", "timed-out", "stopped"])
-def test_a_tick_that_ended_does_not_go_on(a: Host, b: Host, outcome: str) -> None:
-    """However it ended: nobody takes over what nobody lost."""
-    a.run(minute(1), outcome, **GOES_ON)
-    refusal = b.lose(minute(1), **GOES_ON)
-    assert (refusal.reason, refusal.detail) == ("done", outcome)
-
-
 def test_a_takeover_that_did_not_start_leaves_the_tick_open(
     a: Host, b: Host, store: StoreKind
 ) -> None:
@@ -68,22 +60,6 @@ def test_a_takeover_that_did_not_start_leaves_the_tick_open(
     assert b.lose(minute(1)).reason == "done"
     assert a.run(minute(1), **GOES_ON).attempt == 3
     assert b.lose(minute(1), **GOES_ON).reason == "done"
-
-
-def test_a_newer_tick_beats_a_lost_one(a: Host, b: Host, store: StoreKind) -> None:
-    """It comes too late, as any tick would."""
-    a.win(minute(1), **GOES_ON)
-    store.expire(KEY)
-    b.run(minute(2))
-    assert a.lose(minute(1), **GOES_ON).reason == "passed"
-
-
-def test_a_newer_name_does_not_beat_a_lost_one(a: Host, b: Host, store: StoreKind) -> None:
-    """Names have no older and newer."""
-    a.win(named_tick("2026-11"), **GOES_ON)
-    store.expire(KEY)
-    b.run(named_tick("2026-12"))
-    assert b.win(named_tick("2026-11"), **GOES_ON).attempt == 2
 
 
 def test_a_forgotten_attempt_closes_no_lost_tick(
@@ -113,9 +89,7 @@ def test_attempts_of_a_tick_are_exhausted(a: Host, b: Host, store: StoreKind, lo
     b.win(minute(2))
 
 
-def test_the_truth_told_late_ends_what_was_lost(
-    a: Host, b: Host, store: StoreKind, log: Log
-) -> None:
+def test_the_truth_told_late_ends_what_was_lost(a: Host, b: Host, store: StoreKind) -> None:
     """The record of its end arrives before anybody went on: it is done."""
     firing = a.firing(minute(1), **GOES_ON)
     lease = a.ask(firing)
@@ -139,39 +113,7 @@ def test_one_of_many_goes_on(a: Host, store: StoreKind, log: Log) -> None:
     assert sorted(log.outcomes()) == ["lost", "running"]
 
 
-def test_the_gap_does_not_hold_up_a_tick_that_goes_on(a: Host, b: Host, store: StoreKind) -> None:
-    """The last start, late in its minute, is the one that was lost."""
-    late = (minute(1).instant or 0) + 58
-    a.win(minute(1), fired_at=late, min_gap=30.0, **GOES_ON)
-    store.expire(KEY)
-    b.win(minute(1), fired_at=late, min_gap=30.0, **GOES_ON)
-
-
-def test_a_tick_does_not_go_on_beyond_its_deadline(a: Host, b: Host, store: StoreKind) -> None:
-    """It is too late for any start."""
-    a.win(minute(1), **GOES_ON)
-    store.expire(KEY)
-    assert b.lose(minute(1), starting_deadline=600.0, **GOES_ON).reason == "late"
-
-
 # Waiting for a living lease
-
-
-@pytest.mark.parametrize("tick", [minute(1), NO_TICK])
-def test_who_is_held_learns_what_is_in_the_way(a: Host, b: Host, tick: Tick) -> None:
-    """Which execution, and how long its lease lasts if nobody renews it."""
-    lease = a.win(tick, **GOES_ON)
-    told = blocked_by(b.fire(tick, **GOES_ON))
-    assert told.execution_id == lease.execution_id
-    assert told.ends_in == pytest.approx(TTL, abs=5)
-
-
-def test_a_lease_in_the_way_runs_out(a: Host, b: Host, store: StoreKind) -> None:
-    """What is told is what is left, so that whoever waits wakes at its end."""
-    a.win(minute(1), **GOES_ON)
-    store.age(2.5 * INTERVAL)
-    told = blocked_by(b.fire(minute(1), **GOES_ON))
-    assert told.ends_in == pytest.approx(TTL - 2.5 * INTERVAL, abs=5)
 
 
 @pytest.mark.parametrize("tick", [minute(1), NO_TICK])
@@ -190,15 +132,17 @@ def test_a_heartbeat_is_the_same_while_its_holder_is_silent(
     assert blocked_by(b.ask(firing)).heartbeat != first
 
 
-def test_without_a_tick_a_silent_holder_is_in_the_way_too(
-    a: Host, b: Host, store: StoreKind
+@pytest.mark.parametrize("tick", [minute(1), NO_TICK])
+def test_who_is_held_learns_what_is_in_the_way(
+    a: Host, b: Host, store: StoreKind, tick: Tick
 ) -> None:
-    """Asked again or held: whoever waits knows until when."""
-    lease = a.win(NO_TICK, **GOES_ON)
-    store.age(2.5 * INTERVAL)
-    told = blocked_by(b.fire(NO_TICK, **GOES_ON))
-    assert told.execution_id == lease.execution_id
-    assert told.ends_in == pytest.approx(TTL - 2.5 * INTERVAL, abs=5)
+    """Which execution, and how long its lease still lasts, so that whoever waits wakes at its end."""
+    lease = a.win(tick, **GOES_ON)
+    for passed in (0.0, 2.5 * INTERVAL):
+        store.age(passed)
+        told = blocked_by(b.fire(tick, **GOES_ON))
+        assert (told.execution_id, told.same_tick) == (lease.execution_id, True)
+        assert told.ends_in == pytest.approx(TTL - passed, abs=5)
 
 
 def test_waiting_is_one_refusal(a: Host, b: Host, log: Log) -> None:
@@ -220,7 +164,7 @@ def test_what_ended_the_waiting_is_counted(a: Host, b: Host, log: Log) -> None:
     assert log.counts() == {"done": 1}
 
 
-def test_who_waited_goes_on(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+def test_who_waited_goes_on(a: Host, b: Host, store: StoreKind) -> None:
     """With the owner that it had when it was refused."""
     lease = a.win(minute(1), **GOES_ON)
     firing = b.firing(minute(1), **GOES_ON)
@@ -358,35 +302,3 @@ def test_a_leader_that_dies_between_attempts_is_followed(
     answer = b.fire(NO_TICK, awaited=lease.execution_id, **GOES_ON)
     assert isinstance(answer, Lease)
     assert log.newest().cause == "takeover"
-
-
-def test_who_awaited_a_tick_gets_a_free_key(a: Host, b: Host) -> None:
-    """It had to wait for that, and does not stand by for it."""
-    lease = a.run(minute(1), **GOES_ON)
-    assert isinstance(b.fire(NO_TICK, awaited=lease.execution_id, **GOES_ON), Lease)
-
-
-@pytest.mark.parametrize("failover", [False, True])
-def test_who_awaited_nothing_gets_a_free_key(a: Host, b: Host, failover: bool) -> None:
-    """And so does who waits without failover: mutual exclusion is all that it asks for."""
-    lease = a.run(NO_TICK, **GOES_ON)
-    awaited = None if failover else lease.execution_id
-    assert isinstance(b.fire(NO_TICK, awaited=awaited, failover=failover), Lease)
-
-
-def test_a_standby_looks_past_starts_with_a_tick(a: Host, b: Host, store: StoreKind) -> None:
-    """What went on without a tick after the loss, and ended, was to end; a tick that ran since changes nothing."""
-    lost = a.win(NO_TICK, **GOES_ON)
-    store.expire(KEY)
-    b.run(NO_TICK, awaited=lost.execution_id, **GOES_ON)
-    b.run(named_tick("by-hand"))
-    assert a.lose(NO_TICK, awaited=lost.execution_id, **GOES_ON).reason == "done"
-
-
-def test_a_silent_holder_without_a_tick_is_told_as_such(a: Host, b: Host, store: StoreKind) -> None:
-    """Both are for no tick, which is the same one."""
-    a.win(NO_TICK)
-    store.age(2.5 * INTERVAL)
-    answer = b.fire(NO_TICK)
-    assert isinstance(answer, AskAgain)
-    assert blocked_by(answer).same_tick

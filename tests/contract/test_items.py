@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from item_hosts import CAMPAIGN, LIST, Field, all_drawn, deadline, items, many, positions, put
+from item_hosts import LIST, Field, deadline, items, many, positions, put
 
 from oncecron.core.errors import StoreError
 from oncecron.each.reports import ItemQuery, item_lists, mend_items
@@ -63,16 +63,6 @@ def test_a_second_load_adds_only_what_is_new(field: Field) -> None:
     assert field.load(given) == Loaded(4, 2, 2, 6)
     assert field.slot().names(9) == ["a", "b", "z", "y", "c", "x"]
     assert [row.payload for row in field.rows()] == ["a", "b", "z", "y", "c", "x"]
-
-
-def test_what_a_later_load_adds_is_drawn_after_the_end(field: Field) -> None:
-    """A slot that had found the end of the list gets the new items."""
-    field.load(many(5))
-    slot = field.slot()
-    assert len(slot.names(9)) == 5
-    assert slot.names(9) == []
-    field.load(many(7))
-    assert slot.names(9) == ["user-6@example.com", "user-7@example.com"]
 
 
 def test_an_empty_list_is_loaded(field: Field) -> None:
@@ -180,17 +170,6 @@ def test_a_large_list_is_loaded_again(field: Field) -> None:
 
 
 # Draw and settle
-
-
-def test_slots_draw_different_items(field: Field) -> None:
-    """Batches are disjoint, and all of them are the list."""
-    field.load(many(20))
-    slots = [field.slot(shard) for shard in range(4)]
-    drawn = [slot.draw(3) for _ in range(2) for slot in slots]
-    places = [place for batch in drawn for place in positions(batch)]
-    assert sorted(places) == sorted(set(places))
-    assert len(places) == 20
-    assert field.counts().total == 20
 
 
 def test_a_draw_whose_answer_was_lost_returns_the_same_batch(field: Field) -> None:
@@ -312,15 +291,6 @@ def test_who_has_no_lease_draws_and_settles_nothing(field: Field) -> None:
     assert field.counts() == counts(9, queued=5, lost=2, done=2)
 
 
-def test_an_attempt_that_was_kept_draws_nothing(field: Field) -> None:
-    """Its command has ended; the next attempt draws under its own execution."""
-    field.load(many(4))
-    slot = field.slot(retries=3)
-    slot.draw(1)
-    assert slot.host.keep(slot.lease)
-    assert slot.ask(Draw(2, (), 1)) is None
-
-
 @pytest.mark.parametrize("stop", ["paused", "drained"])
 def test_a_pause_or_a_drain_leaves_the_rest(field: Field, stop: str) -> None:
     """The last batch is settled all the same."""
@@ -333,14 +303,6 @@ def test_a_pause_or_a_drain_leaves_the_rest(field: Field, stop: str) -> None:
         field.people.drain(slot.host.holder.host, author="ann")
     assert slot.draw(1) == Drawn([], stopped=stop)  # type: ignore[arg-type]
     assert field.counts() == counts(4, queued=3, done=1)
-
-
-def test_a_draw_before_the_load_finds_nothing(field: Field) -> None:
-    """It may ask again with the same number."""
-    slot = field.slot()
-    assert slot.draw(1) == Drawn([])
-    field.load(items("a"))
-    assert slot.names() == ["a"]
 
 
 # In doubt
@@ -408,34 +370,7 @@ def test_those_of_the_living_are_not_drawn_again(field: Field) -> None:
     assert waiting == Drawn([], others=3)
 
 
-def test_the_store_of_a_dead_host_may_answer_late(field: Field) -> None:
-    """A draw that was sent before the lease was lost, and arrives after it, takes nothing."""
-    field.load(many(4))
-    dead = field.slot(0)
-    field.die(dead)
-    heir = field.slot(0, again=True)
-    assert dead.ask(Draw(1, (), 4)) is None
-    assert len(heir.draw(4).items) == 4
-
-
 # People
-
-
-def test_people_list_items_by_state(field: Field) -> None:
-    """In the order of the list."""
-    field.load(many(7))
-    slot = field.slot()
-    assert field.named("queued") == field.named()
-    slot.draw(2)
-    slot.draw(2, ItemResult(2, "dead"))
-    states = [row.state for row in field.rows()]
-    assert states == ["done", "dead", "taken", "taken", "queued", "queued", "queued"]
-    assert [row.position for row in field.rows("dead", "queued")] == [2, 5, 6, 7]
-    assert [row.attempts for row in field.rows()] == [1, 1, 1, 1, 0, 0, 0]
-    assert field.rows("lost") == []
-    assert field.rows("taken", identities=["user-1@example.com"]) == []
-    unknown = item_lists(field.people, "weekly")
-    assert list(unknown) == []
 
 
 def test_people_queue_items_again(field: Field) -> None:
@@ -518,28 +453,3 @@ def test_the_newest_list_comes_first(field: Field) -> None:
     assert [(each.items_of, each.counts.total) for each in lists] == [(weekly, 2), (LIST, 1)]
     assert [each.items_of for each in item_lists(field.people, LIST.key)] == [LIST]
     assert 50 < lists[0].loaded_at - lists[1].loaded_at < 90
-
-
-def test_all_items_are_drawn_by_several_slots_in_turn(field: Field) -> None:
-    """With failures and retries on the way: each ends done, once."""
-    field.load(many(40))
-    slots = [field.slot(shard) for shard in range(3)]
-    ended: Counter[str] = Counter()
-    batches: dict[int, Drawn] = {}
-    open_slots = set(range(3))
-    while open_slots:
-        for shard in sorted(open_slots):
-            results = []
-            for item in batches.get(shard, Drawn([])).items:
-                if item.position % 3 == 0 and item.attempt < 3:
-                    results.append(ItemResult(item.position, "failed", 0.0))
-                else:
-                    ended[item.identity] += 1
-            batches[shard] = slots[shard].draw(4, *results)
-            if not batches[shard].items:
-                open_slots.discard(shard)
-    assert ended == Counter(item.identity for item in many(40))
-    assert field.counts() == counts(40, done=40)
-    assert {row.attempts for row in field.rows() if row.position % 3 == 0} == {3}
-    assert CAMPAIGN.text == LIST.tick
-    assert list(all_drawn(slots[0], 4)) == []

@@ -73,18 +73,6 @@ def test_the_list_of_a_name_stays_with_its_name(field: Field) -> None:
     assert field.load(many(4)) == Loaded(1, 3, 0, 4)
 
 
-def test_a_list_stays_as_long_as_it_asked_for(field: Field) -> None:
-    """Longer than its tick."""
-    drawn_list(field, keep=100 * DAY)
-    field.store.age(99 * DAY)
-    field.people.prune(OLD)
-    assert list(field.people.history(HistoryQuery(key=KEY))) == []
-    assert field.counts(instant_list()).total == 30
-    field.store.age(2 * DAY)
-    field.people.prune(OLD)
-    assert item_lists(field.people) == []
-
-
 def test_a_kept_item_is_not_run_again_when_its_tick_is_forgotten(field: Field) -> None:
     """A second load adds only what is new, as long as the list asked for; after that it is a new list."""
     drawn_list(field, keep=100 * DAY)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hosts import COMMAND, EVERYTHING, KEY, Host, ending, minute, skip_record
+from hosts import COMMAND, KEY, Host, minute, skip_record
 
 from oncecron import __version__
 from oncecron.core import clock
 from oncecron.core.log_rows import HostTicks
-from oncecron.core.model import COMMAND_SHOWN, Lease, Refusal, Retention
-from oncecron.core.tick import NO_TICK, minute_tick, named_tick
+from oncecron.core.model import COMMAND_SHOWN, Retention
+from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import HOUR
 
@@ -103,43 +102,6 @@ def test_one_machine_after_the_other_is_no_second_one(
         assert machines(log) == 1
 
 
-@pytest.mark.parametrize("name", ["schedule", "zone", "command", "version"])
-def test_what_a_host_changes_is_seen(
-    a: Host, b: Host, log: Log, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    """All else is as it was before."""
-    crontab: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC", "command": "./bill.sh"}
-    changed = {"schedule": "*/1 * * * *", "zone": "Etc/UTC", "command": "./bill.sh --all"}
-
-    def change() -> None:
-        if name in changed:
-            crontab[name] = changed[name]
-        for module in [each for each in sys.modules if each.startswith("oncecron")]:
-            if name == "version" and hasattr(sys.modules[module], "__version__"):
-                monkeypatch.setattr(sys.modules[module], "__version__", "9.9")
-
-    for number in (1, 2, 3):
-        if number == 3:
-            change()
-        a.run(minute(number), **crontab)
-        b.lose(minute(number), **crontab)
-    expected = {**crontab, "version": "9.9" if name == "version" else __version__}
-    for each in seen(log).values():
-        assert {field: getattr(each, field) for field in expected} == expected
-
-
-def test_every_skip_of_a_host_is_seen(a: Host, store: StoreKind, log: Log) -> None:
-    """Whoever decides it: a pause, a drain, or the host itself."""
-    a.store.skip(a.firing(minute(1)), Refusal("broken"), deadline=a.deadline())
-    store.people().pause(KEY, author="root@db", reason=None, seconds=None)
-    a.lose(minute(2))
-    store.people().drain("a.example", author="root@db")
-    a.lose(minute(3))
-    [host] = seen(log).values()
-    assert ticks(host) == [minute(3).text, minute(2).text, minute(1).text]
-    assert (host.wins, host.skips) == (0, 3)
-
-
 def test_the_last_three_ticks_are_known(a: Host, log: Log) -> None:
     """Each once, however often it is fired, and with the time of the first firing."""
     for number in (1, 2, 3):
@@ -154,16 +116,6 @@ def test_the_last_three_ticks_are_known(a: Host, log: Log) -> None:
     [last] = seen(log).values()
     assert ticks(last) == [minute(number).text for number in (4, 3, 2)]
     assert last.ticks[1:] == before.ticks[:2]
-
-
-def test_names_are_ticks_too(a: Host, log: Log) -> None:
-    """Also one that contains another; without a tick only the firing is seen."""
-    for name in ("2026-03", "2026-03-b", "03"):
-        a.run(named_tick(name))
-    a.run(minute(1)._replace(text=None, instant=None, rule="none"))
-    [host] = seen(log).values()
-    assert ticks(host) == ["03", "2026-03-b", "2026-03"]
-    assert host.wins == 4
 
 
 def test_a_repetition_by_hand_says_nothing_about_the_crontab(a: Host, b: Host, log: Log) -> None:
@@ -188,13 +140,6 @@ def test_the_last_firing_counts(a: Host, log: Log) -> None:
     assert host.command == "./é" + "x" * (COMMAND_SHOWN - 3)
 
 
-def test_each_shard_is_seen(a: Host, log: Log) -> None:
-    """A host takes one after another."""
-    for shard in (0, 1):
-        a.run(minute(1), shard=shard, shards=2)
-    assert [(each.shard, each.wins) for each in log.people.key_hosts()] == [(0, 1), (1, 1)]
-
-
 def test_the_last_day_is_counted(a: Host, store: StoreKind, log: Log) -> None:
     """By whole hours: after 24 of them a count has gone."""
     a.run(minute(1))
@@ -213,17 +158,6 @@ def test_the_last_day_is_counted(a: Host, store: StoreKind, log: Log) -> None:
     a.lose(minute(2))
     [host] = seen(log).values()
     assert (host.wins, host.skips) == (0, 1)
-
-
-def test_a_clock_that_was_set_back_changes_no_count(a: Host, store: StoreKind, log: Log) -> None:
-    """Hours that are still to come count as now."""
-    a.run(minute(1))
-    store.age(-5 * HOUR)
-    [host] = seen(log).values()
-    assert host.wins == 1
-    a.lose(minute(1))
-    [host] = seen(log).values()
-    assert (host.wins, host.skips) == (1, 1)
 
 
 def test_a_clock_that_is_wrong_is_seen(
@@ -291,20 +225,6 @@ def test_a_retired_host_is_forgotten(a: Host, b: Host, log: Log) -> None:
     b.run(minute(3))
     [_, again] = seen(log).values()
     assert (ticks(again), again.wins) == ([minute(3).text], 1)
-
-
-def test_a_retry_is_the_same_firing(a: Host, store: StoreKind, log: Log) -> None:
-    """Neither its start nor a pause that prevents it counts anew."""
-    lease = a.win(minute(1), retries=2)
-    assert a.keep(lease, "failed")
-    second = a.retry(lease)
-    assert isinstance(second, Lease)
-    assert a.keep(second, "failed")
-    store.people().pause(KEY, author="root@db", reason=None, seconds=None)
-    assert isinstance(a.retry(second), Refusal)
-    assert a.store.finish(second, ending("failed"), EVERYTHING, deadline=a.deadline())
-    [host] = seen(log).values()
-    assert (host.wins, host.skips) == (1, 0)
 
 
 def test_a_damaged_row_does_not_keep_a_firing_from_its_start(

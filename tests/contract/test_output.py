@@ -52,14 +52,6 @@ def test_each_attempt_has_its_own(a: Host, log: Log) -> None:
     assert log.people.output(second.execution_id) == Output("second", 2)
 
 
-def test_giving_up_keeps_what_was_captured(a: Host, log: Log) -> None:
-    """The end of the attempt stays as it was told."""
-    lease = a.win(minute(1), retries=2)
-    a.keep(lease, output=WORDS)
-    a.finish(lease, "stopped")
-    assert log.people.output(lease.execution_id) == WORDS
-
-
 def test_what_ended_late_has_its_output(a: Host, b: Host, store: StoreKind, log: Log) -> None:
     """The truth that replaces `lost`."""
     lease = a.win(minute(1))
@@ -80,12 +72,6 @@ def test_delivered_output_is_kept(a: Host, log: Log, known: bool) -> None:
     record = execution_record(firing, lease, outcome, **told)  # type: ignore[arg-type]
     a.deliver(record, {**record, "output": "later"})
     assert log.people.output(log.newest().execution_id) == Output(WORDS.text, 7)
-
-
-def test_a_record_without_output_has_none(a: Host, log: Log) -> None:
-    """It was not captured."""
-    a.deliver(execution_record(a.firing(minute(1)), outcome="unclaimed"))
-    assert log.people.output(log.newest().execution_id) is None
 
 
 def test_a_delivered_start_gets_the_output_of_its_end(a: Host, log: Log) -> None:

@@ -49,12 +49,6 @@ def test_a_paused_key_is_refused_until_it_is_resumed(a: Host, log: Log, key: str
     a.win(minute(1))
 
 
-def test_a_pause_without_a_reason_names_its_author(a: Host, log: Log) -> None:
-    """And nothing else."""
-    pause(log.people)
-    assert a.lose(minute(1)).detail == f"by {ANN}"
-
-
 def test_only_what_is_paused_is_refused(a: Host, log: Log) -> None:
     """Another key goes on, also one whose name begins alike."""
     pause(log.people, KEY + "-2")
@@ -97,15 +91,6 @@ def test_pausing_what_is_paused_replaces_it(a: Host, log: Log) -> None:
     assert [now] == log.people.pauses()
     assert a.lose(minute(1)).detail == "by bob@b"
     assert now.until is not None
-
-
-def test_resuming_what_is_not_paused_is_no_fault(a: Host, log: Log) -> None:
-    """As often as one likes."""
-    assert log.people.resume(KEY) is None
-    pause(log.people)
-    assert log.people.resume(KEY)
-    assert log.people.resume(KEY) is None
-    a.win(minute(1))
 
 
 def test_a_pause_of_all_is_another_than_that_of_a_key(a: Host, log: Log) -> None:
@@ -195,11 +180,3 @@ def test_keys_are_those_that_have_fired(a: Host, log: Log) -> None:
     a.run(minute(2))
     pause(log.people, "monthly")
     assert [part.key for part in log.people.job_keys()] == [KEY, "weekly"]
-
-
-def test_texts_stay_as_they_are(a: Host, log: Log) -> None:
-    """Quotes, backslashes, letters of any kind."""
-    reason = 'a "quoted" \\ word, 100 %, né {ns} 移動'
-    pause(log.people, reason=reason)
-    assert [each.reason for each in log.people.pauses()] == [reason]
-    assert a.lose(minute(1)).detail == f"by {ANN}: {reason}"

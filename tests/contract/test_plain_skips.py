@@ -11,8 +11,8 @@ from servers import eventually
 
 from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery, Skip, SkipReason
-from oncecron.core.model import Lease, Retention
-from oncecron.core.tick import NO_TICK, Tick, minute_tick, named_tick
+from oncecron.core.model import Retention
+from oncecron.core.tick import NO_TICK, minute_tick, named_tick
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,16 +58,6 @@ def test_a_plain_skip_tells_who_when_and_why(
     assert list(log.people.reasons({KEY: fired["tick"]})) == [
         SkipReason(KEY, str(fired["tick"].text), b.holder.host, reason)
     ]
-
-
-def test_its_time_is_exact_to_a_millisecond(a: Host, b: Host, log: Log, now: Now) -> None:
-    """Also that of a tick which is not of this minute."""
-    fired = now(-3)
-    a.run(**fired)
-    before = clock.wall()
-    b.lose(**fired)
-    [skip] = plain(log)
-    assert before - 0.002 <= skip.at <= clock.wall() + 0.002
 
 
 def test_plain_skips_are_found_by_all_that_is_kept(a: Host, b: Host, log: Log, now: Now) -> None:
@@ -212,17 +202,6 @@ def test_an_end_removes_old_plain_skips(
     assert log.skips() == []
 
 
-def test_a_forgotten_host_leaves_its_skips(a: Host, b: Host, log: Log, now: Now) -> None:
-    """They are history."""
-    fired = now()
-    a.run(**fired)
-    b.lose(**fired)
-    before = log.skips()
-    assert log.people.forget_host(b.holder.host)
-    assert log.skips() == before
-    assert [host.host for host in log.people.key_hosts()] == [a.holder.host]
-
-
 def test_what_retention_has_removed_leaves_a_skip_without_its_holder(
     a: Host, b: Host, store: StoreKind, log: Log, now: Now
 ) -> None:
@@ -235,15 +214,3 @@ def test_what_retention_has_removed_leaves_a_skip_without_its_holder(
     [skip] = log.skips()
     assert (skip.tick, skip.host, skip.reason) == (fired["tick"].text, b.holder.host, "done")
     assert (skip.holder_host, skip.holder_pid, skip.detail) == (None, None, None)
-
-
-def test_a_winner_is_counted_as_before(a: Host, b: Host, log: Log, now: Now) -> None:
-    """A plain skip counts for its host as every skip does, and fires its tick."""
-    fired: dict[str, Any] = now()
-    a.run(**fired)
-    b.lose(**fired)
-    hosts = {host.host: host for host in log.people.key_hosts()}
-    loser = hosts[b.holder.host]
-    assert (loser.wins, loser.skips) == (0, 1)
-    assert [tick for tick, _ in loser.ticks] == [fired["tick"].text]
-    assert isinstance(b.fire(Tick(None, None, "none")), Lease)

@@ -360,7 +360,7 @@ def test_a_session_that_has_the_lock_is_ended_by_force(
         a.renew(lease)
 
 
-def test_a_session_of_the_same_role_may_be_ended(a: Host, store: PostgresKind, log: Log) -> None:
+def test_a_session_of_the_same_role_may_be_ended(a: Host, store: PostgresKind) -> None:
     """The least of rights: neither a superuser's nor the schema's owner's."""
     lease = a.win(minute(1))
     lapse(store)
@@ -384,28 +384,10 @@ def test_a_living_holders_session_is_left_alone(
     assert lock_holders(store) == [backend(a)]
 
 
-def test_the_transaction_of_a_job_is_ended_by_force(
-    a: Host, store: PostgresKind, log: Log, superuser: PostgresReader
-) -> None:
-    """It has checked its fence and has not ended: until then, or by force, nobody else may begin."""
-    lease = a.win(minute(1))
-    with closing(store.database.connect("owner", autocommit=False)) as job:
-        job.execute("select oncecron.assert_fence(%s, %s)", (KEY, lease.token))
-        store.expire(KEY)
-        told = log.people.release(KEY, 0, lease.execution_id, author="ann", force=False)
-        assert (told.answer, told.backend_pid) == ("locked", job.info.backend_pid)
-        assert log.outcomes() == ["running"]
-        told = superuser.release(KEY, 0, lease.execution_id, author="ann", force=True)
-        assert told.answer == "free"
-        with pytest.raises(psycopg.OperationalError):
-            job.execute("select 1")
-    assert log.outcomes() == ["lost"]
-
-
 def test_all_transactions_of_a_job_are_ended_by_force(
     a: Host, store: PostgresKind, log: Log, superuser: PostgresReader
 ) -> None:
-    """They share the fence; each is named in turn."""
+    """They have checked the fence and have not ended: until then, or by force, nobody else may begin."""
     lease = a.win(minute(1))
     with ExitStack() as stack:
         jobs = [
@@ -417,6 +399,7 @@ def test_all_transactions_of_a_job_are_ended_by_force(
         told = log.people.release(KEY, 0, lease.execution_id, author="ann", force=False)
         assert told.answer == "locked"
         assert told.backend_pid in {job.info.backend_pid for job in jobs}
+        assert log.outcomes() == ["running"]
         assert (
             superuser.release(KEY, 0, lease.execution_id, author="ann", force=True).answer == "free"
         )

@@ -147,35 +147,22 @@ def watched(host: Host) -> bool:
 
 
 @pytest.mark.parametrize("made", [PostgresKind, UnheldPostgresKind])
-def test_a_session_that_only_looks_ends_soon_after_its_client(
+def test_a_session_ends_soon_after_its_client(
     request: pytest.FixtureRequest, made: type[PostgresKind]
 ) -> None:
-    """It may wait for hours: the server has to notice that packets stop."""
+    """One that only looks may wait for hours: the server has to notice that packets stop. So may one that renews."""
     kind = made(request)
     a, b = Host(kind.firing(), "a"), Host(kind.firing(), "b")
-    a.win(minute(1))
+    lease = a.win(minute(1))
     b.lose(minute(1))
     assert watched(b)
-    kind.close()
-
-
-@pytest.mark.parametrize("made", [PostgresKind, UnheldPostgresKind])
-def test_a_session_that_renews_ends_soon_after_its_client(
-    request: pytest.FixtureRequest, made: type[PostgresKind]
-) -> None:
-    """Also one that took the place of another, which was lost or given back."""
-    kind = made(request)
-    a = Host(kind.firing(), "a")
-    lease = a.win(minute(1))
-    a.store.close()
+    a.store.close()  # the next session takes the place of one that was lost or given back
     assert a.store.renew(lease, deadline=a.deadline())
     assert watched(a)
     kind.close()
 
 
-def test_an_end_does_not_fail_for_the_isolation_level(
-    request: pytest.FixtureRequest,
-) -> None:
+def test_an_end_does_not_fail_for_the_isolation_level(request: pytest.FixtureRequest) -> None:
     """A role may have another one: what a heartbeat, an end or a draw waits for has changed the row then."""
     kind = PostgresKind(request)
     name = kind.database.name

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 import redis
-from hosts import TTL, Host, execution_record, minute
+from hosts import Host, minute
 from servers import RedisServer, eventually
 
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.log_rows import HistoryQuery, LeastRetention, Roles
-from oncecron.core.model import Lease, Output, Retention
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import Lease, Output
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.lease_store import RedisLeaseStore
 from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from oncecron.core.log_rows import Execution
 
@@ -34,18 +33,9 @@ def server(new_redis: Callable[..., RedisServer]) -> RedisServer:
 
 
 @pytest.fixture
-def connect(server: RedisServer) -> Iterator[Connect]:
-    """Give a function that makes a host by its name."""
-    stores = []
-
-    def make(name: str = "a", **options: object) -> Host:
-        address = parse(server.url(**options), {})
-        stores.append(RedisLeaseStore(address, namespace="oncecron", ttl=TTL))
-        return Host(stores[-1], name)
-
-    yield make
-    for store in stores:
-        store.close()
+def connect(server: RedisServer, connect: Connect) -> Connect:
+    """Give a function that makes a host of this server by its name."""
+    return lambda name="a", **options: connect(server.url(**options), name)
 
 
 def log(server: RedisServer) -> list[Execution]:
@@ -220,36 +210,6 @@ def test_it_is_not_put_back_where_somebody_has_claimed_since(
     assert b.finish(taken)
 
 
-def test_an_attempt_that_was_begun_unheard_and_given_up_did_not_start(
-    server: RedisServer, connect: Connect
-) -> None:
-    """Its owner ends the one before: the key is free at once."""
-    a, b = connect(), connect("bb")
-    lease = a.win(minute(1), retries=1)
-    assert a.keep(lease)
-    assert isinstance(a.retry(lease), Lease)
-    assert a.finish(lease, "failed", note="given up")
-    assert outcomes(server) == [(1, "failed"), (2, "not-started")]
-    assert log(server)[0].note == "given up"
-    assert b.lose(minute(1), failover=True, retries=1).reason == "done"
-    assert isinstance(b.fire(minute(2)), Lease)
-
-
-def test_giving_up_can_be_told_late_of_an_attempt_that_was_begun_unheard(
-    server: RedisServer, connect: Connect
-) -> None:
-    """The key is free then, and not only a ttl later."""
-    a, b = connect(), connect("bb")
-    firing = a.firing(minute(1), retries=1)
-    lease = a.ask(firing)
-    assert isinstance(lease, Lease)
-    assert a.keep(lease)
-    assert isinstance(a.retry(lease), Lease)
-    a.deliver(execution_record(firing, lease, "failed", note="given up", late=True))
-    assert outcomes(server) == [(1, "failed"), (2, "not-started")]
-    assert isinstance(b.fire(minute(2)), Lease)
-
-
 def test_a_promoted_replica_that_lost_the_end_and_the_next_attempt(
     server: RedisServer, new_redis: Callable[..., RedisServer], connect: Connect
 ) -> None:
@@ -328,23 +288,3 @@ def test_in_a_full_memory_what_was_granted_goes_on_and_nothing_new_starts(
     assert a.finish(second, output=Output("bye\n", 7))
     assert server.connect().hgetall(OUTPUTS) == {b"1": b"0:hello\n", b"2": b"7:bye\n"}
     assert server.connect().exists("oncecron:{oncecron}:lease:nightly#0") == 0
-
-
-# Retention
-
-
-def test_output_goes_with_its_execution(server: RedisServer, connect: Connect) -> None:
-    """By the little retention of each end, and by prune."""
-    people = RedisReader(parse(server.url(), {}), namespace="oncecron")
-    people.initialise(Roles(), LeastRetention(executions=0.0))
-    a = connect()
-    for number in (1, 2, 3):
-        a.finish(a.win(minute(number)), output=HELLO)
-    client = server.connect()
-    assert client.hlen(OUTPUTS) == 3
-    a.finish(a.win(minute(4)), output=HELLO, retention=Retention(executions=0.0))
-    assert client.hlen(OUTPUTS) == client.hlen("oncecron:{oncecron}:executions") == 0
-    a.finish(a.win(minute(5)), output=HELLO)
-    assert people.prune(Retention(executions=0.0)) == (1, 0)
-    people.close()
-    assert client.hlen(OUTPUTS) == 0

@@ -19,7 +19,6 @@ from oncecron.core.model import AskAgain, Lease, Refusal
 from oncecron.core.tick import Tick
 from oncecron.core.units import DAY
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.lease_store import RedisLeaseStore
 from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.claim import State
     from oncecron.core.model import Firing
+    from oncecron.stores.redis.lease_store import RedisLeaseStore
 
     Connect = Callable[..., "Steps"]
     Change = Callable[[RedisReader, "Steps"], object]
@@ -59,18 +59,9 @@ class Steps(Host):
 
 
 @pytest.fixture
-def connect() -> Iterator[Connect]:
-    """Give a function that makes a host of a store's address."""
-    stores = []
-
-    def make(server: RedisServer, name: str = "a", via: FaultProxy | None = None) -> Steps:
-        target = parse(server.url(via=via), {})
-        stores.append(RedisLeaseStore(target, namespace="oncecron", ttl=TTL))
-        return Steps(stores[-1], name)
-
-    yield make
-    for store in stores:
-        store.close()
+def connect(connect: Callable[..., Steps]) -> Connect:
+    """Give a function that makes a host of a server."""
+    return lambda server, name="a", via=None: connect(server.url(via=via), name, Steps)
 
 
 @pytest.fixture

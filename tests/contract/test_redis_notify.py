@@ -6,17 +6,17 @@ import select
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hosts import KEY, TTL, Host, execution_record, minute
-from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentinels, eventually
+from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core.model import Lease, Refusal, Request
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.explain import ACL_RULE
-from oncecron.stores.redis.lease_store import RedisLeaseStore
 from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentinels
 
     from oncecron.core.model import Firing
 
@@ -26,20 +26,6 @@ CHANNEL = f"oncecron:{{oncecron}}:events:{KEY}#0"
 STOP = Request("stop", "ann@a.example", 15, None)
 LATEST = 10.0
 """Seconds after which a stir that has not come will not come."""
-
-
-@pytest.fixture
-def connect() -> Iterator[Connect]:
-    """Give a function that makes a host of a store's address."""
-    stores = []
-
-    def make(url: str, name: str = "a") -> Host:
-        stores.append(RedisLeaseStore(parse(url, {}), namespace="oncecron", ttl=TTL))
-        return Host(stores[-1], name)
-
-    yield make
-    for store in stores:
-        store.close()
 
 
 @pytest.fixture(params=["tcp", "tls", "socket", "sentinel", "cluster", "cluster with tls"])
@@ -102,8 +88,7 @@ def test_a_waiting_host_is_stirred_by_what_happens_and_asks_by_the_same_connecti
     assert a.finish(lease, "stopped")
     assert stirred(b)
     assert b.ask(firing, awaited=lease.execution_id) == Refusal(
-        *("done", a.holder, lease.started_at),
-        detail="stopped",
+        *("done", a.holder, lease.started_at), detail="stopped"
     )
     assert quiet(b)
     c.win(minute(2))
@@ -269,17 +254,6 @@ def test_a_user_who_may_not_listen_is_told_nothing(
     assert isinstance(a.fire(minute(2)), Lease)
 
 
-def test_the_printed_rule_is_enough_to_listen_and_to_tell(
-    new_redis: Callable[..., RedisServer], connect: Connect
-) -> None:
-    """Between two firings of that user."""
-    url = limited(new_redis(aof=True), without="")
-    a, b = connect(url), connect(url, "bb")
-    assert listens(b, b.firing(minute(1)))
-    a.win(minute(1))
-    assert stirred(b)
-
-
 @pytest.mark.parametrize("without", ["+publish", "&oncecron:*"])
 def test_a_user_who_may_not_tell_does_all_the_rest(
     new_redis: Callable[..., RedisServer], connect: Connect, without: str
@@ -296,16 +270,3 @@ def test_a_user_who_may_not_tell_does_all_the_rest(
     third = a.win(minute(2))
     assert people.request(KEY, 0, third.execution_id, STOP)
     people.close()
-
-
-def test_whoever_listens_is_no_ordinary_client_any_more(
-    redis_server: RedisServer, connect: Connect
-) -> None:
-    """As the server sees it: a subscriber of one channel, which lies in the namespace."""
-    a = connect(redis_server.url())
-    assert listens(a, a.firing(minute(1)))
-    with redis_server.connect() as client:
-        assert client.pubsub_channels() == [CHANNEL.encode()]
-    a.store.close()
-    with redis_server.connect() as client:
-        eventually(lambda: client.pubsub_channels() == [])

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hosts import TTL, Host, minute
+from hosts import Host, minute
 
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.lease_store import RedisLeaseStore
 from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
@@ -20,30 +19,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def host(redis_server: RedisServer) -> Iterator[Callable[[str], Host]]:
-    """Give a function that makes a host by its name."""
-    stores = []
-
-    def make(name: str) -> Host:
-        address = parse(redis_server.url(), {})
-        stores.append(RedisLeaseStore(address, namespace="oncecron", ttl=TTL))
-        return Host(stores[-1], name)
-
-    yield make
-    for store in stores:
-        store.close()
-
-
-@pytest.fixture
-def a(host: Callable[[str], Host]) -> Host:
+def a(redis_server: RedisServer, connect: Callable[..., Host]) -> Host:
     """Give one host."""
-    return host("a")
+    return connect(redis_server.url())
 
 
 @pytest.fixture
-def b(host: Callable[[str], Host]) -> Host:
+def b(redis_server: RedisServer, connect: Callable[..., Host]) -> Host:
     """Give another."""
-    return host("bb")
+    return connect(redis_server.url(), "bb")
 
 
 @pytest.fixture
@@ -79,7 +63,7 @@ def test_it_is_put_back_with_its_token(
 def test_when_the_answer_was_lost_it_is_asked_for_by_its_old_number(
     a: Host, b: Host, redis_server: RedisServer, log: Callable[[], list[Execution]]
 ) -> None:
-    """The holder learns the new number at its next renewal, and never a second one."""
+    """The holder learns the new number at its next renewal, and never a second one; the end is told by the old."""
     b.run(minute(1))
     lease = a.win(minute(2))
     redis_server.flush()
@@ -89,16 +73,6 @@ def test_when_the_answer_was_lost_it_is_asked_for_by_its_old_number(
     assert again is not None
     assert again.execution_id == first.execution_id
     assert [execution.outcome for execution in log()] == ["running"]
-
-
-def test_when_the_answer_was_lost_it_can_be_ended_by_its_old_number(
-    a: Host, b: Host, redis_server: RedisServer, log: Callable[[], list[Execution]]
-) -> None:
-    """The key is free at once, and what happened is in the log."""
-    b.run(minute(1))
-    lease = a.win(minute(2))
-    redis_server.flush()
-    assert a.renew(lease)
     assert a.finish(lease)
     assert [execution.outcome for execution in log()] == ["succeeded"]
     b.win(minute(3))

@@ -6,18 +6,17 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hosts import KEY, TTL, Host, minute
+from hosts import KEY, Host, minute
 from redis_stores import PREFIX
 
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.model import Output, Retention
 from oncecron.core.tick import NO_TICK, named_tick
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.lease_store import RedisLeaseStore
 from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from servers import RedisServer
 
@@ -31,11 +30,9 @@ def client(redis_server: RedisServer) -> Iterator[Any]:
 
 
 @pytest.fixture
-def a(redis_server: RedisServer) -> Iterator[Host]:
+def a(redis_server: RedisServer, connect: Callable[..., Host]) -> Host:
     """Give a host."""
-    target = parse(redis_server.url(), {})
-    with closing(RedisLeaseStore(target, namespace="oncecron", ttl=TTL)) as store:
-        yield Host(store, "a")
+    return connect(redis_server.url())
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
     from servers import RedisServer
 
@@ -24,13 +24,13 @@ ALL = {
 
 
 @pytest.fixture
-def host(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+def host(
+    redis_server: RedisServer, connect: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+) -> Host:
     """Give a host in whose process nothing has been read yet."""
     monkeypatch.setattr(scripts, "_read", {})
     monkeypatch.setattr(scripts, "_digests", {})
-    store = RedisLeaseStore(parse(redis_server.url(), {}), namespace="oncecron", ttl=TTL)
-    yield Host(store, "a")
-    store.close()
+    return connect(redis_server.url())
 
 
 def test_a_winner_has_read_all_that_may_come(host: Host) -> None:

@@ -32,15 +32,6 @@ def test_prune_removes_what_is_older(a: Host, b: Host, store: StoreKind, log: Lo
     assert [skip.tick for skip in log.skips()] == [minute(2).text]
 
 
-def test_prune_keeps_both_for_their_own_time(a: Host, b: Host, store: StoreKind, log: Log) -> None:
-    """Executions and refusals have a retention each."""
-    a.run(minute(1))
-    b.lose(minute(1))
-    store.age(1000)
-    assert log.people.prune(Retention(executions=2000, skips=500)) == (0, 1)
-    assert log.people.prune(Retention(executions=500, skips=2000)) == (1, 0)
-
-
 def test_prune_removes_more_than_one_step(a: Host, log: Log) -> None:
     """All that is due goes."""
     for number in range(700):
@@ -64,14 +55,6 @@ def test_prune_opens_no_instant(a: Host, b: Host, store: StoreKind, log: Log) ->
     assert log.people.prune(NOTHING) == (2, 0)
     assert [b.lose(minute(number)).reason for number in (1, 2)] == ["passed", "passed"]
     b.win(minute(3))
-
-
-def test_prune_opens_no_delivered_instant(a: Host, b: Host, store: StoreKind, log: Log) -> None:
-    """It counts as one that was claimed."""
-    a.deliver(execution_record(a.firing(minute(1)), outcome="unclaimed"))
-    store.age(10)
-    log.people.prune(NOTHING)
-    assert b.lose(minute(1)).reason == "passed"
 
 
 def test_prune_keeps_the_newest_names_of_each_key(
@@ -168,13 +151,6 @@ def test_an_end_opens_no_tick(a: Host, b: Host, store: StoreKind) -> None:
     assert b.lose(named_tick("x")).reason == "done"
 
 
-def test_an_end_keeps_what_is_not_old(a: Host, log: Log) -> None:
-    """Nothing goes before its time."""
-    a.run(minute(1))
-    a.finish(a.win(minute(2)), retention=Retention())
-    assert len(log.executions()) == 2
-
-
 @pytest.mark.parametrize("tick", [minute(1), named_tick("2026-11"), NO_TICK])
 def test_retention_leaves_what_is_to_be_followed(
     a: Host, b: Host, store: StoreKind, log: Log, tick: Tick
@@ -191,14 +167,3 @@ def test_retention_leaves_what_is_to_be_followed(
     second = a.retry(lease)
     assert isinstance(second, Lease)
     assert second.attempt == 2
-
-
-def test_attempts_of_one_owner_go_with_their_retention(
-    a: Host, b: Host, store: StoreKind, log: Log
-) -> None:
-    """All of them, and an instant does not come back by it."""
-    a.finish(a.retried(a.win(minute(1), retries=2)))
-    store.age(1000)
-    assert log.people.prune(Retention(executions=500)) == (2, 0)
-    assert log.executions() == []
-    assert b.lose(minute(1), failover=True, retries=2).reason == "passed"

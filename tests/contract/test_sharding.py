@@ -10,7 +10,7 @@ from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.model import Lease, Retention
-from oncecron.core.tick import NO_TICK, named_tick
+from oncecron.core.tick import named_tick
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -51,13 +51,6 @@ def test_one_owner_takes_part_after_part(a: Host, b: Host) -> None:
     assert again.execution_id == second.execution_id
     assert getattr(a.ask(firing), "reason", "") == "done"
     assert b.lose(minute(1), shard=1, shards=2).reason == "held"
-
-
-def test_a_part_that_is_not_divided_says_so(a: Host, log: Log) -> None:
-    """One part, number 0."""
-    a.win(minute(1))
-    assert [view.shards for view in log.leases()] == [1]
-    assert log.newest().shards == 1
 
 
 def test_a_lost_part_goes_on_alone(a: Host, b: Host, store: StoreKind, log: Log) -> None:
@@ -117,13 +110,6 @@ def test_another_number_of_parts_is_refused(
     b.win(tick, shard=1, shards=3)
 
 
-def test_who_divides_what_ran_whole_is_refused(a: Host, b: Host) -> None:
-    """A host that was not told of the parts has done all of it."""
-    a.run(minute(1))
-    with pytest.raises(ConfigurationError):
-        b.fire(minute(1), shard=1, shards=3)
-
-
 def test_the_next_tick_may_have_another_number(a: Host, b: Host, log: Log) -> None:
     """The crontabs were changed in between; the older tick keeps its own."""
     a.run(minute(1), shards=3)
@@ -148,28 +134,6 @@ def test_an_old_tick_keeps_its_number(a: Host, b: Host, shard: int, shards: int)
     b.run(named_tick("old"), shard=1, shards=2)
 
 
-def test_another_key_has_its_own_number(a: Host, b: Host) -> None:
-    """Also within the same tick."""
-    a.win(minute(1), shards=3)
-    b.win(minute(1), key="weekly", shards=2)
-
-
-def test_who_has_its_part_is_not_asked_again(a: Host, b: Host) -> None:
-    """A claim that is sent again gets its lease."""
-    firing = a.firing(minute(1), shards=3)
-    lease = a.ask(firing)
-    again = a.ask(firing)
-    assert isinstance(lease, Lease)
-    assert isinstance(again, Lease)
-    assert again.execution_id == lease.execution_id
-
-
-def test_without_a_tick_there_is_no_number_to_keep_to(a: Host, b: Host) -> None:
-    """Two firings without a tick have nothing in common but the key."""
-    a.run(NO_TICK, shards=3)
-    b.run(NO_TICK, shards=2)
-
-
 @pytest.mark.parametrize("tick", [minute(1), named_tick("2026-11")])
 def test_never_two_numbers_at_once(a: Host, store: StoreKind, log: Log, tick: Tick) -> None:
     """Half of the hosts divide by three, half by four, all ask for different parts at the same moment."""
@@ -189,50 +153,12 @@ def test_never_two_numbers_at_once(a: Host, store: StoreKind, log: Log, tick: Ti
     assert len(log.executions()) == next(iter(won))
 
 
-def test_a_delivered_part_has_its_number(a: Host, log: Log) -> None:
-    """As the record says."""
-    firing = a.firing(minute(1), shard=2, shards=3)
-    a.deliver(execution_record(firing, outcome="unclaimed"))
-    assert (log.newest().shard, log.newest().shards) == (2, 3)
-
-
-def test_a_divided_tick_keeps_its_number_after_a_whole_one(a: Host, b: Host) -> None:
-    """The crontabs were changed in between; a late host must not run the older tick whole."""
-    a.run(minute(1), shards=2)
-    a.run(minute(2))
-    with pytest.raises(ConfigurationError):
-        b.fire(minute(1))
-
-
 def test_a_delivered_part_divides_its_tick(a: Host, b: Host) -> None:
     """Whichever part it was: what the store learns late counts like what it granted."""
     firing = a.firing(minute(1), shard=1, shards=2)
     a.deliver(execution_record(firing, fencing_token=7))
     with pytest.raises(ConfigurationError):
         b.fire(minute(1))
-
-
-def test_every_store_names_both_numbers_alike(a: Host, b: Host) -> None:
-    """What people search for when they are paged has one wording."""
-    a.run(minute(1), shards=2)
-    with pytest.raises(ConfigurationError) as error:
-        b.fire(minute(1))
-    assert str(error.value) == (
-        f"key {KEY}, tick {minute(1).text}: another host has --shards 2, this host --shards 1; "
-        "use the same number on every host"
-    )
-
-
-def test_retention_leaves_the_number_of_a_tick_that_it_keeps(
-    a: Host, b: Host, store: StoreKind, log: Log
-) -> None:
-    """What is forgotten with one tick is its own number of shards."""
-    a.run(minute(1), shards=2, shard=1)
-    store.age(1000)
-    a.run(minute(2), shards=2, shard=1)
-    assert log.people.prune(Retention(executions=500, skips=500)) == (1, 0)
-    with pytest.raises(ConfigurationError):
-        b.fire(minute(2), shards=3, shard=1)
 
 
 def test_retention_leaves_the_number_of_a_tick_as_long_as_one_shard_is_in_the_log(
@@ -245,16 +171,6 @@ def test_retention_leaves_the_number_of_a_tick_as_long_as_one_shard_is_in_the_lo
     assert log.people.prune(Retention(executions=500, skips=500)) == (1, 0)
     with pytest.raises(ConfigurationError):
         b.fire(minute(1), shards=2, again=True)
-
-
-def test_retention_forgets_each_number_of_a_tick(a: Host, b: Host, log: Log) -> None:
-    """A record of another number may have been delivered: nothing is left to compare with."""
-    a.run(minute(1), shards=2)
-    a.deliver(execution_record(a.firing(minute(1)), fencing_token=7))
-    assert log.people.prune(Retention(executions=0.0, skips=0.0)) == (2, 0)
-    for shards in (1, 3):
-        b.run(minute(1), shards=shards, again=True)
-        log.people.prune(Retention(executions=0.0, skips=0.0))
 
 
 def test_retention_forgets_the_number_that_no_execution_of_a_tick_has_any_more(
@@ -281,12 +197,3 @@ def test_retention_leaves_a_number_that_another_execution_of_the_part_has(
     assert log.people.prune(Retention(executions=500)) == (1, 0)
     with pytest.raises(ConfigurationError, match="another host has --shards 2"):
         b.fire(minute(1), again=True)
-
-
-def test_a_tick_that_retention_removed_is_passed_whatever_its_number(
-    a: Host, b: Host, log: Log
-) -> None:
-    """It is over, and nothing is left to compare with."""
-    a.run(minute(1), shards=2)
-    log.people.prune(Retention(executions=0.0, skips=0.0))
-    assert b.lose(minute(1)).reason == "passed"

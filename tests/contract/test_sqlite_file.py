@@ -91,12 +91,6 @@ def test_twenty_first_firings_at_once_install_it_once(path: Path) -> None:
     people.close()
 
 
-def test_one_of_a_herd_that_fails_is_told(path: Path) -> None:
-    """The others do not wait for it."""
-    with pytest.raises(AssertionError, match="ConfigurationError"):
-        run_at_once("installer", [[str(path), "key"], ["not absolute", "key"]])
-
-
 @pytest.mark.parametrize(
     ("namespace", "file"),
     [
@@ -147,15 +141,6 @@ def test_people_do_not_make_the_file(path: Path) -> None:
     with pytest.raises(StoreRefusesError, match="oncecron init"):
         list(people.history(HistoryQuery()))
     assert not path.parent.exists()
-
-
-def test_initialise_says_what_it_did(path: Path) -> None:
-    """The first time it makes the store; then there is nothing to do."""
-    people = opened(SQLiteReader(str(path), namespace="oncecron"))
-    assert people.initialise(Roles()).startswith("made the store")
-    assert people.initialise(Roles()).endswith("already")
-    assert people.leases() == []
-    people.close()
 
 
 def test_the_printed_schema_is_the_installed_one(store: SQLiteKind, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_there_is_nothing_to_listen_to(a: Host, b: Host) -> None:
     assert b.store.watch_fd() is None
 
 
-def test_dead_letters_are_found_by_an_index(store: SQLiteKind, a: Host, log: Log) -> None:
+def test_dead_letters_are_found_by_an_index(store: SQLiteKind, a: Host) -> None:
     """They are few among many, and nobody waits for a look at all executions."""
     a.run(minute(1), "failed", retries=1)
     values = HistoryQuery(key=KEY)._asdict()
