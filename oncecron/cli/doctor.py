@@ -15,7 +15,7 @@ from oncecron.cli.command import (
     output_format,
 )
 from oncecron.cli.crontab.installed import crontabs_of_host, installed_cron
-from oncecron.cli.diagnoses import (
+from oncecron.cli.doctor_checks import (
     of_cron,
     of_hosts,
     of_keys,

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from oncecron import __version__
 from oncecron.core import clock
-from oncecron.core.claim import Attempt, HeldLease, State, Stop
+from oncecron.core.decision import Attempt, HeldLease, State, Stop
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Holder, Lease, trust_after
 

@@ -72,7 +72,7 @@ class Skip(NamedTuple):
     holder_pid: int | None
     host: str
     pid: int | None
-    """None for a plain skip (`oncecron.core.claim.plain_skip`), of which less is kept."""
+    """None for a plain skip (`oncecron.core.decision.plain_skip`), of which less is kept."""
     at: float
     count: int  # type: ignore[assignment]  # the published name, which hides tuple.count
     detail: str | None

@@ -80,8 +80,8 @@ class ItemsSpec(NamedTuple):
         self, spec: RunSpec, lease: Lease, environment: Mapping[str, str]
     ) -> Callable[[], int]:
         """Return what runs in the place of the command; see `Body.begin`."""
-        from oncecron.each.draw import Worker  # noqa: PLC0415 - a firing that is skipped needs neither
         from oncecron.each.list import Loader  # noqa: PLC0415 - likewise
+        from oncecron.each.worker import Worker  # noqa: PLC0415 - a firing that is skipped needs neither
 
         runner: type[Runner] = Loader if self.loads else Worker
         self.page.begin_slot(self.number, lease.shard)

@@ -1,6 +1,6 @@
 """What wrong clocks and wrong zones have left: marks of the future, and keys that start long after their ticks.
 
-A firing does not count a mark that is more than the allowed skew ahead (`core.claim`), but some clock was wrong.
+A firing does not count a mark that is more than the allowed skew ahead (`core.decision`), but some clock was wrong.
 
 A key whose --tz is not the zone of its cron starts each tick too late, by the same number of quarters of an hour: all
 zones differ by these.

@@ -1,7 +1,7 @@
 """The guard: the process that owns the job, and ends it when the lease or the wrapper is gone.
 
 One loop waits for the wrapper (a pipe), for signals (a descriptor) and for the store thread (an event), at most a
-second each time. Each event goes to the current state (`states`), which returns the next state.
+second each time. Each event goes to the current state (`firing_states`), which returns the next state.
 
 Nothing on the way to a kill uses the store: only the store thread does, and the guard never waits for it there. The
 lease is released only after `waitpid` has shown that no process of the job is left. A separate log store has its own
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from oncecron.core.model import Lease
     from oncecron.run.capture.capture import Capture
     from oncecron.run.events import Event
+    from oncecron.run.firing_states import State
     from oncecron.run.job import Trust
     from oncecron.run.seams import EventKind, Observer
     from oncecron.run.spec import RunSpec
-    from oncecron.run.states import State
     from oncecron.stores.api import LeaseStore
 
 NOTE_ONLY = 0x80

@@ -32,10 +32,10 @@ from oncecron.core.timing import (
     POLL_ROUNDING,
 )
 from oncecron.run import process_tree
+from oncecron.run.firing_states import Claiming
 from oncecron.run.guard import NOTE_ONLY, Guard
 from oncecron.run.job import ENDING_SIGNALS, Trust, wrapper_kills_at
 from oncecron.run.spool import execution_record, skip_record
-from oncecron.run.states import Claiming
 
 if TYPE_CHECKING:
     from collections.abc import Callable

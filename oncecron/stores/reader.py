@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import islice
 
 from oncecron.core import bounds
-from oncecron.core.claim import PLAIN_BITS, PLAIN_DONE
 from oncecron.core.clock import is_time
+from oncecron.core.decision import PLAIN_BITS, PLAIN_DONE
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import (
@@ -376,7 +376,7 @@ def _least_retention(*seconds: float | None) -> Retention:
 
 
 class PackedSkips(NamedTuple):
-    """The plain skips (`oncecron.core.claim.plain_skip`) of one host in one window of `PLAIN_WINDOW` minutes."""
+    """The plain skips (`oncecron.core.decision.plain_skip`) of one host in one window of `PLAIN_WINDOW` minutes."""
 
     key: str
     shard: int

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TAKES_WHAT_CANNOT_BE = """
-from oncecron.run import states
+from oncecron.run import firing_states
 from oncecron.run.events import Kept
-states.Running.take_signal = states.Running.lose_wrapper = lambda running, *_, **__: running.take(Kept())
+firing_states.Running.take_signal = firing_states.Running.lose_wrapper = lambda running, *_, **__: running.take(Kept())
 from oncecron.__main__ import main
 main()
 """

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 TTL = 6
 STOPS_BEFORE_THE_START = """
 import os, signal
-from oncecron.run import states
-start = states._start
+from oncecron.run import firing_states
+start = firing_states._start
 def stopped(guard, lease):
     os.kill(os.getpid(), signal.SIGSTOP)
     return start(guard, lease)
-states._start = stopped
+firing_states._start = stopped
 from oncecron.__main__ import main
 main()
 """
 
 FAILS_WHILE_THE_JOB_RUNS = """
 import os
-from oncecron.run.states import Running
+from oncecron.run.firing_states import Running
 judge = Running.judge
 def failing(state, now):
     if os.path.exists("fail"):

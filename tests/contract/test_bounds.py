@@ -9,7 +9,7 @@ import pytest
 from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
-from oncecron.core.claim import Grant
+from oncecron.core.decision import Grant
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.facts import state_of
 from oncecron.core.log_rows import Unblocked

@@ -1,4 +1,4 @@
-"""The claim, step by step as the text of `oncecron.core.claim` numbers it."""
+"""The claim, step by step as the text of `oncecron.core.decision` numbers it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from redis_stores import PREFIX
 from servers import eventually
 
 from oncecron.core import clock
-from oncecron.core.claim import Grant, decide
+from oncecron.core.decision import Grant, decide
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.facts import state_of
 from oncecron.core.log_rows import ALL_KEYS
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from servers import FaultProxy, RedisServer
 
-    from oncecron.core.claim import State
+    from oncecron.core.decision import State
     from oncecron.core.model import Firing
     from oncecron.stores.redis.lease_store import RedisLeaseStore
 

@@ -25,7 +25,7 @@ _MUTATIONS = (
         "come back at once; another host fires the next tick before the holder's child is dead, up to 11/12 ttl later.",
         (
             Change(
-                "core/claim.py",
+                "core/decision.py",
                 "    if lease is None or lease.ends_in <= 0:\n",
                 '    if lease is None or lease.ends_in <= 0 or state.lock == "free":\n',
             ),
@@ -44,7 +44,7 @@ _MUTATIONS = (
         "No fault is needed: a second host fires the same tick when the job of the first has ended.",
         (
             Change(
-                "core/claim.py",
+                "core/decision.py",
                 "    if firing.again:\n        return None\n    started",
                 "    if newest is not None:\n        return None\n    started",
             ),
@@ -194,7 +194,7 @@ _MUTATIONS = (
                 "  if not lease.owner then return lease end\n",
             ),
             Change(
-                "core/claim.py",
+                "core/decision.py",
                 "Cut() if lease.ends_in > lease.ttl else",
                 "Cut() if not lease.ttl - 1 < lease.ends_in <= lease.ttl else",
             ),
@@ -308,7 +308,7 @@ _MUTATIONS = (
         "No fault is needed: a firing that was refused has neither an execution nor a skip.",
         (
             Change(
-                "stores/claiming.py",
+                "stores/claim_loop.py",
                 '            if answer.reason != "held" or awaited is None:\n',
                 "            if False:\n",
             ),
@@ -333,7 +333,7 @@ _MUTATIONS = (
                 "local lives = false\n",
             ),
             Change(
-                "stores/claiming.py",
+                "stores/claim_loop.py",
                 "            answer = decide(state, firing, watched=watched, alone=alone)\n",
                 "            if awaited and firing.failover and state.lease:\n"
                 "                state = state._replace(lease=state.lease._replace(ends_in=0.0), lock='free')\n"
@@ -359,7 +359,7 @@ _MUTATIONS = (
         "Somebody stops a job for whose end another host waits (--failover), or its wrapper is killed.",
         (
             Change(
-                "core/claim.py",
+                "core/decision.py",
                 'newest.outcome == "lost" or newest.retrying',
                 'newest.outcome in ("lost", "stopped") or newest.retrying',
             ),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from oncecron.core.claim import (
+from oncecron.core.decision import (
     Attempt,
     Cut,
     Expire,

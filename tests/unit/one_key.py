@@ -9,9 +9,9 @@ from unittest import mock
 from claim_states import expired
 
 from oncecron.core import clock
-from oncecron.core.claim import Attempt, Grant, PlainSkip, State
+from oncecron.core.decision import Attempt, Grant, PlainSkip, State
 from oncecron.core.facts import first_lease
-from oncecron.stores import claiming
+from oncecron.stores import claim_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 def claim(store: OneKey, firing: Firing, **how: Any) -> Any:
     """Claim (key, tick) of a store whose looks answer a whole state."""
-    with mock.patch.object(claiming, "state_of", itemgetter("state")):
+    with mock.patch.object(claim_loop, "state_of", itemgetter("state")):
         return store.claim(firing, **how)
 
 
-class OneKey(claiming.Claimer):
+class OneKey(claim_loop.Claimer):
     """A store of one key, which keeps the contract of `ClaimSteps`: what was looked at must not have changed."""
 
     lease_clock = clock.MONOTONIC

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, assume, find, given, settings
 from hypothesis import strategies as st
 from one_key import OneKey, claim
 
-from oncecron.core.claim import Cut, Expire, Grant, LookCloser, Regain
+from oncecron.core.decision import Cut, Expire, Grant, LookCloser, Regain
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal
 from oncecron.core.tick import NO_TICK, minute_tick

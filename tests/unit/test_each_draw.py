@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.core.retry import RetryPolicy
-from oncecron.each.draw import Command, Report, reports_of, results_of
 from oncecron.each.runner import CommandEnd
 from oncecron.each.values import DrawnItem, ItemList, item_id
+from oncecron.each.worker import Command, Report, reports_of, results_of
 
 LIST = ItemList("k", "one")
 POLICY = RetryPolicy(2, (1.0, 1.0), frozenset({65}))

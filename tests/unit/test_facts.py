@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncecron.core.claim import Attempt, HeldLease, State, Stop
+from oncecron.core.decision import Attempt, HeldLease, State, Stop
 from oncecron.core.errors import UNREADABLE
 from oncecron.core.facts import state_of
 from oncecron.core.model import Holder

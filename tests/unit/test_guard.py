@@ -12,11 +12,11 @@ from oncecron.config.run_parser import ParsedRun
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError, StoreUnavailable
 from oncecron.core.model import Ending, Lease
-from oncecron.run import process_tree, states
+from oncecron.run import firing_states, process_tree
+from oncecron.run.firing_states import State
 from oncecron.run.guard import Guard
 from oncecron.run.job import Trust
 from oncecron.run.spec import make_spec
-from oncecron.run.states import State
 
 
 class Silent:
@@ -103,12 +103,12 @@ NO_SIGNALS = cast("process_tree.Signals", NoSignals())
 def run(guard: Guard) -> int:
     """Let the guard do its work, up to the start of a job; return its status."""
     os.set_blocking(guard.pipes[0], False)
-    return guard.run(NO_SIGNALS, 0, states.Claiming)
+    return guard.run(NO_SIGNALS, 0, firing_states.Claiming)
 
 
 def leave_without_an_answer(guard: Guard) -> None:
     """End the firing while the store is asked, and let the time for its answer pass."""
-    states.Claiming(guard).lose_wrapper().judge(float("inf"))
+    firing_states.Claiming(guard).lose_wrapper().judge(float("inf"))
 
 
 @pytest.fixture(autouse=True)
@@ -116,9 +116,9 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the guard leave instead, with the end of trust for a status, or 0 without a lease."""
 
     def start(guard: Guard, lease: Lease | None) -> State:
-        return states.Over(guard, int(lease.trusted_until) if lease else 0)
+        return firing_states.Over(guard, int(lease.trusted_until) if lease else 0)
 
-    monkeypatch.setattr(states, "_start", start)
+    monkeypatch.setattr(firing_states, "_start", start)
     monkeypatch.setattr(
         process_tree.Tree, "kill_all", lambda *_: True
     )  # or an error would end our servers

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oncecron.core.claim import PLAIN_DONE, PLAIN_WINDOW
+from oncecron.core.decision import PLAIN_DONE, PLAIN_WINDOW
 from oncecron.core.log_rows import Execution, HistoryQuery, SkipReason
 from oncecron.core.tick import minute_tick
 from oncecron.stores.reader import PackedSkips, Reader

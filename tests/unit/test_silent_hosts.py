@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check
-from oncecron.cli.diagnoses import of_hosts
+from oncecron.cli.doctor_checks import of_hosts
 from oncecron.core.job_summary import JobSummary
 from oncecron.core.log_rows import HostTicks, KeyHost, Pause
 from oncecron.core.silent_hosts import Silence, last_ticks, recent

@@ -1,4 +1,4 @@
-"""Every state of the guard is fed with every event; the table in `states` says what may follow."""
+"""Every state of the guard is fed with every event; the table in `firing_states` says what may follow."""
 
 import itertools
 import signal
@@ -12,10 +12,10 @@ from state_parts import FAILED, LATE_LEASE, LEASE, NEXT_LEASE, NOW, SUCCEEDED, T
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.model import Ending, Refusal, Request, Unconfirmed
-from oncecron.run import events, states
+from oncecron.run import events, firing_states
+from oncecron.run.firing_states import ImpossibleEventError, State
 from oncecron.run.job import JobEnd
 from oncecron.run.spec import RunSpec, make_spec
-from oncecron.run.states import ImpossibleEventError, State
 
 STOP = Request("stop", "eve@desk", signal.SIGTERM, None)
 AWAY = StoreUnavailable("away")
@@ -29,7 +29,7 @@ Table = dict[tuple[str, str], set[str]]
 
 def read_table() -> Table:
     """Return the cells of the docstring's table, by state and event."""
-    lines = (states.__doc__ or "").splitlines()
+    lines = (firing_states.__doc__ or "").splitlines()
     start = next(
         at for at, line in enumerate(lines) if line.split()[:2] == ["Claiming", "Renewing"]
     )
@@ -52,23 +52,23 @@ def in_state(name: str, bench: Bench) -> Iterator[State]:
     """Yield the forms of a state."""
     job = FakeJob()
     if name == "Claiming":
-        yield states.Claiming(bench)
+        yield firing_states.Claiming(bench)
     elif name == "Renewing":
-        yield states.Renewing(bench, LATE_LEASE, None)
-        yield states.Renewing(bench, LATE_LEASE, FAILED)
+        yield firing_states.Renewing(bench, LATE_LEASE, None)
+        yield firing_states.Renewing(bench, LATE_LEASE, FAILED)
     elif name == "Leaving":
-        yield states.Leaving(bench, None, None, TERM_NOTE, 143)
-        yield states.Leaving(bench, LATE_LEASE, None, TERM_NOTE, 143)
-        yield states.Leaving(bench, LEASE, FAILED, TERM_NOTE, 143)
+        yield firing_states.Leaving(bench, None, None, TERM_NOTE, 143)
+        yield firing_states.Leaving(bench, LATE_LEASE, None, TERM_NOTE, 143)
+        yield firing_states.Leaving(bench, LEASE, FAILED, TERM_NOTE, 143)
     elif name == "Running":
-        yield states.Running(bench, job, LEASE)  # type: ignore[arg-type]
+        yield firing_states.Running(bench, job, LEASE)  # type: ignore[arg-type]
     elif name == "Unclaimed":
-        yield states.Unclaimed(bench, job, 1.0)  # type: ignore[arg-type]
+        yield firing_states.Unclaimed(bench, job, 1.0)  # type: ignore[arg-type]
     elif name in ("Keeping", "Recording"):
         for reason in (None, TERM_NOTE):
-            yield getattr(states, name)(bench, LEASE, FAILED, RECORD, reason)
+            yield getattr(firing_states, name)(bench, LEASE, FAILED, RECORD, reason)
     else:
-        yield getattr(states, name)(bench, LEASE, FAILED)
+        yield getattr(firing_states, name)(bench, LEASE, FAILED)
 
 
 def forms_of(event: str, bench: Bench) -> Iterator[Callable[[State], State]]:
@@ -161,8 +161,8 @@ def test_the_table_has_every_state_and_every_event() -> None:
     """None that is new can be forgotten."""
     is_state = [
         each.__name__
-        for each in vars(states).values()
-        if isinstance(each, type) and issubclass(each, State) and each.__module__ == "oncecron.run.states"
+        for each in vars(firing_states).values()
+        if isinstance(each, type) and issubclass(each, State) and each.__module__ == "oncecron.run.firing_states"
     ]  # fmt: skip
     named = {name for name in is_state if not name.startswith("_")} - {"State"}
     assert {name for name, _ in TABLE} == named - {"Over"}
@@ -174,7 +174,7 @@ def test_the_table_has_every_state_and_every_event() -> None:
 @pytest.mark.parametrize("event", sorted({event for _, event in TABLE}))
 def test_whatever_comes_when_it_is_over_is_ignored(bench: Bench, event: str) -> None:
     """A lease that was lost and an order to retry may have crossed."""
-    over = states.Over(bench, 3)
+    over = firing_states.Over(bench, 3)
     for happens in forms_of(event, bench):
         assert happens(over) is over
     assert over.exit_status == 3
@@ -186,10 +186,10 @@ def test_whatever_comes_when_it_is_over_is_ignored(bench: Bench, event: str) -> 
 def test_a_lease_with_less_than_half_of_its_trust_is_renewed_first(bench: Bench) -> None:
     """Nothing is to be fenced meanwhile."""
     late = LEASE._replace(trusted_until=NOW + TTL / 2 - 0.01)
-    renewing = states.Claiming(bench).take(events.Granted(late))
-    assert isinstance(renewing, states.Renewing)
+    renewing = firing_states.Claiming(bench).take(events.Granted(late))
+    assert isinstance(renewing, firing_states.Renewing)
     assert (bench.orders.names, bench.trust.until) == (["renew"], 0.0)
-    assert isinstance(renewing.take(events.Granted(LEASE)), states.Running)
+    assert isinstance(renewing.take(events.Granted(LEASE)), firing_states.Running)
 
 
 def test_a_guard_that_slept_while_the_wrapper_was_told_does_not_start(bench: Bench) -> None:
@@ -202,45 +202,45 @@ def test_a_guard_that_slept_while_the_wrapper_was_told_does_not_start(bench: Ben
 
 def test_who_asked_for_the_end_before_the_start_is_obeyed(bench: Bench) -> None:
     """Nothing is started."""
-    recording = states.Claiming(bench).take(events.Granted(LEASE._replace(request=STOP)))
+    recording = firing_states.Claiming(bench).take(events.Granted(LEASE._replace(request=STOP)))
     note = "before the command was started"
     assert bench.orders.given == [("end", note)]
     over = recording.take(events.Recorded(None))
-    assert isinstance(over, states.Over)
+    assert isinstance(over, firing_states.Over)
     assert over.exit_status == 143
 
 
 def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
     """Then it says of what was asked for that it did not start."""
     bench.orders.newest_claim = bench.spec.firing._replace(shard=5)  # type: ignore[assignment]
-    leaving = states.Claiming(bench).lose_wrapper()
+    leaving = firing_states.Claiming(bench).lose_wrapper()
     assert leaving.poll_timeout(NOW + 1) == 4
     assert leaving.judge(NOW + 4.9) is leaving
     over = leaving.judge(NOW + 5)
-    assert isinstance(over, states.Over)
+    assert isinstance(over, firing_states.Over)
     assert over.exit_status == 75
     assert bench.told.unstarted == [(5, "asked to stop")]
 
 
 def test_an_attempt_that_is_granted_to_who_leaves_is_stopped(bench: Bench) -> None:
     """Its tick is not re-opened: an attempt of it has run. The status is that attempt's."""
-    leaving = states.Retrying(bench, LEASE, FAILED).take_signal(signal.SIGTERM, already_there=False)  # fmt: skip
+    leaving = firing_states.Retrying(bench, LEASE, FAILED).take_signal(signal.SIGTERM, already_there=False)  # fmt: skip
     again = leaving.take_signal(signal.SIGHUP, already_there=False)
     recording = again.take(events.Granted(NEXT_LEASE))
     assert bench.orders.given[-1] == ("end", f"{TERM_NOTE}, before the command was started")
     over = recording.take(events.Recorded(None))
-    assert isinstance(over, states.Over)
+    assert isinstance(over, firing_states.Over)
     assert over.exit_status == 3
 
 
 def test_the_status_of_who_leaves_is_that_of_the_last_signal(bench: Bench) -> None:
     """And the store has five seconds from then on."""
-    leaving = states.Claiming(bench).take_signal(signal.SIGTERM, already_there=False)
+    leaving = firing_states.Claiming(bench).take_signal(signal.SIGTERM, already_there=False)
     bench.time += 3
     again = leaving.take_signal(signal.SIGINT, already_there=False)
     assert again.poll_timeout(bench.time) == 5
     over = again.take(events.Failed(AWAY, [bench.spec.firing]))
-    assert isinstance(over, states.Over)
+    assert isinstance(over, firing_states.Over)
     assert over.exit_status == 130
     assert bench.told.unstarted == [(0, "asked to stop")]
 
@@ -249,13 +249,13 @@ def test_the_status_of_who_leaves_is_that_of_the_last_signal(bench: Bench) -> No
 def test_who_leaves_without_a_lease_is_told_of_none(bench: Bench, happens: events.Event) -> None:
     """They are answers to what was not ordered."""
     with pytest.raises(ImpossibleEventError, match="Leaving cannot take"):
-        states.Leaving(bench, None, None, TERM_NOTE, 143).take(happens)
+        firing_states.Leaving(bench, None, None, TERM_NOTE, 143).take(happens)
 
 
-def running(bench: Bench) -> tuple[states.Running, FakeJob]:
+def running(bench: Bench) -> tuple[firing_states.Running, FakeJob]:
     """Return a state with its job."""
     job = FakeJob()
-    return states.Running(bench, job, LEASE), job  # type: ignore[arg-type]
+    return firing_states.Running(bench, job, LEASE), job  # type: ignore[arg-type]
 
 
 def test_a_renewal_moves_trust_and_brings_what_is_asked(bench: Bench) -> None:
@@ -265,7 +265,7 @@ def test_a_renewal_moves_trust_and_brings_what_is_asked(bench: Bench) -> None:
     assert bench.trust.until == 500.0
     assert job.calls == [("obey", STOP)]
     job.ended = FAILED
-    assert type(state.judge(NOW)) is states.Recording
+    assert type(state.judge(NOW)) is firing_states.Recording
 
 
 def test_when_the_job_is_gone_there_is_nothing_to_fence(bench: Bench) -> None:
@@ -283,8 +283,8 @@ def test_after_an_attempt_a_store_that_is_away_starts_nothing(
 ) -> None:
     """--on-store-error run is for the first: the lease may still be ours."""
     bench = Bench(new_spec(retries="2", on_store_error="run"))
-    state = states.Renewing(bench, LATE_LEASE, FAILED).take(events.Failed(AWAY, []))
-    assert isinstance(state, states.Recording)
+    state = firing_states.Renewing(bench, LATE_LEASE, FAILED).take(events.Failed(AWAY, []))
+    assert isinstance(state, firing_states.Recording)
     assert bench.orders.given == [("end", "away")]
 
 
@@ -293,8 +293,8 @@ def test_a_lease_that_is_lost_while_nothing_runs_ends_the_firing(
     bench: Bench, last: JobEnd | None, status: int
 ) -> None:
     """With the status of the last attempt, if there was one."""
-    over = states.Renewing(bench, LATE_LEASE, last).take(events.Lost())
-    assert isinstance(over, states.Over)
+    over = firing_states.Renewing(bench, LATE_LEASE, last).take(events.Lost())
+    assert isinstance(over, firing_states.Over)
     assert over.exit_status == status
     when = "between two attempts" if last else "before the command was started"
     assert bench.told.lines == [f"the lease was lost {when}"]
@@ -307,8 +307,8 @@ def test_no_shard_follows_one_that_did_not_go_as_it_should(
     """It ended by somebody's will, or by a fault."""
     bench = Bench(new_spec(shards="3"))
     end = JobEnd(Ending(outcome, None, None, 1.0), 75)
-    over = states.Recording(bench, LEASE, end, RECORD).take(events.Recorded(None))
-    assert isinstance(over, states.Over)
+    over = firing_states.Recording(bench, LEASE, end, RECORD).take(events.Recorded(None))
+    assert isinstance(over, firing_states.Over)
     assert bench.orders.given == []
 
 
@@ -319,7 +319,7 @@ def test_an_end_is_called_spooled_once_the_disk_has_it(
     """And not where the record is lost."""
     bench = Bench(new_spec())
     bench.told.disk_is_full = full
-    states.Recording(bench, LEASE, SUCCEEDED, RECORD).take(events.Recorded(AWAY))
+    firing_states.Recording(bench, LEASE, SUCCEEDED, RECORD).take(events.Recorded(AWAY))
     [line] = bench.told.lines
     assert line.startswith("the end of the run could not be recorded: away")
     assert ("the record is spooled" in line) is not full

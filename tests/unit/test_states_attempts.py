@@ -7,10 +7,10 @@ from state_parts import FAILED, LEASE, NOW, Bench, FakeJob
 
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core.errors import StoreUnavailable
-from oncecron.run import states
+from oncecron.run import firing_states
 from oncecron.run.events import Kept, NotRetried, Recorded
+from oncecron.run.firing_states import State
 from oncecron.run.spec import make_spec
-from oncecron.run.states import State
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def keeping(bench: Bench) -> State:
     """Give the state in which the end of an attempt that failed is being recorded."""
     job = FakeJob()
     job.ended = FAILED
-    return states.Running(bench, job, LEASE).judge(NOW)  # type: ignore[arg-type]
+    return firing_states.Running(bench, job, LEASE).judge(NOW)  # type: ignore[arg-type]
 
 
 def status(state: State) -> int:
     """Return the exit status with which the guard leaves."""
-    assert isinstance(state, states.Over)
+    assert isinstance(state, firing_states.Over)
     return state.exit_status
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.claim import stop_refusal
+from oncecron.core.decision import stop_refusal
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.facts import (
     ending_values,
@@ -16,7 +16,7 @@ from oncecron.core.facts import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Refusal, recordable_values, stored_request, trust_after
-from oncecron.stores.claiming import Claimer
+from oncecron.stores.claim_loop import Claimer
 from oncecron.stores.postgres import look, schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.session import BACKEND_START, FULL, PostgresSession
@@ -24,7 +24,7 @@ from oncecron.stores.postgres.session import BACKEND_START, FULL, PostgresSessio
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.claim import Attempt, Grant, PlainSkip, State
+    from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts
     from oncecron.core.model import Ending, Firing, Lease, Retention, Unconfirmed
     from oncecron.stores.address import Hold

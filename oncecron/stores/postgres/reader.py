@@ -26,7 +26,7 @@ from oncecron.core.timing import (
 )
 from oncecron.stores.address import as_role, command_line, masked
 from oncecron.stores.postgres import installation, schema
-from oncecron.stores.postgres.examine import examine, of_foreign_locks
+from oncecron.stores.postgres.doctor import examine, of_foreign_locks
 from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
 from oncecron.stores.reader import Reader
 

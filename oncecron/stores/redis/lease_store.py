@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.claim import stop_refusal
+from oncecron.core.decision import stop_refusal
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.facts import (
     ending_values,
@@ -18,7 +18,7 @@ from oncecron.core.facts import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal, Unconfirmed, stored_request, trust_after
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, SKIP_TIMEOUT
-from oncecron.stores.claiming import Claimer
+from oncecron.stores.claim_loop import Claimer
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.resp import ReplyError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from oncecron.core.claim import Attempt, Grant, PlainSkip, State
+    from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts, Values
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, Retention
     from oncecron.stores.address import Address

@@ -11,7 +11,7 @@ from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
 from oncecron.stores.redis import scripts
-from oncecron.stores.redis.examine import examine
+from oncecron.stores.redis.doctor import examine
 from oncecron.stores.redis.explain import ACL_RULE
 from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.views import LONGEST_NOTICE, RedisViews

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from oncecron.core import attempt, clock
 from oncecron.core.attempt import ENDED_LATE, Known, join
-from oncecron.core.claim import stop_refusal
+from oncecron.core.decision import stop_refusal
 from oncecron.core.errors import UNREADABLE
 from oncecron.core.facts import (
     ending_values,
@@ -33,14 +33,14 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
 from oncecron.core.timing import MAX_CLOCK_SKEW, TOKEN_AHEAD
 from oncecron.core.units import HOUR
-from oncecron.stores.claiming import Claimer
+from oncecron.stores.claim_loop import Claimer
 from oncecron.stores.sqlite.connection import Handle, file_of
 from oncecron.stores.sqlite.retention import expire
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from oncecron.core.claim import Attempt, Grant, PlainSkip, State, Stop
+    from oncecron.core.decision import Attempt, Grant, PlainSkip, State, Stop
     from oncecron.core.facts import Facts
     from oncecron.core.model import (
         AskAgain,
@@ -339,7 +339,7 @@ def _high_water_after(mark: float | None, instant: float | None, now: float) -> 
     """Return the high-water mark after a start of this instant.
 
     An instant far ahead is ignored: every tick before it would be skipped. A claim with one is refused before
-    (`core.claim`).
+    (`core.decision`).
     """
     if instant is None or clock.is_ahead(instant, now):
         return mark

@@ -10,7 +10,7 @@ from contextlib import closing
 
 from oncecron.core import clock
 from oncecron.core.bounds import LONGEST_DOCUMENT
-from oncecron.core.claim import PLAIN_WINDOW
+from oncecron.core.decision import PLAIN_WINDOW
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.host import boot_id

@@ -6,8 +6,8 @@
  * one ends the search with a trail, whose story `pan -r -S` tells line by line.
  *
  * WHAT STANDS FOR WHAT
- *   Store     look and decide: core/claim.py, its steps 0 to 2, 4 and 6 to 8. What was decided is written by expire or
- *             grant (stores/claiming.py), only if nothing has changed since the look; else the claimer looks again.
+ *   Store     look and decide: core/decision.py, its steps 0 to 2, 4 and 6 to 8. What was decided is written by expire or
+ *             grant (stores/claim_loop.py), only if nothing has changed since the look; else the claimer looks again.
  *             Between the two anything may happen for any time. renew and finish. Each is one atomic step. SESSION adds
  *             PostgreSQL's session lock, PAUSES a pause, SHARDS the other shards of the key.
  *   Guard     run/guard.py, run/job.py, heartbeat.py. Claiming: _Claim. Leased, Published, Ready: _granted and _start, down to

@@ -62,7 +62,7 @@ inline spool(outcome) {
   fi
 }
 
-/* look, and decide: core/claim.py. Who is known and has its lease still does not look, but renews it. */
+/* look, and decide: core/decision.py. Who is known and has its lease still does not look, but renews it. */
 #define known(x) (execution[x] != Unknown && !(looked))
 #define has_it(x) (execution[x] == InProgress && lease_owner == x)
 #define maybe_dead(x) (tick[lease_owner] != tick[x] && (lease_left < TTL - 1 || session_free))

@@ -108,7 +108,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
       p_won, p_skipped, p_minute, p_code, p_machine)) end
 $$;
 
--- A plain skip (core/claim.py): one update of its host's row, which the firing makes anyway. Another value than a claim
+-- A plain skip (core/decision.py): one update of its host's row, which the firing makes anyway. Another value than a claim
 -- sends, or a key that is not there, writes nothing, and there is no answer. It does not wait for the disk.
 create function {ns}.skip_plainly_v1(
   p_key_id integer, p_host text, p_minute integer, p_code integer, p_oncecron text, p_host_now double precision,

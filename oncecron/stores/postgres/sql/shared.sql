@@ -23,7 +23,7 @@ create function {ns}.is_ahead(p_time timestamptz) returns boolean
 language sql volatile as $$ select p_time > pg_catalog.clock_timestamp() + interval '5 minutes' $$;
 
 -- A key's high-water mark after a start of this instant. An instant far ahead is ignored: every tick before it would be
--- skipped. A claim with one is refused before (core/claim.py). A mark that far ahead counts as a day ago.
+-- skipped. A claim with one is refused before (core/decision.py). A mark that far ahead counts as a day ago.
 create function {ns}.marked(p_mark timestamptz, p_instant timestamptz) returns timestamptz
 language sql volatile as $$
   select case when {ns}.is_ahead(p_instant) then p_mark

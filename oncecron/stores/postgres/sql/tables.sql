@@ -198,7 +198,7 @@ create table {ns}.key_host (
   primary key (key_id, host)
 ) with (fillfactor = 50);
 
--- The plain skips of a host (core/claim.py), up to 120 of consecutive ticks in a row: the holder of each is the first attempt
+-- The plain skips of a host (core/decision.py), up to 120 of consecutive ticks in a row: the holder of each is the first attempt
 -- of its tick, so there is only one number for each. Its 31 bits: the minute of the tick since plain_from (11), whether the
 -- reason is `done` and not `held` (1), and milliseconds since 20 s before the time of the tick (19).
 create table {ns}.plain_skips (

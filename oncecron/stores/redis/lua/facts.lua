@@ -1,4 +1,4 @@
--- What a claim has to know of a key and a firing: the facts of oncecron.core.facts. oncecron.core.claim alone says what follows.
+-- What a claim has to know of a key and a firing: the facts of oncecron.core.facts. oncecron.core.decision alone says what follows.
 
 -- Add values to a list of names and values in turn, without those that are absent.
 local function add(list, prefix, values, names)

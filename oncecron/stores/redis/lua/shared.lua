@@ -26,7 +26,7 @@
 --   log         stream   EXECUTION_ID-0: which executions there are, in order
 --   skips       zset     JSON of [tick, host, reason], by when it last happened
 --   skip_rows   hash     the same -> JSON: pid, holder_host, holder_pid, count, delivered
---   plain       zset     "WINDOW HOST" of plain skips (core/claim.py), by when the newest of them happened
+--   plain       zset     "WINDOW HOST" of plain skips (core/decision.py), by when the newest of them happened
 --   plain_rows  hash     the same -> a word for each, see stores/reader.py
 --   hosts       hash     host that fires the part -> JSON: what its last firing told, see `tell_of_host`
 
@@ -175,7 +175,7 @@ end
 local function is_ahead(time) return time and tonumber(time) > now + given.max_skew end
 
 -- Whether a tick's instant becomes the high-water mark. Far ahead it does not: every tick before it would be skipped. A claim
--- with such an instant is refused before (core/claim.py). A mark that far ahead counts as a day ago.
+-- with such an instant is refused before (core/decision.py). A mark that far ahead counts as a day ago.
 local function is_new_mark(instant, key)
   local mark = is_ahead(key.high_water) and now - 86400 or tonumber(key.high_water or '-inf')
   return instant and not is_ahead(instant) and tonumber(instant) > mark

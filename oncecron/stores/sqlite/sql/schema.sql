@@ -169,7 +169,7 @@ CREATE TABLE key_host (
 CREATE INDEX skip_age ON skip (at)
 
 -- name: plain_skips
--- Plain skips (core/claim.py): a word for each, of a host and a window; see stores/reader.py.
+-- Plain skips (core/decision.py): a word for each, of a host and a window; see stores/reader.py.
 CREATE TABLE plain_skips (
   key    TEXT    NOT NULL,
   shard  INTEGER NOT NULL,

@@ -10,7 +10,7 @@ decided, if nothing has changed since:
     expire    one atomic compare-and-set: the lease is removed, its execution is lost, the fencing token rises.
 
 What keeps two firings apart is the comparison and the constraints of the store (one lease for a key, one running
-execution, each attempt of a tick once). The decision only says which of the two may try. `stores.claiming` has the
+execution, each attempt of a tick once). The decision only says which of the two may try. `stores.claim_loop` has the
 loop around it.
 
 The order of the decision:

@@ -7,7 +7,7 @@ Most firings need one look. A start needs a look and a grant, and a takeover a l
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.claim import (
+from oncecron.core.decision import (
     Cut,
     Expire,
     Grant,
@@ -32,7 +32,7 @@ from oncecron.core.timing import SKIP_TIMEOUT
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from oncecron.core.claim import Attempt, PlainSkip, State
+    from oncecron.core.decision import Attempt, PlainSkip, State
     from oncecron.core.facts import Facts
     from oncecron.core.model import Firing, Lease, Unconfirmed
 
