@@ -27,7 +27,7 @@ from oncecron.cli.doctor_checks import (
 from oncecron.cli.output import Column, Kind
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.diagnosis import Diagnosis
+from oncecron.core.doctor import Diagnosis
 from oncecron.core.errors import ConfigurationError, OncecronError
 from oncecron.core.silent_hosts import recent
 from oncecron.core.text import Clock

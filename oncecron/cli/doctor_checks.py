@@ -10,7 +10,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from oncecron.core.diagnosis import Diagnosis
+from oncecron.core.doctor import Diagnosis
 from oncecron.core.errors import OncecronError
 from oncecron.core.safe_paths import unsafe
 from oncecron.core.silent_hosts import NAMES_CURE, clock_difference, newest_rows, recent, same_names

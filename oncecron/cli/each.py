@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def _each(given: dict[str, str], words: list[str]) -> int:
     from oncecron.alerts.pinger import start  # noqa: PLC0415 - not for --help
-    from oncecron.each.slots import each  # noqa: PLC0415 - likewise
+    from oncecron.each.host import each  # noqa: PLC0415 - likewise
 
     bar = _Bar() if os.isatty(2) else None
     try:

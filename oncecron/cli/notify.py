@@ -123,8 +123,8 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
 def _context(settings: Settings, notify: Notify, store: Reader, log: Reader) -> Context:
     from oncecron.alerts.notify import Context
     from oncecron.cli.gather import gather
-    from oncecron.log.account import evidence
     from oncecron.log.jobs import Sources
+    from oncecron.log.why import evidence
 
     now = clock.wall()
 

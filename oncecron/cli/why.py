@@ -22,13 +22,13 @@ from oncecron.core import clock
 from oncecron.core.errors import UsageError
 from oncecron.core.text import Clock, visible
 from oncecron.core.tick import named_tick
-from oncecron.log.account import account
 from oncecron.log.jobs import Sources
 from oncecron.log.tick_history import facts_of
+from oncecron.log.why import account
 
 if TYPE_CHECKING:
-    from oncecron.log.account import Account
     from oncecron.log.tick_history import Facts
+    from oncecron.log.why import Account
 
 OPTIONS = (
     Option(

@@ -51,7 +51,7 @@ def test_records_are_those_of_the_model() -> None:
 
 def test_the_verdicts_of_why_are_documented_and_no_other() -> None:
     """Beside the outcomes; `incomplete` is of shards."""
-    from oncecron.log.account import _HEADLINES
+    from oncecron.log.why import _HEADLINES
 
     documented = set(first_column(section(COMMANDS / "why.md", "Verdicts")))
     assert documented == set(_HEADLINES) - set(model.OUTCOMES) | {"incomplete"}

@@ -21,9 +21,9 @@ from oncecron.core.log_rows import (
 )
 from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
-from oncecron.log.account import account
 from oncecron.log.jobs import Sources, jobs
 from oncecron.log.tick_history import Division, Facts
+from oncecron.log.why import account
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.diagnosis import Diagnosis, of_clock, of_encryption
+from oncecron.core.doctor import Diagnosis, of_clock, of_encryption
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.postgres.session import FULL
 

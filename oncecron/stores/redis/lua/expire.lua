@@ -1,4 +1,4 @@
--- after shared server facts
+-- after shared fitness facts
 -- Take away a lease that has expired, or an execution that runs without one, if nothing has changed since the look: 1; 0 if it has;
 -- or 'late TIME'.
 if is_late() then return 'late ' .. seconds(now) end

@@ -1,4 +1,4 @@
--- after shared server facts starting
+-- after shared fitness facts starting
 -- Grant (key, tick) if nothing has changed since the look. Returns names and values in turn ('changed': look again), or
 -- 'late TIME'.
 if is_late() then return 'late ' .. seconds(now) end

@@ -1,4 +1,4 @@
--- after shared server facts
+-- after shared fitness facts
 -- Tell what is known of a key and a firing at this instant, names and values in turn. It writes nothing.
 local recorded = hash(shared.namespace)
 local wrong = is_wrong()

@@ -5,7 +5,7 @@
 -- part, for an end a part whose retention is due). Notifications about a part go to the channel `events:KEY#SHARD`, with the same
 -- prefix:
 --
---   namespace   hash     last_execution_id; run_id, promotion, guard_from, largest_ttl: see server.lua;
+--   namespace   hash     last_execution_id; run_id, promotion, guard_from, largest_ttl: see fitness.lua;
 --                        layout, oldest: the version of the data, and the oldest of a program that they serve;
 --                        least_executions, least_skips: the least retention in seconds, where `init` has set it
 --   parts       zset     every KEY#SHARD, by when its retention was last looked at
