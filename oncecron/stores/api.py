@@ -4,7 +4,7 @@ Every method is one atomic step by the store's clock. A refusal is a value, a br
 lease that is lost for good is an answer. After the claim every call takes the lease. An error is `StoreUnavailable`
 when a retry may help, and `StoreRefusesError` when it does not: `RecordRefusedError` where other values may be taken.
 
-What a claim is answered is decided in `core.decision`, once for every store, and `core.attempt` says what follows a start.
+What a claim is answered is decided in `core.decision`, once for every store; `core.attempt` says what follows a start.
 Refusals, errors and notes have the same text in every store (tests/contract/test_same_answers.py compares them).
 
 A connection that listens to a shard (`listen`) is notified when the shard is granted, when it ends, and when its holder
