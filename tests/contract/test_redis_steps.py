@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from servers import RedisServer
 
-OF_A_SKIP = {"shared", "server", "facts", "look", "skip"}
+OF_A_SKIP = {"shared", "fitness", "facts", "look", "skip"}
 ALL = {
     *(*OF_A_SKIP, "starting", "grant", "expire", "cut", "regain"),
     *("renew", "attempts", "keep", "retry", "retention", "finish", "deliver"),
