@@ -8,6 +8,7 @@ until they end.
 from __future__ import annotations
 
 import collections
+import contextlib
 import select
 import time
 import types
@@ -120,7 +121,9 @@ def _show(given: dict[str, str], words: list[str]) -> int:
             hosts: set[str] = set()
             count = answer.write(_with_their_hosts(_records(settings, store, query), hosts))
             _note_what_is_missing(settings, store, query, count)
-            _note_shared_names(settings, hosts)
+            status = incomplete(store)
+            _note_shared_names(settings, store, hosts)
+            return status
         else:
             answer.write(_records(settings, store, query))
     return incomplete(store)
@@ -168,10 +171,11 @@ def _with_their_hosts(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
         yield record
 
 
-def _note_shared_names(settings: Settings, hosts: set[str]) -> None:
+def _note_shared_names(settings: Settings, log: Reader, hosts: set[str]) -> None:
     """Say at a terminal which of the shown hosts are two machines of one name: the table cannot tell them apart."""
     try:
-        with store_reader(settings) as store:
+        beside = contextlib.nullcontext(log)  # without --log it is the store too
+        with store_reader(settings) if settings.log() else beside as store:
             shared = same_names(row for row in store.host_ticks() if row.host in hosts)
     except StoreError:
         return  # a role that may read the log alone
