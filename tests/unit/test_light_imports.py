@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from oncecron.core import light_imports
+
 LOOK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
@@ -114,3 +116,16 @@ def test_other_kinds_of_bytecode_are_left_to_python(tree: Path) -> None:
     """-O has files of its own, and PYTHONPYCACHEPREFIX another place."""
     assert look(tree, "-O")[0][:2] == [1, PYTHONS]
     assert look(tree, PYTHONPYCACHEPREFIX=str(tree / "elsewhere"))[0][:2] == [1, PYTHONS]
+
+
+def test_a_python_that_is_not_known_finds_modules_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the names that this stands on it is not installed, and a fault of it finds nothing."""
+    finders = [*sys.meta_path]
+    monkeypatch.setattr(sys, "meta_path", [*finders])
+    monkeypatch.setattr(light_imports, "IS_KNOWN", False)
+    light_imports.install()
+    assert sys.meta_path == finders
+    monkeypatch.setattr(light_imports, "_spec", None)
+    assert light_imports._Finder.find_spec("oncecron.core", ["/"]) is None
