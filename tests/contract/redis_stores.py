@@ -89,12 +89,11 @@ class RedisKind:
         return int(self.client.hget(f"{PREFIX}key:{key}#0", "fence"))
 
     def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
-        """Set the fields of a key that is known, as an update of a row does."""
-        row = f"{PREFIX}key:{key}#0"
+        """Set the fields."""
         marks = {"high_water": high_water, "last_start": last_start, "previous_start": last_start}
-        given = {name: f"{value:.6f}" for name, value in marks.items() if value is not None}
-        if given and self.client.exists(row):
-            self.client.hset(row, mapping=given)
+        for name, value in marks.items():
+            if value is not None:
+                self.client.hset(f"{PREFIX}key:{key}#0", name, f"{value:.6f}")
 
     def empty(self) -> None:
         """Delete every name of the namespace, but keep no record longer than a test wants."""

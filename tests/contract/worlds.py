@@ -339,9 +339,13 @@ class World:
         return self.people.release(KEY, shard, named, author=PEOPLE, force=False)
 
     def _mark(self, _: Slot, __: None, *, ahead: float) -> Any:
-        """Let a clock that was ahead have written the marks of the key."""
+        """Let a clock that was ahead have written the marks of the key, if its first shard has an execution.
+
+        Without one, its row is there or not: PostgreSQL makes it with the row of any other shard.
+        """
         wrong = (minute(59).instant or 0.0) + ahead
-        self.kind.mark(KEY, wrong, wrong)
+        if any(each.execution.shard == 0 for each in self.people.traced(HistoryQuery(limit=None))):
+            self.kind.mark(KEY, wrong, wrong)
 
     def _prune(self, _: Slot, __: None, *, older: float) -> Any:
         removed = self.people.prune(Retention(executions=older, skips=older))
