@@ -21,8 +21,8 @@ light_imports.install()
 import oncecron.tried, oncecron.box, oncecron.box.inner
 modules = [oncecron.tried, oncecron.box, oncecron.box.inner]
 print(json.dumps([
-    [m.ANSWER, type(m.__loader__).__module__, m.__spec__.name, m.__package__, m.__file__, m.__cached__,
-     m.__spec__.submodule_search_locations, str(m.__spec__.parent), m.__loader__.get_source(m.__name__)]
+    [m.ANSWER, type(m.__spec__.loader).__module__, m.__spec__.name, m.__file__, m.__spec__.cached,
+     m.__spec__.submodule_search_locations, str(m.__spec__.parent), m.__spec__.loader.get_source(m.__name__)]
     for m in modules]))
 """
 OURS, PYTHONS = "oncecron.core.light_imports", "_frozen_importlib_external"
