@@ -266,6 +266,9 @@ class Views(Protocol):
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Return the SQL that `initialise` would run on an empty store."""
 
+    def versions(self) -> tuple[int, str]:
+        """Return the version of the schema for which this program is made, and the server's name and version."""
+
     def examine(self) -> Iterator[Diagnosis]:
         """Yield what the server says about itself and this connection. Raises `StoreError` if it cannot be used."""
 
