@@ -84,6 +84,8 @@ class _Exchange:
     def _why(self, error: OSError | ValueError) -> str:
         """Return what has happened at this step."""
         if isinstance(error, smtplib.SMTPResponseException):
+            if error.smtp_code < 0:
+                return "the server does not speak SMTP; correct smtp"
             return self._refusal(self._step, error.smtp_code, error.smtp_error)
         if isinstance(error, smtplib.SMTPServerDisconnected):
             return f"the server closed the connection at {self._step}"

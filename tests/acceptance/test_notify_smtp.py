@@ -84,21 +84,9 @@ def test_a_mail_arrives_once_and_encrypted(
     assert sink.logins == [LOGIN] * 2
 
 
-def test_a_server_in_the_own_network_needs_no_tls(mailer: Mailer, new_sink: Sinks) -> None:
-    """If the file says so."""
-    sink = new_sink()
-    assert mailer.host(sink.port, 'tls = "none"\n')("notify", "--test").status == 0
-    assert len(sink.mails) == 1
-
-
 def wrong_password(sink: SmtpSink) -> None:
     """Want another one."""
     sink.login = ("cron", "other")
-
-
-def right_password(sink: SmtpSink) -> None:
-    """Want the one in the file."""
-    sink.login = LOGIN
 
 
 def refuse_addresses(reply: str) -> Callable[[SmtpSink], None]:
