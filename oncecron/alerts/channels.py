@@ -2,8 +2,9 @@
 
 A new channel is a row of `KINDS`, with the functions that read its target and send to it.
 
-A message is acknowledged when sendmail has queued it (exit status 0), when the server has answered with a status 2xx,
-or when the command has ended with exit status 0. All else is a `ChannelError`, and is sent again at the next pass.
+A message is acknowledged when sendmail has queued it (exit status 0) or the mail server has taken it (250), when the
+server has answered with a status 2xx, or when the command has ended with exit status 0. All else is a `ChannelError`,
+and is sent again at the next pass.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from oncecron.alerts import message as form
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.config.ping_table import is_like
 from oncecron.core.masking import MASK
-from oncecron.core.stderr import visible
+from oncecron.core.stderr import complain, visible
 from oncecron.core.timing import CHANNEL_TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from oncecron.alerts.http_request import Request
+    from oncecron.alerts.mail_server import MailServer
     from oncecron.alerts.message import Message
 
 # ruff: noqa: PLC0415 - who reads the configuration file sends nothing
@@ -59,6 +61,8 @@ class Channel(NamedTuple):
     """The keys that it is for; `*` in them stands for any characters."""
     timeout: float = CHANNEL_TIMEOUT
     sender: str | None = None
+    server: MailServer | None = None
+    """Where mail is sent to; None: to sendmail."""
 
     def is_for(self, key: str | None) -> bool:
         """Return whether findings of a key are sent here; None: of no key."""
@@ -82,7 +86,7 @@ class Kind(NamedTuple):
     is_secret: bool = False
     """Whether the target may be a secret, and may stand in a file of its own: NAME_file."""
     has_sender: bool = False
-    """Whether `from` has a meaning."""
+    """Whether `from` and the names of a mail server have a meaning."""
 
 
 def render(channel: Channel, message: Message) -> str:
@@ -108,16 +112,36 @@ def _addresses(name: str, value: Any) -> str:
 
 
 def _mail(channel: Channel, message: Message) -> None:
-    _run([_sendmail(), "-i", "-t"], mail_of(channel, message), channel.timeout, {}, "sendmail")
+    if channel.server is None:
+        _run([_sendmail(), "-i", "-t"], mail_of(channel, message), channel.timeout, {}, "sendmail")
+        return
+    from oncecron.alerts import smtp
+
+    def mail(refused: Sequence[str]) -> bytes:
+        return mail_of(channel, message, refused)
+
+    where = channel.server.shown
+    try:
+        refused = smtp.send(channel.server, channel.target.split(", "), mail, channel.timeout)
+    except smtp.SmtpError as error:
+        raise ChannelError(f"{where}: {error}") from error
+    if refused:
+        why = f"{where}: refused for {'; '.join(refused)}; the other addresses have the mail"
+        if message.test:
+            raise ChannelError(why)
+        complain(f"channel {channel.name}: {why}")
 
 
-def mail_of(channel: Channel, message: Message) -> bytes:
-    """Return a mail as sendmail reads it. The same message has the same Message-ID."""
+def mail_of(channel: Channel, message: Message, refused: Sequence[str] = ()) -> bytes:
+    """Return a mail as sendmail reads it. The same message has the same Message-ID.
+
+    `refused`: the addresses that do not get it, for those that do.
+    """
     from email.message import EmailMessage
     from email.policy import SMTP
     from email.utils import formatdate
 
-    mail = EmailMessage(policy=SMTP.clone(linesep="\n"))
+    mail = EmailMessage(policy=SMTP.clone(linesep="\n", cte_type="7bit"))
     mail["To"] = channel.target
     if channel.sender:
         mail["From"] = channel.sender
@@ -125,14 +149,18 @@ def mail_of(channel: Channel, message: Message) -> bytes:
     mail["Date"] = formatdate(message.at)
     mail["Message-ID"] = f"<{message.message_id}@oncecron.invalid>"
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no vacation answers this
-    mail.set_content(render(channel, message), charset="utf-8")
+    missing = "".join(f"This mail was refused for {each}\n" for each in refused)
+    mail.set_content(render(channel, message) + missing, charset="utf-8")
     return mail.as_bytes()
 
 
 def _sendmail() -> str:
     found = shutil.which("sendmail") or next(filter(os.path.exists, _SENDMAIL), None)
     if found is None:
-        raise ChannelError("sendmail was not found; install a mail program such as msmtp-mta")
+        raise ChannelError(
+            'sendmail was not found; set smtp = "HOST:PORT" for this channel, or install a mail program such as '
+            "msmtp-mta"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads: the keys at a glance as gauges, whose only label is `key`.
+"""What Prometheus reads: the keys at a glance as gauges, whose only label is `key`, and `counters` for rates.
 
 Every host says the same of a key, so rules take `max by (key)`. A store that does not answer is `oncecron_up 0`, and
 then there is nothing about any key: an old value would look like a new one.
@@ -9,14 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
 from oncecron.alerts.findings import KINDS
+from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from prometheus_client.core import Metric
+
+    from oncecron.alerts.counters import Counts, Sums
     from oncecron.alerts.findings import Finding
     from oncecron.core.job_summary import JobSummary
 
@@ -46,6 +50,10 @@ class Reading(NamedTuple):
     findings: Sequence[Finding] = ()
     unreadable: bool = False
     """Whether a row of the store could not be read."""
+    versions: Mapping[str, str] = {}
+    """Of oncecron, of the schema and of the server, by label."""
+    counts: Counts | None = None
+    """None: nothing is counted."""
     error: str | None = None
     """Why the store has not answered."""
     status: int = 0
@@ -58,7 +66,7 @@ class Readings(Collector):
     def __init__(self, read: Callable[[], Reading]) -> None:
         self._read = read
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """Yield the metrics. Never raises `OncecronError`: a reading says what is wrong."""
         reading = self._read()
         yield _of_host("up", "1: the store has answered.", float(reading.error is None))
@@ -72,7 +80,10 @@ class Readings(Collector):
             yield _of_host(
                 "incomplete", "1: a row of the store cannot be read.", float(reading.unreadable)
             )
+            yield InfoMetricFamily("oncecron", "The versions in use.", value={**reading.versions})
             yield from _of_keys(reading)
+            if reading.counts is not None:
+                yield from _counters(reading.counts, [job.key for job in reading.jobs])
 
 
 def registry_of(read: Callable[[], Reading]) -> CollectorRegistry:
@@ -98,6 +109,26 @@ def _of_keys(reading: Reading) -> Iterator[GaugeMetricFamily]:
             yield _of_key(kind.metric, kind.meaning, counts.items())
     for name, (text, value_of) in OF_JOBS.items():
         yield _of_key(name, text, ((job.key, value_of(job)) for job in reading.jobs))
+
+
+def _counters(counts: Counts, keys: Sequence[str]) -> Iterator[CounterMetricFamily]:
+    ends = [each for each in OUTCOMES if each != "running"]
+    for name, label, text, sums, words in (
+        ("runs", "outcome", "Runs that have ended, since this was first counted.", counts.runs, ends),
+        ("skips", "reason", "Firings that were skipped, likewise.", counts.skips, REFUSAL_REASONS),
+    ):  # fmt: skip
+        yield _counter(name, label, text, sums, keys, words)
+
+
+def _counter(
+    name: str, label: str, text: str, sums: Sums, keys: Iterable[str], words: Iterable[str]
+) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"oncecron_{name}", text, labels=["key", label])
+    for key in keys:
+        of_key = {**dict.fromkeys(words, 0), **sums.get(key, {})}
+        for word, value in of_key.items():
+            family.add_metric([key, word], value)
+    return family
 
 
 def _of_host(name: str, text: str, value: float) -> GaugeMetricFamily:

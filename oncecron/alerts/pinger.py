@@ -4,7 +4,8 @@
   so the end of wrapper, guard or job neither waits for it nor ends it.
 - Guard and wrapper append events to memory that this process reads. They never wait for it.
 - The process sleeps until the first event (`pings`). It decides which events are pings, and exits when wrapper
-  and guard have exited and the last ping has been sent. A firing that starts nothing sends nothing.
+  and guard have exited and the last ping has been sent. A firing that starts nothing, and declares no run lost, sends
+  nothing.
 - Each service has a thread, so one that hangs does not delay another. A ping has two tries of five
   seconds.
 - A ping that fails is reported in the system log, and with -v on standard error. It changes nothing else.
@@ -106,7 +107,7 @@ def events_in(data: bytes) -> tuple[list[tuple[EventKind, dict[str, Any]]], int]
 def _deliver(spec: RunSpec, events: int, woken: int, over: int) -> NoReturn:
     try:
         detach((events, woken, over), empty=(0, 1) if spec.verbose else (0, 1, 2))
-        if os.read(woken, 1):  # else no job was started
+        if os.read(woken, 1):  # else there was no event
             from oncecron.alerts.pings import deliver  # noqa: PLC0415 - of a winner alone
 
             deliver(spec, events, woken)

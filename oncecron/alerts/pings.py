@@ -2,11 +2,11 @@
 
 For each shard: its first start is the start ping. Its end is the end ping, unless another attempt follows. That is so
 between two attempts of --retries, and after a loss with --failover, when another host may run the next attempt and ping
-its end. If guard and wrapper are both killed, nothing is known of the job, and no end is reported: the service notices
-by itself that none came.
+its end. If guard and wrapper are both killed, the end is that of the firing whose claim declares the run lost, or of
+the person who releases its key.
 
-The id of a run is a digest of the owner's id, which is the secret of the lease. Its first twelve digits are those of
-`owner` in `history`.
+The id of a run is made of the digest of the owner's id that `history` shows, so every host knows it. The owner's id
+itself is the secret of the lease.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from oncecron.core.text import Clock
 from oncecron.core.timing import PING_PAUSE, PING_TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any, Literal
 
     from oncecron.config.ping_table import Ping
@@ -60,6 +60,15 @@ def deliver(spec: RunSpec, events: int, woken: int) -> None:
     for kind, record in _pings(story, events, woken):
         for channel in channels:
             channel.send(kind, record)
+    for channel in channels:
+        channel.finish()
+
+
+def report_end(pings: Sequence[Ping], record: dict[str, Any], *, verbose: int) -> None:
+    """Report the end of a run that no firing reports; it takes as long as the slowest service."""
+    channels = [Channel(ping, record["key"], verbose=verbose) for ping in pings]
+    for channel in channels:
+        channel.send("end", record)
     for channel in channels:
         channel.finish()
 
@@ -97,7 +106,9 @@ class Story:
     ) -> Iterator[tuple[PingKind, dict[str, Any]]]:
         """Yield the ping that an event is, if it is one."""
         shard = record["shard"]
-        if kind == "start":
+        if kind == "lost":
+            yield "end", record
+        elif kind == "start":
             first = shard not in self._executions
             self._executions[shard] = record["execution_id"]
             if first:
@@ -187,11 +198,17 @@ def request_for(
 
 def run_id(record: Record) -> str:
     """Return the id of a run of a shard: a UUID of version 8 (RFC 9562), which applications make as they like."""
-    run = sha256(f"{record['owner']}/{record['shard']}".encode()).hexdigest()
-    known = owner_digest(record["owner"])
+    known = _digest_of(record)
+    run = sha256(f"{known}/{record['shard']}".encode()).hexdigest()
     return (
         f"{known[:8]}-{known[8:12]}-8{run[:3]}-{'89ab'[int(run[3], 16) % 4]}{run[4:7]}-{run[7:19]}"
     )
+
+
+def _digest_of(record: Record) -> str:
+    """Return the digest of the owner's id; the record of another firing's run has nothing else."""
+    digest: str | None = record.get("owner_digest")
+    return digest or owner_digest(record["owner"])
 
 
 def summary(kind: PingKind, record: Record) -> str:
@@ -211,7 +228,8 @@ def _how(record: Record) -> str:
     how += [f"signal {record['signal']}"] if record["signal"] else []
     how += [record["note"]] if record["note"] else []
     why = f": {'; '.join(how)}" if how else ""
-    return f" after {record['duration']:.1f} s{why}"
+    after = "" if record["duration"] is None else f" after {record['duration']:.1f} s"
+    return f"{after}{why}"
 
 
 def _healthchecks(url: str, kind: PingKind, record: Record, limit: int) -> Request:
@@ -242,8 +260,9 @@ def _cronitor(url: str, kind: PingKind, record: Record) -> Request:
     else:
         values = {
             "state": "complete" if record["outcome"] == "succeeded" else "fail",
-            "metric": f"duration:{record['duration']:.3f}",
         }
+        if record["duration"] is not None:
+            values["metric"] = f"duration:{record['duration']:.3f}"
         if record["exit_code"] is not None:
             values["status_code"] = record["exit_code"]
     message = _report(kind, record, _LARGEST_MESSAGE).decode()
@@ -260,7 +279,8 @@ def _sentry(url: str, kind: PingKind, record: Record) -> Request:
     values = {"check_in_id": run_id(record), "status": "in_progress"}
     if kind == "end":
         values["status"] = "ok" if record["outcome"] == "succeeded" else "error"
-        values["duration"] = f"{record['duration']:.3f}"
+        if record["duration"] is not None:
+            values["duration"] = f"{record['duration']:.3f}"
     return Request("GET", _with_query(url, **values))
 
 
@@ -271,7 +291,7 @@ def _webhook(url: str, kind: PingKind, record: Record) -> Request:
         "event": kind,
         "run_id": run_id(record),
         **{name: record[name] for name in _PUBLISHED},
-        "owner": owner_digest(record["owner"]),
+        "owner": _digest_of(record),
         "started_at": clock.exactly(record["started_at"]),
         "finished_at": clock.exactly(record["finished_at"]),
         "output": None if output is None else _tail(output, _LARGEST_OUTPUT),

@@ -10,6 +10,8 @@ import stat
 
 from oncecron.alerts.channels import KINDS, Channel, Kind, url_of
 from oncecron.alerts.findings import OPTIONS, Limits, states_of
+from oncecron.alerts.mail_server import NAMES as SERVER_NAMES
+from oncecron.alerts.mail_server import MailServer, server_of
 from oncecron.config.file import FileProblem, did_you_mean, read_private
 from oncecron.config.options import Option, convert, is_key
 from oncecron.config.ping_table import wrong_keys
@@ -159,11 +161,12 @@ class _Reader:
             self.wrong("keys", problem)
         timeout = self._converted(_TIMEOUT, table.pop("timeout", CHANNEL_TIMEOUT))
         sender = self._sender(table) if kind.has_sender else None
+        server = self._server(table, sender) if kind.has_sender else None
         for other in table:
-            self._unknown(other, (*_TARGETS, "from", "form", "keys", "timeout"))
+            self._unknown(other, (*_TARGETS, "from", *SERVER_NAMES, "form", "keys", "timeout"))
         if value is None or len(self.problems) > known:
             return None
-        return Channel(name, target, value, form, tuple(keys), timeout, sender)
+        return Channel(name, target, value, form, tuple(keys), timeout, sender, server)
 
     def url(self, table: dict[str, Any], name: str) -> str | None:
         """Take a URL out of a table: as it stands there, or from the file that is named there."""
@@ -182,6 +185,11 @@ class _Reader:
         return url
 
     def _url_in(self, path: Any, name: str) -> str | None:
+        text = self._secret_in(path, name)
+        return None if text is None else self._read(name, url_of, name, text.strip())
+
+    def _secret_in(self, path: Any, name: str) -> str | None:
+        """Return the text of a file that holds a secret."""
         if not isinstance(path, str) or not path or "\0" in path:
             self.wrong(name, f"{name} must be the path of a file")
             return None
@@ -193,7 +201,23 @@ class _Reader:
         if mode & stat.S_IROTH:
             cure = f"run `chmod 640 {shell_quoted(path)}`"
             self.wrong(name, f"{path} holds a secret and is world-readable; {cure}")
-        return self._read(name, url_of, name, text.strip())
+        return text
+
+    def _server(self, table: dict[str, Any], sender: str | None) -> MailServer | None:
+        """Take the mail server of a channel out of a table."""
+        given = {name: table.pop(name) for name in SERVER_NAMES if name in table}
+        if not given:
+            return None
+        password = None
+        if "password_file" in given:
+            password = self._secret_in(given["password_file"], "password_file")
+            if password is None:
+                return None
+        try:
+            return server_of(given, sender, password and password.rstrip("\r\n"))
+        except ValueError as error:
+            self.wrong(str(error).partition(":")[0], str(error))
+            return None
 
     def _read(self, name: str, read: Callable[..., Value], *given: Any) -> Value | None:
         """Return what a function reads; None where it raises an error, which is noted."""

@@ -8,8 +8,11 @@ import signal
 import tempfile
 import threading
 from concurrent.futures import Future
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from oncecron import __version__
+from oncecron.alerts.counters import Counts, count, counts_in, line_in, line_of
 from oncecron.alerts.findings import DEFAULT_STATES, Limits, check
 from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
@@ -31,6 +34,7 @@ from oncecron.core.stderr import complain
 from oncecron.core.text import Clock
 from oncecron.core.timing import METRICS_WITHIN, SLOW_TIMES
 from oncecron.log.jobs import Sources
+from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
     from oncecron.alerts.metrics import Reading
@@ -57,18 +61,19 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
     textfile, address = _destination(settings)
     settings.address()  # a wrong configuration does not mend while the command runs
     settings.log()
-    reader = _Reader(settings)
     if address:
-        return _serve(reader, *address)
+        return _serve(_Reader(settings, Counts(_log_name(settings))), *address)
 
     from oncecron.alerts.metrics import text_of  # noqa: PLC0415 - not for --help
 
-    reading = reader.read()
-    text = text_of(reading)
     if textfile is None:
-        output.write_text(text.decode(), output.standard_output())
+        reading = _Reader(settings, None).read()
+        output.write_text(text_of(reading).decode(), output.standard_output())
     else:
-        _replace(textfile, text)
+        line = _counted_line(textfile)
+        reading = _Reader(settings, counts_in(line, _log_name(settings))).read()
+        line = line if reading.counts is None else line_of(reading.counts)
+        _replace(textfile, text_of(reading) + line)
     if reading.error is not None:
         complain(reading.error)
     return reading.status
@@ -93,14 +98,32 @@ def _destination(settings: Settings) -> tuple[str | None, tuple[str, int] | None
     return None, (host.removeprefix("[").removesuffix("]") or _LOOPBACK, int(port))
 
 
+def _log_name(settings: Settings) -> str:
+    """Return a name of the log that is counted, without what may be a secret."""
+    address = settings.log() or settings.address()
+    place = f"{masked(address.target)} {settings['namespace']}"
+    return sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _counted_line(path: str) -> bytes:
+    """Return what the last text file has counted."""
+    try:
+        with open(path, "rb") as file:
+            return line_in(file.read())
+    except OSError:  # to write it says what is wrong
+        return b""
+
+
 class _Reader:
     """Asks the store in a thread, one question at a time, and stops waiting for it in time.
 
     A question that hangs is waited for by the next request too: no request starts a second one beside it.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, counts: Counts | None) -> None:
+        """Ask nothing yet. `counts`: None to count nothing."""
         self._settings = settings
+        self._counts = counts
         self._lock = threading.Lock()
         self._question: Future[Reading] | None = None
         self._is_away = False
@@ -109,13 +132,14 @@ class _Reader:
         """Return a new reading; after `METRICS_WITHIN` one that says that there was no answer."""
         with self._lock:
             if self._question is None or self._question.done():
-                self._question = _asking(self._settings)
+                self._question = _asking(self._settings, self._counts)
             question = self._question
         try:
             reading = question.result(METRICS_WITHIN)
         except TimeoutError:
             silence = f"no answer from the store within {METRICS_WITHIN:g} s"
             return _failed(StoreUnavailable(silence))
+        self._counts = reading.counts or self._counts
         if reading.error:  # of a store whose password was rotated, perhaps
             with contextlib.suppress(OncecronError):
                 self._settings = self._settings.reread()
@@ -133,14 +157,14 @@ class _Reader:
         return reading
 
 
-def _asking(settings: Settings) -> Future[Reading]:
+def _asking(settings: Settings, counts: Counts | None) -> Future[Reading]:
     """Look at the store in a thread that nobody has to wait for."""
     answer: Future[Reading] = Future()
 
     def ask() -> None:
         reading = _failed(OncecronError())
         try:
-            reading = _reading(settings)
+            reading = _reading(settings, counts)
         except OncecronError as error:
             reading = _failed(error)
         except (OSError, MemoryError) as error:
@@ -158,7 +182,7 @@ def _failed(error: OncecronError) -> Reading:
     return Reading(clock.wall(), error=str(error), status=error.exit_status)
 
 
-def _reading(settings: Settings) -> Reading:
+def _reading(settings: Settings, counts: Counts | None) -> Reading:
     from oncecron.alerts.metrics import Reading  # noqa: PLC0415 - not for --help
 
     now = clock.wall()
@@ -172,9 +196,15 @@ def _reading(settings: Settings) -> Reading:
             spooled=spooled,
             brief=False,
         )
+        schema, server = store.versions()
+        counts = counts and count(counts, log, now)
+        is_complete = not (store.unreadable or log.unreadable)
+    versions = {"version": __version__, "schema": str(schema), "server": server}
     limits = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
     findings = check(situation, limits, Clock(utc=True)).findings
-    return Reading(now, spooled, situation.jobs, findings, not situation.is_complete)
+    return Reading(
+        now, spooled, situation.jobs, findings, not is_complete, versions=versions, counts=counts
+    )
 
 
 def _replace(path: str, text: bytes) -> None:

@@ -255,12 +255,23 @@ class Release:
         part = (lease.key, lease.shard, lease.execution_id)
         answer = self._store.release(*part, author=author(), force=self._force)
         if answer.answer == "free":
+            self._ping(lease)
             end = _end_before_release(lease, fate)
             return True, f"released {name}: {end}; its fencing token has risen"
         if answer.answer == "other":
             where = self._settings.command("locks")
             return True, f"{name} was released and is running again; to see where: {where}"
         return False, self._why_not(name, lease, answer)
+
+    def _ping(self, lease: LeaseView) -> None:
+        """Report the end of the run that this release has declared lost: no firing does."""
+        pings = self._settings.file.pings_for(lease.key)
+        run = self._store.execution(lease.execution_id) if pings and lease.execution_id else None
+        if run is not None and run.lost_reason == "released":
+            from oncecron.alerts.pings import report_end  # noqa: PLC0415 - of a key that is pinged
+
+            record = {**run._asdict(), "owner_digest": run.owner, "output": None}
+            report_end(pings, record, verbose=1)
 
     def _why_not(self, name: str, lease: LeaseView, answer: Released) -> str:
         if answer.answer == "alive":

@@ -338,6 +338,21 @@ def _is_taken_over(newest: Attempt, firing: Firing) -> bool:
     return firing.failover and (newest.outcome == "lost" or newest.retrying)
 
 
+def goes_on_after(state: State, firing: Firing, lost: int) -> bool:
+    """Return whether a firing takes over after an execution that its claim has declared lost.
+
+    Then the run that takes over reports the end of the tick.
+    """
+    newest = state.newest
+    if newest is None or newest.execution_id != lost:
+        return False
+    follows = newest._replace(outcome="lost")
+    if not _is_taken_over(follows, firing):
+        return False
+    after = state._replace(newest=follows)
+    return not (_already_ran(after, firing, follows) or _too_soon(after, firing, follows))
+
+
 def _already_ran(state: State, firing: Firing, follows: Attempt | None) -> Refusal | None:
     """Refuse a tick that has an execution, or that is older than the newest claimed tick."""
     newest = state.newest

@@ -26,7 +26,7 @@ from oncecron import __version__
 from oncecron.core import clock
 from oncecron.core.decision import Attempt, HeldLease, State, Stop
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Holder, Lease, trust_after
+from oncecron.core.model import Holder, Lease, LostRun, trust_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,6 +123,34 @@ def _seconds(facts: Facts, name: str) -> float | None:
 def _whole(facts: Facts, name: str) -> int | None:
     value = facts.get(name)
     return None if value is None else int(value)
+
+
+def lost_run(facts: Facts) -> LostRun:
+    """Return what `expire` answers: the fields of `LostRun`, but `owner` where the store makes no digest."""
+    digest = facts.get("owner_digest")
+    if digest is None:
+        from oncecron.core.log_rows import owner_digest  # noqa: PLC0415 - of a run that is lost
+
+        digest = owner_digest(facts["owner"])
+    return LostRun(
+        execution_id=int(facts["execution_id"]),
+        owner_digest=digest,
+        tick=facts.get("tick"),
+        attempt=int(facts["attempt"]),
+        cause=facts["cause"],
+        outcome=facts["outcome"],
+        exit_code=_whole(facts, "exit_code"),
+        signal=_whole(facts, "signal"),
+        lost_reason=facts["lost_reason"],
+        requested_by=facts.get("requested_by"),
+        host=facts["host"],
+        pid=int(facts["pid"]),
+        user=facts["user"],
+        started_at=float(facts["started_at"]),
+        duration=_seconds(facts, "duration"),
+        note=facts.get("note"),
+        shards=_whole(facts, "shards") or 1,
+    )
 
 
 def first_lease(firing: Firing, started: Facts, sent: float) -> Lease:

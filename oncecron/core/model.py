@@ -229,6 +229,29 @@ class Lease(NamedTuple):
     """Why this attempt was started."""
 
 
+class LostRun(NamedTuple):
+    """An execution of another firing that a claim has declared lost, as far as its end can be reported."""
+
+    execution_id: int
+    owner_digest: str
+    tick: str | None
+    attempt: int
+    cause: Cause
+    outcome: Outcome
+    """`lost`; or the end of an attempt after which a retry was to follow."""
+    exit_code: int | None
+    signal: int | None
+    lost_reason: LostByStore
+    requested_by: str | None
+    host: str
+    pid: int
+    user: str
+    started_at: float
+    duration: float | None
+    note: str | None
+    shards: int
+
+
 class Refusal(NamedTuple):
     """Why a firing may not start its command, and which holder is in the way."""
 

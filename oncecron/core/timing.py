@@ -236,6 +236,8 @@ ANSWER_WITHIN = "10s"
 """`check` answers within this time: monitoring systems end a plugin after 10 s to a minute, without a word."""
 METRICS_WITHIN = 8.0
 """`metrics` answers within this time: Prometheus waits 10 s for a scrape unless it is configured otherwise."""
+SKIPS_COUNTED_AFTER = 30.0
+"""`metrics` counts skips that are this old: by then each is visible, also where the host's clock is ahead."""
 SHORTEST_ANSWER, LONGEST_ANSWER = 1.0, 3600.0
 """The bounds of `check --timeout`."""
 NOTIFY_TTL = 15.0

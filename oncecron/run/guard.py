@@ -59,7 +59,7 @@ class Guard:
         """`orders` is read, `reports` is written: the pipes from and to the wrapper."""
         self.spec = spec
         self.trust = trust
-        self.store_thread = StoreThread(spec, open_store)
+        self.store_thread = StoreThread(spec, open_store, observer)
         self.reporter = Reporter(spec)
         self.shard_statuses: list[int] = []
         """The exit statuses of the shards whose end is on record."""

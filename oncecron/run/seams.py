@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from oncecron.run.process_tree import Signals
     from oncecron.run.spec import RunSpec
 
-EventKind = Literal["start", "keep", "end"]
-"""`start`: an attempt has started. `keep`: it has ended, and another is to follow. `end`: none follows."""
+EventKind = Literal["start", "keep", "end", "lost"]
+"""`start`: an attempt has started. `keep`: it has ended, and another is to follow. `end`: none follows.
+
+`lost`: a claim has declared the run of another firing lost, and does not take it over.
+"""
 
 
 class Body(Protocol):
@@ -53,7 +56,10 @@ class Observer(Protocol):
     """
 
     def send(self, kind: EventKind, record: dict[str, Any]) -> None:
-        """Take an event with the record of its execution: in the guard, or in the wrapper when the guard is gone."""
+        """Take an event with the record of its execution: in the guard, or in the wrapper when the guard is gone.
+
+        The store thread of the guard sends `lost`, while another thread may send.
+        """
 
     def close(self, signals: Signals) -> None:
         """Let go: in the wrapper, when the guard has exited. A signal that ends the firing ends a wait."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from oncecron.core.model import Firing, Lease, Refusal
+    from oncecron.core.model import Firing, Lease, LostRun, Refusal
     from oncecron.stores.address import Address
     from oncecron.stores.api import LeaseStore
 
@@ -421,6 +421,17 @@ def start_record(firing: Firing, lease: Lease) -> dict[str, Any]:
     """Return the record of a start."""
     started = execution_record(firing, lease, Ending("running", None, None, 0.0))
     return {**started, "finished_at": None, "duration": None}
+
+
+def lost_record(firing: Firing, lost: LostRun) -> dict[str, Any]:
+    """Return the record of another firing's run that a claim of this one has declared lost, for an observer."""
+    return {
+        **lost._asdict(),
+        "key": firing.key,
+        "shard": firing.shard,
+        "finished_at": None,
+        "output": None,
+    }
 
 
 def skip_record(firing: Firing, refusal: Refusal) -> dict[str, Any]:

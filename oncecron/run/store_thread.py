@@ -64,13 +64,14 @@ from oncecron.run.events import (
     Refused,
     Renewed,
 )
-from oncecron.run.spool import OTHERS_AT_ONCE
+from oncecron.run.spool import OTHERS_AT_ONCE, lost_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncecron.core.model import Ending, Firing
+    from oncecron.core.model import Ending, Firing, LostRun
     from oncecron.run.events import Event
+    from oncecron.run.seams import Observer
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
@@ -82,9 +83,16 @@ class Withdrawn(OncecronError):  # noqa: N818 - the firing is to end
 class StoreThread:
     """The thread and its two mailboxes. The guard calls the public methods; none of them blocks."""
 
-    def __init__(self, spec: RunSpec, open_store: Callable[[], LeaseStore]) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        open_store: Callable[[], LeaseStore],
+        observer: Observer | None = None,
+    ) -> None:
+        """`observer` gets the runs of other firings that a claim declares lost."""
         self._spec = spec
         self._open_store = open_store
+        self._observer = observer
         self._claimer: Claimer | None = None
         self._events: deque[Event] = deque()
         self._orders: deque[tuple[str, Ending | None]] = deque()
@@ -162,6 +170,8 @@ class StoreThread:
         try:
             self._connection = StoreConnection(self._open_store())
             self._clock = self._connection.store.lease_clock
+            if self._observer:
+                self._connection.store.on_lost = self._report_lost
             self._deliver_spooled(self._spec.firing.key)
             self._others_spooled = self._spec.spool.has()
             claimer = Claimer(self._spec, self._connection, self._pause, self._post_refusal)
@@ -229,6 +239,10 @@ class StoreThread:
         self, firing: Firing, refusal: Refusal, unanswered: bool, waits: bool
     ) -> None:
         self._post(Refused(firing, refusal, unanswered, waits))
+
+    def _report_lost(self, firing: Firing, lost: LostRun) -> None:
+        if self._observer:
+            self._observer.send("lost", lost_record(firing, lost))
 
     # Holding a lease
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from oncecron.core.log_rows import UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from oncecron.core.decision import PlainSkip
     from oncecron.core.doctor import Diagnosis
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Ending,
         Firing,
         Lease,
+        LostRun,
         Refusal,
         Request,
         Retention,
@@ -51,6 +52,8 @@ class LeaseStore(Protocol):
     """Whether a forked process may open the store while the connection of its parent is open."""
     holds_connection: bool
     """Whether a job that runs is to hold the connection between its heartbeats, as the last claim was answered."""
+    on_lost: Callable[[Firing, LostRun], None] | None
+    """Called with each run that a claim has declared lost, if nobody takes it over."""
 
     def claim(
         self,
@@ -262,6 +265,9 @@ class Views(Protocol):
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Return the SQL that `initialise` would run on an empty store."""
+
+    def versions(self) -> tuple[int, str]:
+        """Return the version of the schema for which this program is made, and the server's name and version."""
 
     def examine(self) -> Iterator[Diagnosis]:
         """Yield what the server says about itself and this connection. Raises `StoreError` if it cannot be used."""

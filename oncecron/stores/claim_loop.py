@@ -15,6 +15,7 @@ from oncecron.core.decision import (
     Regain,
     contention,
     decide,
+    goes_on_after,
     plain_skip,
 )
 from oncecron.core.errors import (
@@ -26,10 +27,11 @@ from oncecron.core.errors import (
 )
 from oncecron.core.facts import state_of
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import AskAgain, Refusal
+from oncecron.core.model import AskAgain, LostRun, Refusal
 from oncecron.core.timing import SKIP_TIMEOUT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Protocol
 
     from oncecron.core.decision import Attempt, PlainSkip, State
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         """
 
         lease_clock: int
+        on_lost: Callable[[Firing, LostRun], None] | None
 
         def prepare(self, firing: Firing) -> None:
             """Get ready for a claim."""
@@ -74,8 +77,11 @@ if TYPE_CHECKING:
 
         def expire(
             self, firing: Firing, state: State, note: str, *, deadline: float
-        ) -> AskAgain | None:
-            """Remove the expired lease, declare its execution lost, and raise the fencing token, as above."""
+        ) -> AskAgain | LostRun | None:
+            """Remove the expired lease, declare its execution lost, and raise the fencing token, as above.
+
+            It returns the execution, None also if that is no longer on record.
+            """
 
         def cut(self, firing: Firing, state: State, *, deadline: float) -> None:
             """Let a lease that ends more than its ttl ahead end a ttl from now."""
@@ -102,6 +108,8 @@ MOST_LOOKS = 10
 
 class Claimer:
     """The base of each store of a firing: its claim, by the steps that the store brings."""
+
+    on_lost: Callable[[Firing, LostRun], None] | None = None
 
     def claim(
         self: ClaimSteps,
@@ -168,7 +176,11 @@ def _write(
     if isinstance(answer, Grant):
         return store.grant(firing, state, answer, alone=alone, deadline=deadline)
     if isinstance(answer, Expire):
-        return store.expire(firing, state, answer.note, deadline=deadline)
+        lost = store.expire(firing, state, answer.note, deadline=deadline)
+        if not isinstance(lost, LostRun):
+            return lost
+        if store.on_lost and not goes_on_after(state, firing, lost.execution_id):
+            store.on_lost(firing, lost)
     if isinstance(answer, Cut):
         store.cut(firing, state, deadline=deadline)
     elif isinstance(answer, Regain):

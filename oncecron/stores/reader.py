@@ -22,6 +22,7 @@ from oncecron.core.log_rows import (
     ALL_KEYS,
     Execution,
     Expectation,
+    HistoryQuery,
     HostTicks,
     JobKey,
     KeyHost,
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Any, TypeVar
 
-    from oncecron.core.log_rows import HistoryQuery
     from oncecron.core.tick import Tick
     from oncecron.stores.api import Row
 
@@ -111,6 +111,12 @@ class Reader(Views):
     def skips(self, query: HistoryQuery) -> Iterator[Skip]:
         """Yield recorded refusals, the newest first."""
         return (traced.skip for traced in self.traced_skips(query))
+
+    def skips_since(self, since: float) -> Iterator[Skip]:
+        """Yield the skips since a time without the holders of plain ones, in no order: it costs less than `skips`."""
+        query = HistoryQuery(since=since, limit=None)
+        for row in self.rows("skips", **query._asdict(), minute=None):
+            yield from (each.skip for each in self._unpacked([row])[0] if each.skip.at >= since)
 
     def traced_skips(self, query: HistoryQuery) -> Iterator[TracedSkip]:
         """Yield the skips of `skips` with their unpublished details."""

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from log_of import Store
 from servers import Answer, Certificates, Received, Recorder, descendants, eventually
-from servers.oncecron import SHORT_TTL, Oncecron
-from servers.process import Process, process_table, wait_gone
+from servers.oncecron import SHORT_TTL, Firing, Oncecron
+from servers.process import Process, kill_tree, process_table, wait_gone
 from servers.require import require_root
 
 Pingers = Callable[[], list[Process]]
@@ -324,6 +324,84 @@ def test_a_takeover_ends_the_tick_once(
         ("start", "host-b", 2, "running"),
         ("end", "host-b", 2, "succeeded"),
     ]
+
+
+def vanish(firing: Firing) -> None:
+    """Kill everything of a firing at once, as when its host loses its power."""
+    firing.job()
+    kill_tree(firing.process.pid)
+    firing.wait()
+
+
+@pytest.mark.stores("all")
+def test_a_run_whose_host_died_gets_its_end_from_the_firing_that_finds_it(
+    store: Store,
+    new_pinging: Callable[..., Oncecron],
+    recorder: Recorder,
+    configure: Configure,
+    pingers: Pingers,
+) -> None:
+    """Once, with the id of its start, however many hosts find its lease expired; then comes their own start."""
+    configure("healthchecks", f"{recorder.url}/x")
+    a, *others = (new_pinging(name) for name in ("host-a", "host-b", "host-c", "host-d"))
+    words = ("--ttl", SHORT_TTL, "--wait", "20s", "--")
+    first = a.fire("k", "--tick", "one", *words, "sleep", "600")
+    [start] = recorder.wait_for(1)
+    vanish(first)
+    firings = [host.fire("k", "--tick", "two", *words, "sleep", "0.2") for host in others]
+    assert {firing.wait().status for firing in firings} == {0}
+    eventually(lambda: not pingers(), 20)
+    lost, own_start, own_end = sorted(recorder.received[1:], key=lambda one: one.path != "/x/fail")
+    assert (start.path, lost.path, lost.query) == ("/x/start", "/x/fail", start.query)
+    assert lost.body.startswith(b"lost on host-a: its lease ended, found by host-")
+    assert b"(k, tick one, execution " in lost.body
+    assert (own_start.path, own_end.path) == ("/x/start", "/x/0")
+    assert own_start.query == own_end.query != start.query
+
+
+def test_a_takeover_of_a_dead_host_reports_no_end_of_its_run(
+    any_store: Store,
+    new_pinging: Callable[..., Oncecron],
+    recorder: Recorder,
+    configure: Configure,
+    pingers: Pingers,
+) -> None:
+    """The tick goes on, and has one end; with no attempt left, the firing that is refused reports it."""
+    configure("webhook", f"{recorder.url}/x")
+    a, b = new_pinging("host-a"), new_pinging("host-b")
+    words = ("--tick", "one", "--failover", "--retries", "1", "--ttl", SHORT_TTL, "--")
+    for host, count in ((a, 1), (b, 2)):
+        firing = host.fire("k", *words, "sleep", "600")
+        recorder.wait_for(count)
+        vanish(firing)
+    assert a.run("k", *words, "true").status == 0
+    eventually(lambda: not pingers(), 20)
+    events = [json.loads(one.body) for one in recorder.received]
+    assert [(one["event"], one["host"], one["attempt"], one["outcome"]) for one in events] == [
+        ("start", "host-a", 1, "running"),
+        ("start", "host-b", 2, "running"),
+        ("end", "host-b", 2, "lost"),
+    ]
+    assert [one["run_id"] for one in events[1:]] == [events[1]["run_id"]] * 2
+    assert (events[2]["lost_reason"], events[2]["duration"]) == ("expired", None)
+
+
+def test_a_release_reports_the_end_of_a_dead_run(
+    any_store: Store,
+    new_pinging: Callable[..., Oncecron],
+    recorder: Recorder,
+    configure: Configure,
+) -> None:
+    """Nobody else does: the next firing finds nothing lost."""
+    configure("healthchecks", f"{recorder.url}/x")
+    a, b = new_pinging("host-a"), new_pinging("host-b")
+    firing = a.fire("k", "--tick", "one", "--ttl", SHORT_TTL, "--", "sleep", "600")
+    [start] = recorder.wait_for(1)
+    vanish(firing)
+    eventually(lambda: b("release", "k").status == 0, 20)
+    start, end = recorder.received
+    assert (end.path, end.query) == ("/x/fail", start.query)
+    assert end.body.startswith(b"lost on host-a: released by ")
 
 
 def test_a_job_without_a_lease_is_reported(

@@ -9,7 +9,7 @@ from hosts import KEY, TTL, Host, blocked_by, execution_record, minute
 
 from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery, owner_digest
-from oncecron.core.model import AskAgain, Lease, Refusal, trust_after
+from oncecron.core.model import AskAgain, Lease, LostRun, Refusal, trust_after
 from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
@@ -62,6 +62,30 @@ def test_an_end_kept_twice_is_kept_once(a: Host, log: Log) -> None:
     before = log.executions()
     assert a.keep(lease, "timed-out", note="second")
     assert log.executions() == before
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_claim_that_declares_a_run_lost_has_what_its_end_says(
+    a: Host, b: Host, store: StoreKind, log: Log, kept: bool
+) -> None:
+    """As the log has it; once, and also between two attempts."""
+    lease = a.win(named_tick("one"), retries=2)
+    assert not kept or a.keep(lease)
+    store.expire(KEY)
+    found: list[tuple[Firing, LostRun]] = []
+    b.store.on_lost = a.store.on_lost = lambda *lost: found.append(lost)
+    b.run(minute(2))
+    a.run(minute(3))
+    [(firing, lost)] = found
+    assert (firing.holder, lost.owner_digest) == (b.holder, owner_digest(lease.owner))
+    [row] = [each for each in log.executions() if each.execution_id == lost.execution_id]
+    same = [name for name in LostRun._fields if name not in ("owner_digest", "started_at")]
+    assert {name: getattr(lost, name) for name in same} == {
+        name: getattr(row, name) for name in same
+    }
+    assert (lost.outcome, lost.exit_code) == (("failed", 3) if kept else ("lost", None))
+    assert (lost.lost_reason, lost.attempt) == ("expired", 1)
+    assert lost.started_at == pytest.approx(row.started_at, abs=0.001)
 
 
 def test_nothing_is_kept_of_a_lost_lease(a: Host, b: Host, store: StoreKind, log: Log) -> None:

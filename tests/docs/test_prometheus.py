@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from servers.prometheus import promtool
 
+from oncecron.alerts.counters import Counts
 from oncecron.alerts.findings import KINDS, Finding
 from oncecron.alerts.metrics import OF_JOBS, Reading, text_of
 from oncecron.core.job_summary import JobSummary
@@ -16,17 +17,23 @@ from oncecron.core.job_summary import JobSummary
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RULES = DOCS / "prometheus" / "rules.yml"
 METRIC = re.compile(r"\boncecron_[a-z_]+")
-OF_HOST = {"up", "collected_timestamp_seconds", "spooled_records", "incomplete", "failing_channels"}
+OF_HOST = {
+    *("up", "collected_timestamp_seconds", "spooled_records", "incomplete", "failing_channels"),
+    "info",
+}
+COUNTERS = {"oncecron_runs_total", "oncecron_skips_total"}
 OF_FINDINGS = {kind.metric for kind in KINDS.values() if kind.metric}
-EVERY = {f"oncecron_{name}" for name in {*OF_HOST, *OF_JOBS, *OF_FINDINGS}}
+GAUGES = {f"oncecron_{name}" for name in {*OF_HOST, *OF_JOBS, *OF_FINDINGS}}
+EVERY = GAUGES | COUNTERS
 
 
 def test_the_page_has_every_metric() -> None:
     """And no other."""
     page = (DOCS / "commands" / "metrics.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(oncecron_\w+)`", page, re.MULTILINE)) == EVERY
-    answer = text_of(Reading(0.0, findings=[], jobs=[])).decode()
-    assert set(re.findall(r"^# TYPE (\w+) gauge$", answer, re.MULTILINE)) == EVERY
+    answer = text_of(Reading(0.0, findings=[], jobs=[], counts=Counts("log"))).decode()
+    for kind, names in (("gauge", GAUGES), ("counter", COUNTERS)):
+        assert set(re.findall(rf"^# TYPE (\w+) {kind}$", answer, re.MULTILINE)) == names
 
 
 def test_a_finding_counts_for_its_key() -> None:

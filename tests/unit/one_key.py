@@ -11,6 +11,7 @@ from claim_states import expired
 from oncecron.core import clock
 from oncecron.core.decision import Attempt, Grant, PlainSkip, State
 from oncecron.core.facts import first_lease
+from oncecron.core.model import LostRun
 from oncecron.stores import claim_loop
 
 if TYPE_CHECKING:
@@ -80,14 +81,20 @@ class OneKey(claim_loop.Claimer):
         self.change(own=attempt, own_has_lease=True, running=True)
         return self._lease(firing, attempt)
 
-    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
+    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> LostRun | None:
         """Remove an expired lease."""
         self._note("expire", deadline)
         if self._has_changed_since(state):
-            return
-        assert self.state.lease is None or self.state.lease.ends_in <= 0
+            return None
+        lease, newest = self.state.lease, self.state.newest
+        assert lease is None or lease.ends_in <= 0
         self.state = expired(self.state)
         self.change()
+        known = newest or lease
+        return known and LostRun(
+            *(known.execution_id, "", None, 1, "schedule", "lost", None, None, "expired", None),
+            *("web2", 4711, "root", 0.0, None, note, 1),
+        )
 
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:
         """Let a lease end a ttl from now."""

@@ -92,6 +92,36 @@ def test_most_claims_need_one_look(state: State, steps: list[str]) -> None:
     assert store.steps == steps
 
 
+DEAD = Attempt(41, 2, "running", False, None, NOW - 60, WEB2)
+TAKING_OVER = FIRING._replace(failover=True, retries=2)
+
+
+@pytest.mark.parametrize(
+    ("newest", "firing", "reported"),
+    [
+        (None, FIRING, [41]),
+        (None, TAKING_OVER, [41]),
+        (DEAD, FIRING, [41]),
+        (DEAD, TAKING_OVER, []),
+        (DEAD, TAKING_OVER._replace(retries=1), [41]),
+        (DEAD, TAKING_OVER._replace(again=True), [41]),
+        (DEAD, FIRING._replace(resumes=True), []),
+    ],
+    ids=["other tick", "other tick, failover", "alone", "takes over", "exhausted", "again", "resumes"],
+)  # fmt: skip
+def test_a_lost_run_is_reported_by_the_claim_that_declares_it(
+    newest: Attempt | None, firing: Firing, reported: list[int]
+) -> None:
+    """Once, and not if the firing goes on with its tick: the end of that is reported then."""
+    store = OneKey(EXPIRED._replace(newest=newest))
+    found: list[int] = []
+    store.on_lost = lambda _, lost: found.append(lost.execution_id)
+    interfere(store, 1)
+    claim(store, firing, deadline=NEVER)
+    claim(store, firing, deadline=NEVER)
+    assert found == reported
+
+
 @pytest.mark.parametrize("times", [1, 2, MOST_LOOKS - 1])
 def test_what_has_changed_is_looked_at_again_closely(times: int) -> None:
     """A write that is refused has written nothing; the next look leaves out nothing."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from oncecron.alerts.channels import Channel
+from oncecron.alerts.mail_server import MailServer
 from oncecron.alerts.settings import NOTIFY_KEY, parse_notify, read_notify
 from oncecron.config.check import check_file
 from oncecron.config.file import read_file
@@ -69,6 +72,8 @@ def test_channels_have_their_kind_and_form(tmp_path: Path) -> None:
 
 
 OPS = "[notify.channel.ops]\n"
+MAIL = f'{OPS}to = "a@b"\nsmtp = "mail.example.com"\n'
+LOGIN = "user = 'x'\npassword_file = 'password'\n"
 
 
 @pytest.mark.parametrize(
@@ -94,6 +99,22 @@ OPS = "[notify.channel.ops]\n"
         (OPS + "to = []", "[notify.channel.ops]: to must be a text of one line"),
         (OPS + "to = 'a@b'\nform = 'json'", "[notify.channel.ops]: form: 'json' is not one of"),
         (OPS + "to = 'a@b'\nfrom = 3", "[notify.channel.ops]: from must be a mail address"),
+        (MAIL + "", "[notify.channel.ops]: from: a mail server needs the address of the sender; set"),
+        (MAIL + "from = 'Cron'", "[notify.channel.ops]: from: a mail server needs the address of"),
+        (MAIL + "from = 'a@b'\ntls = 'ssl'", "[notify.channel.ops]: tls: 'ssl' is not one of starttls, tls, none"),
+        (MAIL + "from = 'a@b'\nuser = 'x'", "[notify.channel.ops]: user: user and password_file need each"),
+        (MAIL + "from = 'a@b'\npassword_file = 'none'", "[notify.channel.ops]: password_file: "),
+        (MAIL + "from = 'a@b'\npassword_file = 3", "[notify.channel.ops]: password_file must be the path"),
+        (MAIL + "from = 'a@b'\npassword = 'x'", "[notify.channel.ops]: unknown key 'password'; did you mean"),
+        (MAIL + f"from = 'a@b'\n{LOGIN}tls = 'none'", "[notify.channel.ops]: tls: none would send the password"),
+        (MAIL + "from = 'a@b'\nuser = 'x'\npassword_file = 'empty'", "[notify.channel.ops]: password_file: a"),
+        (OPS + "to = 'a@b'\nfrom = 'a@b'\nsmtp = 'smtp://x'", "[notify.channel.ops]: smtp: 'smtp://x' is not a"),
+        (OPS + "to = 'a@b'\nfrom = 'a@b'\nsmtp = 'x:0'", "[notify.channel.ops]: smtp: 'x:0' is not a mail"),
+        (OPS + "to = 'a@b'\nfrom = 'a@b'\nsmtp = 'x:99999'", "[notify.channel.ops]: smtp: 'x:99999' is not"),
+        (OPS + "to = 'a@b'\nfrom = 'a@b'\nsmtp = 'u@x'", "[notify.channel.ops]: smtp: 'u@x' is not a mail"),
+        (OPS + "to = 'a@b'\nfrom = 'a@b'\nsmtp = 25", "[notify.channel.ops]: smtp: 25 is not a mail server"),
+        (OPS + "to = 'a@b'\nuser = 'x'", '[notify.channel.ops]: user: set smtp = "HOST:PORT" too'),
+        (OPS + "url = 'http://x/'\nsmtp = 'x'", "[notify.channel.ops]: unknown key 'smtp'; did you"),
         (OPS + "url = 'file:///etc/passwd'", "[notify.channel.ops]: url: this is not a URL"),
         (OPS + "url = 'https:///s3cret'", "[notify.channel.ops]: url: this is not a URL"),
         (OPS + "url = 'https://x/a s3cret'", "[notify.channel.ops]: url: this is not a URL"),
@@ -113,6 +134,9 @@ OPS = "[notify.channel.ops]\n"
 )  # fmt: skip
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str) -> None:
     """By `config check`; none of them stops a job."""
+    for name, secret in (("password", "s3cret\n"), ("empty", "\n")):
+        (tmp_path / name).write_text(secret)
+        (tmp_path / name).chmod(0o600)
     [found] = problems(tmp_path, text)
     assert found.startswith(told), found
     if "notify = 1" not in text and "notfy" not in text:
@@ -137,6 +161,40 @@ def test_a_secret_is_not_for_everybody(tmp_path: Path) -> None:
     (tmp_path / "url").chmod(0o644)
     [found] = problems(tmp_path, f'{OPS}url_file = "url"\n', 0o644)
     assert found.endswith(f"holds a secret and is world-readable; run `chmod 640 {tmp_path}/url`")
+
+
+@pytest.mark.parametrize(
+    ("text", "server"),
+    [
+        ("smtp = 'mail.example.com'", MailServer("mail.example.com", 587, "starttls", "c@b")),
+        ("smtp = 'mail.example.com:465'", MailServer("mail.example.com", 465, "tls", "c@b")),
+        ("smtp = 'localhost:25'\ntls = 'none'", MailServer("localhost", 25, "none", "c@b")),
+        (f"smtp = '[::1]:2525'\n{LOGIN}", MailServer("::1", 2525, "starttls", "c@b", "x", "s3cret ")),
+    ],
+)  # fmt: skip
+def test_a_mail_server_has_its_port_and_its_tls(
+    tmp_path: Path, text: str, server: MailServer
+) -> None:
+    """The password comes from a file that not everybody may read."""
+    (tmp_path / "password").write_text("s3cret \n")
+    (tmp_path / "password").chmod(0o600)
+    whole = f"{OPS}to = 'a@b'\nfrom = 'Cron <c@b>'\n{text}\n"
+    [channel] = read_notify(read_file(written(tmp_path, whole, 0o644))).channels
+    assert channel.server == server
+    if server.password:
+        (tmp_path / "password").chmod(0o644)
+        [found] = problems(tmp_path, whole)
+        assert f"{tmp_path}/password holds a secret and is world-readable; run `chmod 640" in found
+
+
+def test_to_read_the_table_imports_no_mail_and_no_tls() -> None:
+    """`config check` reads it, and so does each host that is skipped."""
+    code = "import sys, oncecron.alerts.settings; print(sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert "oncecron.alerts.mail_server" in loaded
+    assert not any(f"'{each}'" in loaded for each in ("smtplib", "ssl", "email.message"))
 
 
 def test_without_a_channel_there_is_nothing_to_notify(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from oncecron.core.errors import StoreUnavailable
 from oncecron.core.facts import (
     ending_values,
     first_lease,
+    lost_run,
     next_lease,
     presence_values,
     skip_values,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts
-    from oncecron.core.model import Ending, Firing, Lease, Retention, Unconfirmed
+    from oncecron.core.model import Ending, Firing, Lease, LostRun, Retention, Unconfirmed
     from oncecron.stores.address import Hold
     from oncecron.stores.postgres.client import Value
     from oncecron.stores.postgres.libpq import Row
@@ -164,16 +165,19 @@ class PostgresLeaseStore(Claimer, PostgresSession):
 
     def expire(
         self, firing: Firing, state: State, note: str, *, deadline: float
-    ) -> AskAgain | None:
+    ) -> AskAgain | LostRun | None:
         del firing
         key_id, version, _ = state.version
         columns = self._compare_and_set("expire_v1", (key_id, version, note), deadline)
         if isinstance(columns, AskAgain):
             return columns
+        if columns is None or columns[0] != b"t":
+            return None
         lease = state.lease
-        if columns is not None and columns[0] == b"t" and lease is not None and lease.has_session:
+        if lease is not None and lease.has_session:
             self._expired = (key_id, (lease.backend_pid, lease.backend_start))
-        return None
+        lost = look.dictionary(look.LOST, columns[1:])
+        return lost_run(lost) if "execution_id" in lost else None
 
     def _compare_and_set(
         self, function: str, values: tuple[Value, ...], deadline: float

@@ -39,6 +39,20 @@ LOOK_AT_LOG = (
     "own_has_lease",
 )
 GRANT = ("execution_id", "fencing_token", "started_at", "own_backend", "locked", "is_full")
+LOST = (
+    *("execution_id", "owner_digest", "tick", "attempt", "cause", "outcome", "exit_code", "signal"),
+    *(
+        "lost_reason",
+        "requested_by",
+        "host",
+        "pid",
+        "user",
+        "started_at",
+        "duration",
+        "note",
+        "shards",
+    ),
+)
 RENEW = ("locked", "request", "requested_by", "request_signal", "request_grace")
 RETRY = (
     *("stop_kind", "stop_author", "stop_reason", "stop_since", "execution_id", "attempt"),

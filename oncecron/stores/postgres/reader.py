@@ -294,6 +294,10 @@ class PostgresReader(Connection, Reader):
         )
         return f"begin;\n\n{installation.printed(self._namespace)}\n{changes}commit;\n"
 
+    def versions(self) -> tuple[int, str]:
+        version = self._installed().info.parameter_status("server_version") or "unknown"
+        return schema.VERSION, f"PostgreSQL {version.partition(' ')[0]}"
+
     def examine(self) -> Iterator[Diagnosis]:
         with self._explained(READERS_CURE):
             yield from examine(self._installed(), self._sql, self._hold)

@@ -9,6 +9,7 @@ from oncecron.core.facts import (
     ending_values,
     first_lease,
     lease_values,
+    lost_run,
     next_lease,
     presence_values,
     skip_values,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts, Values
-    from oncecron.core.model import AskAgain, Ending, Firing, Lease, Retention
+    from oncecron.core.model import AskAgain, Ending, Firing, Lease, LostRun, Retention
     from oncecron.stores.address import Address
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import Reply
@@ -218,11 +219,13 @@ class RedisLeaseStore(Claimer, RedisSession):
         values: Values = {"owner": firing.owner, "execution_id": own.execution_id}
         return self._claim_step("regain", firing, values, deadline)
 
-    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
+    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> LostRun | None:
         version, awaited = state.version
         values = {**_claim_values(firing, awaited), "if_version": version, "note": note}
         shard, first = _shards(firing)
-        self._timely_step("expire", shard, values, deadline, first)
+        reply, _ = self._timely_step("expire", shard, values, deadline, first)
+        lost = scripts.dictionary(reply)
+        return lost_run(lost) if lost else None
 
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002
         self._step("cut", scripts.shard_of(firing.key, firing.shard), {}, deadline)

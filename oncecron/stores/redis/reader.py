@@ -136,12 +136,11 @@ class RedisReader(RedisViews):
         if any(roles):
             raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
         found = self._upgrade()
-        server = self._ask("INFO", "server")
-        version = server.get("valkey_version") or server.get("redis_version")
+        _, server = self.versions()
         name = self._names.of_namespace("namespace")
         given = least.given().items()
         self._client.ask([("HSET", name, f"least_{field}", seconds) for field, seconds in given])
-        where = f"Redis {self._target.shown} (version {version})"
+        where = f"Redis {self._target.shown} (version {server.partition(' ')[2]})"
         if found != scripts.LAYOUT:
             return f"{where}: upgraded the data of {self._namespace} from version {found} to {scripts.LAYOUT}"
         return f"{where} needs no preparation"
@@ -168,6 +167,14 @@ class RedisReader(RedisViews):
         del roles, least
         raise ConfigurationError(
             f"a Redis store has no SQL; what its user needs is this ACL: {ACL_RULE}"
+        )
+
+    def versions(self) -> tuple[int, str]:
+        server = self._ask("INFO", "server")
+        valkey = server.get("valkey_version")
+        return (
+            scripts.LAYOUT,
+            f"Valkey {valkey}" if valkey else f"Redis {server.get('redis_version')}",
         )
 
     def examine(self) -> Iterator[Diagnosis]:

@@ -22,6 +22,7 @@ from oncecron.core.facts import (
     ending_values,
     first_lease,
     lease_values,
+    lost_run,
     next_lease,
     presence_values,
     skip_values,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         Firing,
         Lease,
         LostByStore,
+        LostRun,
         Refusal,
         Retention,
     )
@@ -127,13 +129,16 @@ class SQLiteLeaseStore(Claimer):
             _see(store, firing, now["now"], won=True)
             return first_lease(firing, values, now["lease_now"])
 
-    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> None:
+    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> LostRun | None:
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = moment(self._boot)
-            if _is_unchanged(store, firing, now, state):
-                given = _given(firing, now)
-                take_away(store, given, "expired", note)
-                raise_fence(store, given)
+            if not _is_unchanged(store, firing, now, state):
+                return None
+            given = _given(firing, now)
+            take_away(store, given, "expired", note)
+            raise_fence(store, given)
+            lost = store.one("find_lost", **given)
+            return None if lost is None else lost_run(dict(lost))
 
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002 - its own condition
         with self._handle.until(deadline) as store, store.writing(durable=True):

@@ -238,6 +238,9 @@ class SQLiteReader(Reader):
         )
         return "".join(f"{statement};\n" for statement in wanted)
 
+    def versions(self) -> tuple[int, str]:
+        return SCHEMA_VERSION, f"SQLite {sqlite3.sqlite_version}"
+
     def examine(self) -> Iterator[Diagnosis]:
         with self._handle.until(_deadline()):
             text = f"{self._handle.path}, for this machine alone (SQLite {sqlite3.sqlite_version})"

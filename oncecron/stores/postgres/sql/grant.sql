@@ -90,17 +90,31 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
      and (not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null)
 $$;
 
--- The lease has expired, or there is none and an execution is recorded as running.
-create function {ns}.expire_v1(p_key_id integer, p_version bigint, p_note text) returns boolean
+-- The lease has expired, or there is none and an execution is recorded as running. The answer has the execution that is
+-- lost, with a digest of its owner's id.
+create function {ns}.expire_v1(p_key_id integer, p_version bigint, p_note text,
+  out is_lost boolean, out execution_id bigint, out owner_digest text, out tick text, out attempt bigint, out cause text,
+  out outcome text, out exit_code integer, out signal integer, out lost_reason text, out requested_by text, out host text,
+  out pid bigint, out user_name text, out started_at double precision, out duration double precision, out note text,
+  out shards integer)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
+declare
+  v_execution_id bigint;
 begin
-  perform 1 from {ns}.job_key k
+  select coalesce(k.running, k.execution_id) into v_execution_id from {ns}.job_key k
     where k.key_id = p_key_id and k.version = p_version
       and (k.expires_at <= clock_timestamp() or k.owner is null and k.running is not null)
     for update;
-  if not found then return false; end if;
+  if not found then return; end if;
   perform {ns}.lose_v1(p_key_id, 'expired', p_note);
-  return true;
+  is_lost := true;
+  select x.execution_id, left(encode(sha256(convert_to(x.owner::text, 'UTF8')), 'hex'), 16), x.tick, x.attempt, x.cause, x.outcome,
+         x.exit_code, x.signal, x.lost_reason, x.requested_by, x.host, x.pid, x.user_name,
+         date_part('epoch', x.started_at::timestamptz), x.duration, x.note, x.shards
+    into execution_id, owner_digest, tick, attempt, cause, outcome, exit_code, signal, lost_reason, requested_by, host, pid, user_name,
+         started_at, duration, note, shards
+    from {ns}.job_execution x
+   where x.execution_id = v_execution_id and x.lost_at is not null;
 end $$;
 
 -- A lease that ends more than its ttl ahead is cut: the server's clock was set back.

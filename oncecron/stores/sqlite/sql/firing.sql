@@ -99,6 +99,13 @@ UPDATE job_execution
    AND execution_id = (SELECT execution_id FROM lease
                         WHERE key = :key AND shard = :shard AND (boot <> :boot OR expires_on_lease_clock <= :lease_now))
 
+-- name: find_lost
+-- What was declared lost right now.
+SELECT execution_id, owner, tick, attempt, cause, outcome, exit_code, signal, lost_reason, requested_by, host, pid, user,
+       started_at, duration, note, shards
+  FROM job_execution
+ WHERE key = :key AND shard = :shard AND lost_at = :now
+
 -- name: take_lease_away
 DELETE FROM lease
  WHERE key = :key AND shard = :shard AND (boot <> :boot OR expires_on_lease_clock <= :lease_now)
