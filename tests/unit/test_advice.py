@@ -162,10 +162,48 @@ def test_lint_at_a_terminal_advises_lint(
         assert f"`crontab -l | oncecron crontab {command}`" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "cd /srv",
+            "cd is a command of the shell, not a program; to have a shell run it, use --shell 'cd /srv && COMMAND'",
+        ),
+        ("source env.sh", "use --shell 'source env.sh && COMMAND'"),
+        ("export A=1", "use --shell 'export A=1 && COMMAND'"),
+        (". /etc/profile", "use --shell '. /etc/profile && COMMAND'"),
+        ("ulimit -n 4096", "use --shell 'ulimit -n 4096 && COMMAND'"),
+        ("if true", "use --shell 'if true'"),
+        ("eval ls", "use --shell 'eval ls'"),
+        (
+            "X=1 cmd",
+            "X=1 sets a variable, which a shell does; to have a shell run it, use --shell 'X=1 cmd'",
+        ),
+        ("~/job", "only a shell expands ~; to have a shell run it, use --shell '~/job'"),
+    ],
+)
+def test_what_only_a_shell_knows_names_shell(
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    told: str,
+) -> None:
+    """Also where PATH has a directory of that name, as `.` has everywhere; the status is that of a shell."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    store = f"sqlite://{tmp_path}/s.db"
+    status, _, err = said(
+        capfd, "run", "--key", "k", "--no-tick", "--store", store, "--", *words.split()
+    )
+    assert (status, err.count("\n")) == (127, 1)
+    assert f"{told}\n" in err
+
+
 def test_a_command_line_as_one_word_needs_a_shell() -> None:
     """A program that is only missing does not."""
-    with pytest.raises(CommandError, match=r"use --shell 'echo hi \| wc'$"):
-        look_up("echo hi | wc", "echo hi | wc")
+    for line in (r"echo hi | wc", "cmd1 && cmd2", "(ls)"):
+        with pytest.raises(CommandError, match=re.escape(f"use --shell '{line}'") + "$"):
+            look_up(line, line)
     with pytest.raises(CommandError, match=r"not found in PATH=[^;]*$"):
         look_up("no-such-program", "no-such-program")
 
