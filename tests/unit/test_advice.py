@@ -7,9 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command_tree import every_command
 
 from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
+from oncecron.config.run_parser import ParsedRun, parse_run
 from oncecron.config.settings import Settings
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
 from oncecron.core.time_zone import find_zone
@@ -106,8 +108,23 @@ def test_an_old_name_that_a_host_lacks_is_explained_as_an_abbreviation(zone: str
         (f"--store={PASSWORD} locks", 'write `oncecron locks --store="$ONCECRON_STORE"`'),
         ("crontab --diff wrap x", "write `oncecron crontab wrap --diff x`"),
         ("--nonsense history", "no such option --nonsense; see `oncecron --help`"),
-        ("history --sinc 2h", "no such option --sinc; did you mean --since?"),
+        ("history --sinc 2h", "--sinc (did you mean --since?); see `oncecron history --help`"),
+        ("drain --for 5 hours", "no such option --for; see `oncecron drain --help`"),
         ("history a b", "unexpected argument 'b'; see `oncecron history --help`"),
+        ("completion", "missing argument 'bash|zsh|fish'; see `oncecron completion --help`"),
+        ("next", "give either a KEY or a schedule, such as '0 2 * * *'"),
+        ("next 0 2 README.md docs man", "quotes around all five fields: oncecron next '0 2 * * *'"),
+        ("next @dayly", "unknown schedule '@dayly'; use @hourly, @daily"),
+        ("pause k --for 5 minutes", "--for 5 minutes: a blank ends the value; write --for 5m"),
+        ("pause --for=5 min k", "write --for 5m"),
+        ("pause k --for 5minutes", "bad duration '5minutes', unknown unit 'minutes': write 5m"),
+        ("history --since 3 hours ago", "a blank ends the value; write --since 3h"),
+        ("run --key k --timeout 5 min -- ls", "a blank ends the value; write --timeout 5m"),
+        ("run --key k --retry-delay 1 minute -- ls", "write --retry-delay 1m"),
+        (
+            "run --key k --timeout 1,5h --store local -- ls",
+            "bad duration '1,5h', no unit after '1': write 90m",
+        ),
         ("next --schedule */5 a b c d", "--schedule '*/5 * * * *'"),
         ("run --key a --schedule */5 a b c d", "put quotes around all five: '*/5 * * * *'"),
         ("run --key a --schedule @daily --tz Europe/Berln true", "did you mean Europe/Berlin?"),
@@ -121,6 +138,33 @@ def test_a_wrong_line_names_the_right_one(
     assert (status, out, err.count("\n")) == (64, "", 1)
     assert told in err
     assert "s3cret" not in err
+
+
+@pytest.mark.parametrize("command", every_command())
+def test_an_option_that_cannot_be_read_names_the_help_of_its_command(
+    capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    """An unknown one, one without its value, one with a value that it does not take, and a word too many."""
+    for wrong in ("--nonsense", "--config", "--help=yes", *["a"] * (command == "completion")):
+        status, _, err = said(capfd, *command.split(), wrong)
+        assert (status, err.count("\n")) == (64, 1)
+        assert err.endswith(f"; see `oncecron {command} --help`\n")
+
+
+@pytest.mark.parametrize("schedule", ["0 2 * * *", "@daily"])
+def test_next_takes_a_schedule_in_the_place_of_a_key(
+    capfd: pytest.CaptureFixture[str], schedule: str
+) -> None:
+    """It asks no store."""
+    status, out, err = said(capfd, "next", schedule, "--tz", "Europe/Berlin", "--count", "1")
+    assert (status, err) == (0, "")
+    assert "  Europe/Berlin  " in out
+
+
+def test_a_job_may_have_the_name_of_a_unit() -> None:
+    """Behind a number that is no duration, it is the command."""
+    assert parse_run(["--key", "k", "--", "min"]) == ParsedRun({"key": "k"}, ["min"])
+    assert parse_run(["--timeout", "5", "m"]) == ParsedRun({"timeout": "5"}, ["m"])
 
 
 @pytest.mark.parametrize(
