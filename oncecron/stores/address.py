@@ -122,7 +122,7 @@ def _sqlite_path(rest: str, text: str) -> str:
         raise ConfigurationError(
             f"{masked(text)!r}: the path must be absolute, with three slashes: sqlite:///var/lib/jobs.db"
         )
-    return os.path.normpath(rest)
+    return os.path.normpath(f"/{rest.lstrip('/')}")  # of two slashes in front, normpath leaves both
 
 
 def has_password(text: str) -> bool:
