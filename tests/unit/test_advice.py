@@ -281,6 +281,55 @@ def test_a_near_key_of_the_file_is_named(tmp_path: Path, text: str, told: str) -
         Settings(RUN_OPTIONS, {"config": str(path)}, "k")
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("store = local", 'line 1: a text needs quotes: store = "local"'),
+        ("\ufeff\tttl = 5m # long\r\n", 'line 1: a text needs quotes: ttl = "5m"'),
+        (f"#\nstore = {PASSWORD}", 'line 2: a text needs quotes: store = "postgresql://u:***@h/d"'),
+        ("[redis]\npassword = s3cret", 'line 2: a text needs quotes: password = "..."'),
+        ("[job.k]\nonly-if = PW=s3cret x", 'a text needs quotes: only-if = "..."'),
+        ("[job.k]\nschedule = 0 2 * * *", 'a text needs quotes: schedule = "0 2 * * *"'),
+        ("[job.k]\nretries = three", "line 2: retries is a whole number; write retries = 3"),
+        ("[job.k]\nretries = 03", "line 2: retries is a whole number; write retries = 3"),
+        ("[job.k]\nfailover = True", "line 2: write failover = true, in lower case and without quotes"),
+        ("[job.k]\nfailover = no", "write failover = false, in lower case and without quotes"),
+        ("[job.k]\nfailover = 1x", "write failover = true, or failover = false"),
+        ('store = "local', 'line 1: the quote is not closed; write store = "local"'),
+        ("namespace = 'a'\nstore = 'local\n#", 'line 2: the quote is not closed; write store = "local"'),
+        ("store = \u201clocal\u201d", 'these quotes are not plain ones; write store = "local"'),
+        ('store = "local";', "remove what stands behind the value"),
+        ("store =", 'the value is missing; write store = "..."'),
+        ("export store=local", 'write NAME = VALUE, such as store = "local"'),
+        ('store: "local"', 'write NAME = VALUE, such as store = "local"'),
+        ("<<<<<<< HEAD", "write NAME = VALUE, or a heading such as [job.KEY]"),
+        ("// store", "a comment begins with #"),
+        ("[job.k]\nonly-if = 'x'\nonly-if = 's3cret'", "line 3: only-if is set twice"),
+        ("[job.k]\n[job.k]", "line 2: [job.k] is there twice"),
+        ("[job.billing nightly]", "a key has no blanks; write the KEY of --key, such as [job.billing-nightly]"),
+        ("[job.a:b]", 'a name with such a sign needs quotes; write [job."a:b"]'),
+        ("[job.k", "the bracket is not closed; write [job.k]"),
+        ("[[ping]", "the bracket is not closed; write [[ping]]"),
+        ("[job.]", "the heading has no name; write [job.KEY]"),
+        ('[job.k]\nonly-if = "test \\d"', "put the text in single quotes"),
+        ("[job.k]\nno-retry-on = 64,65", 'a text needs quotes: no-retry-on = "64,65"'),
+        ('[job.k]\ncommand = """a\nb', "line 2: the text behind three quotes does not end"),
+        ("[notify.channel.x]\nmail = [root@x]", "each text in the brackets needs quotes"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_not_toml_is_named_with_a_right_one(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    """To a firing and by `config check`; a value that may be secret is not shown."""
+    path = tmp_path / "c.toml"
+    path.write_text(text + "\n", encoding="utf-8")
+    path.chmod(0o600)
+    with pytest.raises(ConfigurationError, match=re.escape(told)) as caught:
+        Settings(RUN_OPTIONS, {"config": str(path)}, "k")
+    assert str(caught.value).startswith(f"{path}: line ")
+    assert "s3cret" not in str(caught.value)
+
+
 def test_a_near_job_of_the_file_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Where the key that was typed has no command."""
     path = tmp_path / "c.toml"
