@@ -90,7 +90,11 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
 
             show_trace()
         cause: OncecronError | None = shortage_of(error)
-        if cause is None and runs_job:
+        if cause is None and isinstance(error, ImportError):
+            from oncecron.core.installation import broken  # noqa: PLC0415
+
+            cause = broken(error)
+        elif cause is None and runs_job:
             from oncecron.run.process_tree import cause_of  # noqa: PLC0415
 
             cause = cause_of(error)

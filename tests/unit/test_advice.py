@@ -1,7 +1,9 @@
 """Messages after a mistake say what was meant and what to type instead."""
 
 import io
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +16,7 @@ from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.run_parser import ParsedRun, parse_run
 from oncecron.config.settings import Settings
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
+from oncecron.core.installation import broken
 from oncecron.core.time_zone import find_zone
 from oncecron.core.zone_advice import cure_of
 from oncecron.run.program import look_up
@@ -256,6 +259,48 @@ def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[s
     """It is not asked."""
     store = "postgresql://127.0.0.1:1/d"
     assert said(capfd, "init", "--print-sql", "--store", store)[::2] == (0, "")
+
+
+# An installation that lacks something
+
+
+@pytest.mark.parametrize(
+    ("missing", "line", "told"),
+    [
+        ("click", "history", "click cannot be loaded: "),
+        ("click", "run --kye k -- true", "click cannot be loaded: "),
+        ("click", "each --key k -- true", "-m pip install --upgrade click`"),
+        ("redis", "history --store redis://127.0.0.1:1", "redis cannot be loaded: "),
+        ("psycopg", "history --store postgresql://127.0.0.1:1/d", "psycopg cannot be loaded: "),
+        ("prometheus_client", "metrics --store local", "-m pip install --upgrade prometheus-client`"),
+        ("prometheus_client", "metrics --listen 127.0.0.1:0 --store local", "such as /opt/oncecron/bin/oncecron"),
+        ("sqlite3", "history --store local", "cannot load what oncecron needs: "),
+        ("sqlite3", "run --key k --no-tick --store local -- true", "use the python3 of the distribution"),
+        ("oncecron.cli.why", "why k --store local", "a part of oncecron is missing: "),
+        ("oncecron.run.guard", "run --key k --no-tick --store local -- true", "install oncecron again in "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_loaded_has_a_cure(
+    tmp_path: Path, missing: str, line: str, told: str
+) -> None:
+    """It is no internal error: a wrong Python, a package that is missing or too old, half an installation."""
+    block = f"import sys; sys.modules[{missing!r}] = None; import oncecron.__main__ as main; main.main()"
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(tmp_path),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", block, *line.split()], env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr.count("\n")) == (78, 1), ended
+    assert told in ended.stderr
+
+
+def test_a_package_that_is_too_old_is_replaced() -> None:
+    """An old version lacks a name, and says so."""
+    error = ImportError("cannot import name 'ParameterSource' from 'click.core'", name="click.core")
+    assert str(broken(error)).startswith(f"click cannot be loaded: {error}; ")
 
 
 # Names that are nearly right
