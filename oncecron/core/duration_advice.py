@@ -1,4 +1,4 @@
-"""What to write instead of a duration in words, such as `5 minutes` or `1,5h`: for error messages alone."""
+"""What to write instead of a duration or size in words, such as `5 minutes`, `1,5h` or `64 KB`: for messages alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _NAMES = {
     "7d": "w wk wks week weeks",
 }
 _SECONDS = {name: parse_duration(one) for one, names in _NAMES.items() for name in names.split()}
-_PART = re.compile(r"(\d*[.,]?\d+)\s*([a-z]+)\.?(?:\s+and\b|\s+ago\b)?,?\s*")
+_SIZE = re.compile(r"(\d*[.,]?\d+)\s*([km]?)(?:i?b|bytes?|ilobytes?|egabytes?)?", re.ASCII)
+_PART = re.compile(r"(\d*[.,]?\d+)\s*([a-z]+)\.?(?:\s+and\b|\s+ago\b)?,?\s*", re.ASCII)
 
 
 def is_unit(word: str) -> bool:
@@ -36,3 +37,14 @@ def meant_duration(text: str) -> str | None:
     if rest or not total or total > LONGEST_DURATION:
         return None
     return typed_duration(total)
+
+
+def meant_size(text: str) -> str | None:
+    """Return a size as it is written here; None if it is not clear what is meant."""
+    found = _SIZE.fullmatch(text.strip().lower())
+    if found is None:
+        return None
+    number, unit = float(found[1].replace(",", ".")), found[2]
+    while not number.is_integer() and unit:
+        number, unit = number * 1024, "k" if unit == "m" else ""
+    return f"{number:.0f}{unit.replace('m', 'M')}" if number.is_integer() else None

@@ -143,7 +143,10 @@ def parse_size(text: str) -> int:
     digits = text.rstrip("kKmM")
     unit = _SIZE_UNITS.get(text[len(digits) :].lower())
     if unit is None or not (digits.isascii() and digits.isdigit()):
-        raise ValueError(f"bad size {text!r}: {_SIZE_EXPECTED}")
+        from oncecron.core.duration_advice import meant_size  # noqa: PLC0415 - for an error message alone
+
+        meant = meant_size(text)
+        raise ValueError(f"bad size {text!r}: {f'write {meant}' if meant else _SIZE_EXPECTED}")
     size = int(digits[:20]) * unit  # longer ones are too large anyway, and slow to convert
     if len(digits) > 20 or size > LARGEST_SIZE:  # noqa: PLR2004
         raise ValueError(f"size {text!r} is larger than 1M: expected at most 1M")

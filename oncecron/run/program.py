@@ -41,10 +41,15 @@ def look_up(program: str, shown: str, line: str = "") -> str:
         cure = f"to have a shell run it, use --shell {_string(program, line or shown)}"
         raise CommandError(f"{why}; {cure}", EX_NOT_FOUND)
     if found:
-        kind = "a directory" if os.path.isdir(found[0]) else "not executable"
+        cure = f"not executable; run `chmod +x {shell_quoted(found[0])}`"
+        kind = "a directory; name a program" if os.path.isdir(found[0]) else cure
         raise CommandError(f"{found[0]} is {kind}", EX_NOT_EXECUTABLE)
-    where = "" if "/" in program else f" in PATH={os.environ.get('PATH', os.defpath)}"
-    raise CommandError(f"{shown} was not found{where}", EX_NOT_FOUND)
+    if "/" in program:
+        raise CommandError(f"{shown} was not found", EX_NOT_FOUND)
+    path = os.environ.get("PATH", os.defpath)
+    raise CommandError(
+        f"{shown} was not found in PATH={path}; write its absolute path", EX_NOT_FOUND
+    )
 
 
 def _why_shell(program: str, shown: str) -> str | None:
@@ -76,10 +81,17 @@ def _refuse_missing_interpreter(path: str) -> None:
     except OSError:  # executable and not readable: a binary
         return
     words = first[2:].split() if first.startswith(b"#!") else []
+    if len(words) == 1 and first.endswith(b"\r"):  # the kernel takes the CR for a part of the name
+        cure = f"run `sed -i 's/\\r$//' {shell_quoted(path)}`"
+        raise CommandError(
+            f"{path}: its lines end with CR LF, so its interpreter is not found; {cure}",
+            EX_NOT_EXECUTABLE,
+        )
     if words and not os.path.exists(words[0]):
         interpreter = os.fsdecode(words[0])
         raise CommandError(
-            f"{path}: its interpreter {interpreter} was not found", EX_NOT_EXECUTABLE
+            f"{path}: its interpreter {interpreter} was not found; install it, or correct the first line",
+            EX_NOT_EXECUTABLE,
         )
 
 

@@ -137,7 +137,10 @@ def test_the_file_that_run_reads_is_the_default(host: Oncecron, public_path: Pat
     host.environment["ONCECRON_CONFIG"] = str(path)
     ended = host("config", "check")
     assert (ended.status, ended.err) == (78, "")
-    assert ended.out.decode() == f"{path}: cannot be read: No such file or directory\n"
+    assert (
+        ended.out.decode()
+        == f"{path}: cannot be read: No such file or directory; correct the path\n"
+    )
     assert host("config", "check", public_path).out.endswith(
         b"not a regular file; name another file\n"
     )

@@ -15,13 +15,15 @@ from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.run_parser import ParsedRun, parse_run
 from oncecron.config.settings import Settings
+from oncecron.core.duration_advice import meant_size
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
 from oncecron.core.installation import broken
 from oncecron.core.time_zone import find_zone
+from oncecron.core.units import parse_size
 from oncecron.core.zone_advice import cure_of
 from oncecron.run.program import look_up
 from oncecron.run.reporter import Reporter
-from oncecron.stores.address import as_role, command_line
+from oncecron.stores.address import as_role, command_line, parse_address
 from oncecron.stores.postgres.address import explain
 
 PASSWORD = "postgresql://u:s3cret@h/d"
@@ -117,6 +119,7 @@ def test_an_old_name_that_a_host_lacks_is_explained_as_an_abbreviation(zone: str
         ("completion", "missing argument 'bash|zsh|fish'; see `oncecron completion --help`"),
         ("next", "give either a KEY or a schedule, such as '0 2 * * *'"),
         ("next 0 2 README.md docs man", "quotes around all five fields: oncecron next '0 2 * * *'"),
+        ("next @reboot", "@reboot has no ticks"),
         ("next @dayly", "unknown schedule '@dayly'; use @hourly, @daily"),
         ("pause k --for 5 minutes", "--for 5 minutes: a blank ends the value; write --for 5m"),
         ("pause --for=5 min k", "write --for 5m"),
@@ -251,8 +254,77 @@ def test_a_command_line_as_one_word_needs_a_shell() -> None:
     for line in (r"echo hi | wc", "cmd1 && cmd2", "(ls)"):
         with pytest.raises(CommandError, match=re.escape(f"use --shell '{line}'") + "$"):
             look_up(line, line)
-    with pytest.raises(CommandError, match=r"not found in PATH=[^;]*$"):
+    with pytest.raises(CommandError, match=r"not found in PATH=.*; write its absolute path$"):
         look_up("no-such-program", "no-such-program")
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "told"),
+    [
+        (b"#!/bin/sh\n", 0o644, "is not executable; run `chmod +x {}`"),
+        (
+            b"#!/bin/sh\r\ntrue\r\n",
+            0o755,
+            "so its interpreter is not found; run `sed -i 's/\\r$//' {}`",
+        ),
+        (
+            b"#!/no/such/perl\n",
+            0o755,
+            "interpreter /no/such/perl was not found; install it, or correct the first line",
+        ),
+        (None, 0o755, "{} is a directory; name a program"),
+    ],
+)
+def test_a_program_that_cannot_be_executed_has_a_cure(
+    tmp_path: Path, content: bytes | None, mode: int, told: str
+) -> None:
+    """With the status of a shell."""
+    path = tmp_path / "job"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    path.chmod(mode)
+    with pytest.raises(CommandError, match=re.escape(told.format(path)) + "$") as caught:
+        look_up(str(path), str(path))
+    assert caught.value.exit_status == 126
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("/var/lib/x.db", "is not a store; write sqlite:///var/lib/x.db"),
+        ("Local", "is not a store; write local"),
+        ("postgresql:/h/d", "is not a store; write postgresql://"),
+        ("postgress://h/d", "unknown kind 'postgress'; write postgresql://"),
+        ("sqlite3:///x.db", "unknown kind 'sqlite3'; write sqlite://"),
+        ("REDIS://h", "unknown kind 'REDIS'; write redis://"),
+    ],
+)
+def test_a_store_that_is_nearly_right_is_named(store: str, told: str) -> None:
+    """The rest of the address stays as it is."""
+    with pytest.raises(ConfigurationError, match=re.escape(told) + "$"):
+        parse_address(store)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("64kb", "64k"), ("64 KiB", "64k"), ("1MB", "1M"), ("0.5M", "512k"), ("1.5k", "1536"), ("x", None), ("0.3", None)],
+)  # fmt: skip
+def test_a_size_in_words_is_written_as_one(text: str, meant: str | None) -> None:
+    """Where it is clear what is meant."""
+    assert meant_size(text) == meant
+    with pytest.raises(ValueError, match=f"write {meant}$" if meant else "such as 4096, 64k or 1M"):
+        parse_size(text)
+
+
+def test_a_file_that_cannot_be_read_has_a_cure(tmp_path: Path) -> None:
+    """A path that is wrong, and an encoding."""
+    with pytest.raises(ConfigurationError, match=r"No such file or directory; correct the path$"):
+        Settings(RUN_OPTIONS, {"config": str(tmp_path / "none.toml")}, "k")
+    (tmp_path / "latin").write_bytes(b"store = 'caf\xe9'\n")
+    with pytest.raises(ConfigurationError, match=r"it is not UTF-8; save it as UTF-8$"):
+        Settings(RUN_OPTIONS, {"config": str(tmp_path / "latin")}, "k")
 
 
 def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[str]) -> None:
