@@ -56,28 +56,20 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     ("zone", "told"),
     [
         ("CEST", "abbreviation, which knows no summer time; name the zone, such as Europe/Berlin"),
-        ("cest", "such as Europe/Berlin"),
-        ("PST", "such as America/Los_Angeles"),
-        ("PDT", "such as America/Los_Angeles"),
-        ("EDT", "such as America/New_York"),
-        ("MSK", "such as Europe/Moscow"),
+        ("cest", "such as Europe/Berlin"), ("PST", "such as America/Los_Angeles"),
+        ("PDT", "such as America/Los_Angeles"), ("EDT", "such as America/New_York"), ("MSK", "such as Europe/Moscow"),
         ("BST", "of several zones; name the one that you mean: Europe/London or Asia/Dhaka"),
-        ("IST", "Asia/Kolkata or Europe/Dublin or Asia/Jerusalem"),
-        ("CST", "America/Chicago or Asia/Shanghai"),
+        ("IST", "Asia/Kolkata or Europe/Dublin or Asia/Jerusalem"), ("CST", "America/Chicago or Asia/Shanghai"),
         ("XYZ", "if it is an abbreviation, name the zone itself, such as Europe/Berlin"),
-        ("UTC+2", "2 h ahead of UTC is Etc/GMT-2"),
-        ("GMT+2", "2 h ahead of UTC is Etc/GMT-2"),
+        ("UTC+2", "2 h ahead of UTC is Etc/GMT-2"), ("GMT+2", "2 h ahead of UTC is Etc/GMT-2"),
         ("-05:00", "5 h behind UTC is Etc/GMT+5"),
         ("UTC+5:30", "an offset knows no summer time; name the zone, such as Europe/Berlin"),
-        ("Z", "did you mean UTC?"),
-        ("Berlin", "did you mean Europe/Berlin?"),
-        ("europe/berlin", "did you mean Europe/Berlin?"),
-        ("Europe/Belin", "did you mean Europe/Berlin?"),
-        ("New York", "did you mean America/New_York?"),
-        ("US/Estern", "did you mean US/Eastern?"),
+        ("Z", "did you mean UTC?"), ("Berlin", "did you mean Europe/Berlin?"),
+        ("europe/berlin", "did you mean Europe/Berlin?"), ("Europe/Belin", "did you mean Europe/Berlin?"),
+        ("New York", "did you mean America/New_York?"), ("US/Estern", "did you mean US/Eastern?"),
         ("America/Boston", "; use a name of the tz database, such as Europe/Berlin"),
     ],
-)
+)  # fmt: skip
 def test_an_unknown_zone_names_a_place_that_is_meant(zone: str, told: str) -> None:
     """Never another abbreviation, or another place's name with like letters: both may be hours away."""
     with pytest.raises(ValueError, match=r"^unknown time zone ") as caught:
@@ -100,10 +92,8 @@ def test_an_old_name_that_a_host_lacks_is_explained_as_an_abbreviation(zone: str
         ("wrap", "unknown command 'wrap'; did you mean `oncecron crontab wrap`?"),
         ("lint", "unknown command 'lint'; did you mean `oncecron crontab lint`?"),
         ("status", "`oncecron jobs` (every key), `oncecron locks` (what runs now)"),
-        ("list", "or `oncecron history`?"),
-        ("histroy", "did you mean `oncecron history`?"),
-        ("crontab wrp", "did you mean `oncecron crontab wrap`?"),
-        ("help histroy", "did you mean `oncecron history`?"),
+        ("list", "or `oncecron history`?"), ("histroy", "did you mean `oncecron history`?"),
+        ("crontab wrp", "did you mean `oncecron crontab wrap`?"), ("help histroy", "did you mean `oncecron history`?"),
         ("frob", "use `oncecron run --key NAME -- JOB`"),
         (
             "--store sqlite:////x history k",
@@ -119,23 +109,19 @@ def test_an_old_name_that_a_host_lacks_is_explained_as_an_abbreviation(zone: str
         ("completion", "missing argument 'bash|zsh|fish'; see `oncecron completion --help`"),
         ("next", "give either a KEY or a schedule, such as '0 2 * * *'"),
         ("next 0 2 README.md docs man", "quotes around all five fields: oncecron next '0 2 * * *'"),
-        ("next @reboot", "@reboot has no ticks"),
-        ("next @dayly", "unknown schedule '@dayly'; use @hourly, @daily"),
+        ("next @reboot", "@reboot has no ticks"), ("next @dayly", "unknown schedule '@dayly'; use @hourly, @daily"),
         ("pause k --for 5 minutes", "--for 5 minutes: a blank ends the value; write --for 5m"),
         ("pause --for=5 min k", "write --for 5m"),
         ("pause k --for 5minutes", "bad duration '5minutes', unknown unit 'minutes': write 5m"),
         ("history --since 3 hours ago", "a blank ends the value; write --since 3h"),
         ("run --key k --timeout 5 min -- ls", "a blank ends the value; write --timeout 5m"),
         ("run --key k --retry-delay 1 minute -- ls", "write --retry-delay 1m"),
-        (
-            "run --key k --timeout 1,5h --store local -- ls",
-            "bad duration '1,5h', no unit after '1': write 90m",
-        ),
+        ("run --key k --timeout 1,5h --store local -- ls", "bad duration '1,5h', no unit after '1': write 90m"),
         ("next --schedule */5 a b c d", "--schedule '*/5 * * * *'"),
         ("run --key a --schedule */5 a b c d", "put quotes around all five: '*/5 * * * *'"),
         ("run --key a --schedule @daily --tz Europe/Berln true", "did you mean Europe/Berlin?"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_line_names_the_right_one(
     capfd: pytest.CaptureFixture[str], line: str, told: str
 ) -> None:
@@ -176,13 +162,10 @@ def test_a_job_may_have_the_name_of_a_unit() -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("-V", "oncecron "),
-        ("help", "See what happened:"),
-        ("help why", "Usage: oncecron why"),
-        ("crontab help lint", "Usage: oncecron crontab lint"),
-        ("why --help", "  oncecron why billing-nightly\n"),
+        ("-V", "oncecron "), ("help", "See what happened:"), ("help why", "Usage: oncecron why"),
+        ("crontab help lint", "Usage: oncecron crontab lint"), ("why --help", "  oncecron why billing-nightly\n"),
     ],
-)
+)  # fmt: skip
 def test_help_can_be_asked_for_in_several_ways(
     capfd: pytest.CaptureFixture[str], line: str, told: str
 ) -> None:
@@ -222,16 +205,12 @@ def test_lint_at_a_terminal_advises_lint(
         ("source env.sh", "use --shell 'source env.sh && COMMAND'"),
         ("export A=1", "use --shell 'export A=1 && COMMAND'"),
         (". /etc/profile", "use --shell '. /etc/profile && COMMAND'"),
-        ("ulimit -n 4096", "use --shell 'ulimit -n 4096 && COMMAND'"),
-        ("if true", "use --shell 'if true'"),
+        ("ulimit -n 4096", "use --shell 'ulimit -n 4096 && COMMAND'"), ("if true", "use --shell 'if true'"),
         ("eval ls", "use --shell 'eval ls'"),
-        (
-            "X=1 cmd",
-            "X=1 sets a variable, which a shell does; to have a shell run it, use --shell 'X=1 cmd'",
-        ),
+        ("X=1 cmd", "X=1 sets a variable, which a shell does; to have a shell run it, use --shell 'X=1 cmd'"),
         ("~/job", "only a shell expands ~; to have a shell run it, use --shell '~/job'"),
     ],
-)
+)  # fmt: skip
 def test_what_only_a_shell_knows_names_shell(
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -293,14 +272,13 @@ def test_a_program_that_cannot_be_executed_has_a_cure(
 @pytest.mark.parametrize(
     ("store", "told"),
     [
-        ("/var/lib/x.db", "is not a store; write sqlite:///var/lib/x.db"),
-        ("Local", "is not a store; write local"),
+        ("/var/lib/x.db", "is not a store; write sqlite:///var/lib/x.db"), ("Local", "is not a store; write local"),
         ("postgresql:/h/d", "is not a store; write postgresql://"),
         ("postgress://h/d", "unknown kind 'postgress'; write postgresql://"),
         ("sqlite3:///x.db", "unknown kind 'sqlite3'; write sqlite://"),
         ("REDIS://h", "unknown kind 'REDIS'; write redis://"),
     ],
-)
+)  # fmt: skip
 def test_a_store_that_is_nearly_right_is_named(store: str, told: str) -> None:
     """The rest of the address stays as it is."""
     with pytest.raises(ConfigurationError, match=re.escape(told) + "$"):
@@ -339,8 +317,7 @@ def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("missing", "line", "told"),
     [
-        ("click", "history", "click cannot be loaded: "),
-        ("click", "run --kye k -- true", "click cannot be loaded: "),
+        ("click", "history", "click cannot be loaded: "), ("click", "run --kye k -- true", "click cannot be loaded: "),
         ("click", "each --key k -- true", "-m pip install --upgrade click`"),
         ("redis", "history --store redis://127.0.0.1:1", "redis cannot be loaded: "),
         ("psycopg", "history --store postgresql://127.0.0.1:1/d", "psycopg cannot be loaded: "),
