@@ -66,7 +66,7 @@ OPTIONS = (
 
 def _show(given: dict[str, str], words: list[str]) -> int:
     key = words[0] if words else None
-    if (key or given.get("schedule")) == "@reboot":
+    if key == "@reboot":
         raise UsageError("@reboot has no ticks; the line runs whenever cron starts with the host")
     if key and "schedule" not in given and (" " in key or key.startswith("@")):
         given, key = {**given, "schedule": key}, None
