@@ -92,7 +92,9 @@ def parse_address(text: str) -> Address:
 
 def _meant(text: str, scheme: str) -> str:
     """Return what to write for a text without `://`."""
-    if text.startswith("/"):
+    if text.startswith("/") and not any(
+        sign in text for sign in "@:"
+    ):  # no address without its kind
         return f"sqlite://{text}"
     if text.lower() == "local":
         return "local"
