@@ -84,13 +84,17 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
         from oncecron.config.options import JOB_COMMANDS  # noqa: PLC0415
 
         runs_job = arguments[:1] and arguments[0] in JOB_COMMANDS  # the others have no -v
-        hint = "; add -vv to see a traceback" if runs_job else ""
-        if hint and _verbose(*arguments) > 1:
+        hint = "; add -vv to see a traceback" if runs_job else "; please report it"
+        if runs_job and _verbose(*arguments) > 1:
             from oncecron.core.stderr import show_trace  # noqa: PLC0415
 
             show_trace()
         cause: OncecronError | None = shortage_of(error)
-        if cause is None and runs_job:
+        if cause is None and isinstance(error, ImportError):
+            from oncecron.core.installation import broken  # noqa: PLC0415
+
+            cause = broken(error)
+        elif cause is None and runs_job:
             from oncecron.run.process_tree import cause_of  # noqa: PLC0415
 
             cause = cause_of(error)

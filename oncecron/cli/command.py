@@ -24,6 +24,7 @@ from oncecron.cli.output import Kind, Writer
 from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
 from oncecron.config.options import Option
 from oncecron.config.run_parser import is_option
+from oncecron.core.duration_advice import is_unit, meant_duration
 from oncecron.core.errors import UsageError
 from oncecron.core.masking import masked_words
 from oncecron.core.stderr import patient
@@ -257,30 +258,61 @@ class TableCommand(_Helpful):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the line. Raises `click.UsageError` for a word too many, `UsageError` for an option too many."""
+        try:
+            return self._split(ctx, args)
+        except click.UsageError as error:
+            error.ctx = error.ctx or ctx  # for the command whose --help the message names
+            raise
+
+    def _split(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:
-            self._refuse_missing_values(ctx, args)
+            self._refuse_wrong_values(ctx, args)
             self._refuse_repeated(ctx, args)
         super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
-            quotes = ""
-            if "schedule" in self.typed_values(ctx):
-                quotes = "; put quotes around all five fields: --schedule '*/5 * * * *'"
-            ctx.fail(f"unexpected argument {ctx.args[0]!r}{quotes}")
+            ctx.fail(f"unexpected argument {ctx.args[0]!r}{self._missing_quotes(ctx)}")
         return ctx.args
 
-    def _refuse_missing_values(self, ctx: click.Context, args: Sequence[str]) -> None:
-        """Raise `UsageError` for an option whose value is the next option: that of an unset variable."""
-        words = iter(args)
-        for word in words:
-            option = self._option_before_its_value(word)
-            if word == "--" or (not word.startswith("-") and not ctx.allow_interspersed_args):
+    def _missing_quotes(self, ctx: click.Context) -> str:
+        """Return the cure if words too many may be the fields of a schedule: a shell has replaced * by file names."""
+        if "schedule" in self.typed_values(ctx):
+            return "; put quotes around all five fields: --schedule '*/5 * * * *'"
+        first = str(ctx.params.get("words") or "")
+        if first[:1].isdigit() and any(option.name == "schedule" for option in self.table):
+            return f"; put quotes around all five fields: {ctx.command_path} '0 2 * * *'"
+        return ""
+
+    def _refuse_wrong_values(self, ctx: click.Context, args: Sequence[str]) -> None:
+        """Raise `UsageError` for an option whose value is the next option, or half of a duration in two words."""
+        words = [*args, ""]
+        at = 0
+        while at < len(args) and words[at] != "--":
+            word = words[at]
+            if not word.startswith("-") and not ctx.allow_interspersed_args:
                 return
-            value = next(words, "") if option else ""
+            option = self._option_before_its_value(word)
+            name, _, value = word.partition("=")
+            if option:
+                at, value = at + 1, words[at + 1]
             if option and is_option(value, self.table):
                 raise UsageError(
                     f"--{option.name} has no value before {value!r} (an unset variable?); "
                     f"a value that begins with - is written --{option.name}=VALUE"
                 )
+            at += 1
+            option = option or next((each for each in self.table if f"--{each.name}" == name), None)
+            if option and at < len(args):
+                self._refuse_half(ctx, option, value, words[at])
+
+    def _refuse_half(self, ctx: click.Context, option: Option, value: str, word: str) -> None:
+        """Raise `UsageError` if `word` is a unit behind a number. A command to run may be named like a short one."""
+        if option.kind not in ("duration", "range") and not option.placeholder.startswith("AGE"):
+            return
+        if value[-1:].isdigit() and is_unit(word) and (ctx.allow_interspersed_args or word[1:]):
+            meant = meant_duration(f"{value} {word}") or f"{value}{word[:1]}"
+            raise UsageError(
+                f"--{option.name} {value} {word}: a blank ends the value; write --{option.name} {meant}"
+            )
 
     def _option_before_its_value(self, word: str) -> Option | None:
         """Return the option whose value is the next word: that of `--key`, `-c`, or `-vc`."""

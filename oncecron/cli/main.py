@@ -148,10 +148,11 @@ def _sentence(error: click.ClickException) -> str:
     if isinstance(error, UsageErrorWithCure) or not isinstance(error, click.UsageError):
         return text
     if isinstance(error, click.NoSuchOption):
-        text = f"no such option {error.option_name}"
-        similar = difflib.get_close_matches(error.option_name, error.possibilities or (), 1)
-        if similar:
-            return f"{text}; did you mean {similar[0]}?"
+        similar = difflib.get_close_matches(error.option_name, error.possibilities or (), 1, 0.7)
+        meant = f" (did you mean {similar[0]}?)" if similar else ""
+        text = f"no such option {error.option_name}{meant}"
+    if isinstance(error, click.MissingParameter):
+        text = text.partition(". Choose from")[0]  # its name shows the choices
     path = error.ctx.command_path if error.ctx else "oncecron"
     return f"{text[:1].lower()}{text[1:]}; see `{path} --help`"
 

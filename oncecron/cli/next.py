@@ -66,6 +66,10 @@ OPTIONS = (
 
 def _show(given: dict[str, str], words: list[str]) -> int:
     key = words[0] if words else None
+    if key == "@reboot":
+        raise UsageError("@reboot has no ticks; the line runs whenever cron starts with the host")
+    if key and "schedule" not in given and (" " in key or key.startswith("@")):
+        given, key = {**given, "schedule": key}, None
     settings = Settings(OPTIONS, given, key)
     answer = writer(COMING, settings, utc=True)
     now = time.time()
@@ -86,9 +90,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
     """Return a schedule and its zone: typed, else configured, else from the last claim, which asks the store."""
     if (key is None) != settings.is_typed("schedule"):
-        raise UsageError("give either a KEY or a schedule, such as --schedule '0 2 * * *'")
-    if key is not None and " " in key:
-        raise UsageError(f"{key!r} is not a key; for a schedule, use --schedule {key!r}")
+        raise UsageError("give either a KEY or a schedule, such as '0 2 * * *'")
     if key is not None:
         valid_key(key)
     if settings["schedule"] is not None:
@@ -120,11 +122,11 @@ def _wrong(settings: Settings, error: ValueError) -> Exception:
 
 COMMAND = TableCommand(
     "next", OPTIONS, _show,
-    about="Show the next ticks of --schedule, or of a key. The schedule of a key comes from [job.KEY] in the "
+    about="Show the next ticks of a schedule, or of a key. The schedule of a key comes from [job.KEY] in the "
     "configuration file, else from the store. Ticks around a clock change are marked with its effect.",
     examples=(
         "oncecron next billing-nightly",
-        "oncecron next --schedule '30 2 * * *' --tz Europe/Berlin",
+        "oncecron next '30 2 * * *' --tz Europe/Berlin",
     ),
-    words="[KEY]",
+    words="[KEY|SCHEDULE]",
 )  # fmt: skip

@@ -77,7 +77,8 @@ def recent_hosts(store: Reader) -> Iterator[str]:
 
 def unknown_key(key: str, known: Iterable[str]) -> NotFoundError:
     """Return the error for a key that no host has fired."""
-    return NotFoundError(f"no host has fired key {key}{suggestion(key, known)}")
+    near = suggestion(key, known) or "; `oncecron jobs` lists all keys"
+    return NotFoundError(f"no host has fired key {key}{near}")
 
 
 def holder(of: LeaseView | Fate) -> str:

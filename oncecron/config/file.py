@@ -338,7 +338,11 @@ def _toml(path: str, text: str) -> dict[str, Any]:
     try:
         found = tomllib.loads(text)
         repr(found)  # raises for a number of 5000 hexadecimal digits, which no message could show
-    except (ValueError, RecursionError) as error:  # also one of as many digits, or arrays as deep
+    except tomllib.TOMLDecodeError as error:
+        from oncecron.config.toml_advice import advice  # noqa: PLC0415 - for this message alone
+
+        raise ConfigurationError(f"{path}: {advice(text, str(error))}") from error
+    except (ValueError, RecursionError) as error:  # a number of as many digits, or arrays as deep
         raise ConfigurationError(f"{path}: {reason_of(error)}") from error
     return found
 
@@ -388,10 +392,24 @@ def read_private(path: str, what: str, *, trusting: bool = False) -> tuple[str, 
             text = file.read(_LARGEST_FILE + 1)
             mode = os.fstat(file.fileno()).st_mode
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{what} {path} cannot be read: {reason_of(error)}") from error
+        raise ConfigurationError(
+            f"{what} {path} cannot be read: {_why_unread(error, path)}"
+        ) from error
     if len(text) > _LARGEST_FILE:
         raise ConfigurationError(f"{what} {path} is larger than 1 MiB; name another file")
     return text.removeprefix("\ufeff"), mode
+
+
+def _why_unread(error: OSError | UnicodeDecodeError, path: str) -> str:
+    if isinstance(error, PermissionError):
+        return f"{reason_of(error)}; let user {os.geteuid()} read it, such as by `chgrp GROUP {shell_quoted(path)}`"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{reason_of(error)}; save it as UTF-8"
+    return (
+        f"{reason_of(error)}; correct the path"
+        if isinstance(error, FileNotFoundError)
+        else reason_of(error)
+    )
 
 
 def _open_private(path: str, what: str, *, trusting: bool) -> int:

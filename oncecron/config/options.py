@@ -279,7 +279,8 @@ def values_of(texts: Mapping[str, str], options: Iterable[Option] = RUN_OPTIONS)
 
 def _integer(text: str) -> int:
     if not text.isascii() or not text.removeprefix("-").isdigit():
-        raise ValueError(f"{text!r} is not a whole number")
+        unset = "" if text else " (an unset variable?)"
+        raise ValueError(f"{text!r} is not a whole number{unset}; write digits alone, such as 10")
     return int(text[:_DIGITS])
 
 

@@ -32,6 +32,8 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
             at += 1
             break
         if not argument.startswith("-"):
+            if at and arguments[at - 1][-1:].isdigit() and _is_unit(argument):
+                return None
             break
         read = _read_long if argument.startswith("--") else _read_short
         after = read(table, given, arguments, at)
@@ -39,6 +41,13 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
             return None
         at = after
     return ParsedRun(given, arguments[at:])
+
+
+def _is_unit(word: str) -> bool:
+    """Return whether what seems the command is the unit of the number before it, as in `--timeout 5 minutes`."""
+    from oncecron.core.duration_advice import is_unit  # noqa: PLC0415 - behind a number alone
+
+    return len(word) > 1 and is_unit(word)
 
 
 def is_option(word: str, table: Iterable[Option]) -> bool:

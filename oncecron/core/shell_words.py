@@ -41,6 +41,8 @@ SHELL_BUILTINS = frozenset(
     """.split()
 )
 """Keywords and builtins of the shells above: a program with such a name may behave differently."""
+PREPARING_BUILTINS = frozenset(b". cd chdir export set source ulimit umask".split())
+"""Builtins that change only the shell itself, for the commands behind them."""
 
 
 class Token(NamedTuple):

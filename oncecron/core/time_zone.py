@@ -109,7 +109,9 @@ def find_zone(name: str) -> tzinfo | None:
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # no such file, one outside the database, a directory
-        raise UnknownZoneError(f"unknown time zone {name!r}; {_cure_of(name)}") from None
+        from oncecron.core.zone_advice import cure_of
+
+        raise UnknownZoneError(f"unknown time zone {name!r}; {cure_of(name)}") from None
 
 
 def _is_misleading(name: str) -> bool:
@@ -190,22 +192,6 @@ def _database_file(name: str) -> str | None:
 def canonical(name: str) -> str:
     """Return one name for all names of UTC, to compare zones."""
     return "UTC" if name in _NAMES_OF_UTC else name
-
-
-def _cure_of(name: str) -> str:
-    """Return what to write instead of a name that the tz database does not have."""
-    from difflib import get_close_matches
-    from zoneinfo import available_timezones
-
-    known = sorted(available_timezones() - {"localtime", "Factory"})
-    if not known:
-        return "this host has no tz database: install tzdata"
-    similar = {zone.rpartition("/")[2].lower(): zone for zone in known}
-    similar |= {zone.lower(): zone for zone in known}
-    near = get_close_matches(name.lower().replace(" ", "_"), similar, 1, 0.8)
-    if near:
-        return f"did you mean {similar[near[0]]}?"
-    return "use a name of the tz database, such as Europe/Berlin"
 
 
 def offsets(name: str | None) -> Callable[[int], int]:

@@ -15,7 +15,10 @@ After the first `%`, `\%` is `%`, and every other `%` is a newline.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+
+from oncecron.crontab.simple_commands import simple_commands
 
 
 class PercentRule(NamedTuple):
@@ -62,6 +65,24 @@ def shell_command(command: bytes, rule: PercentRule = DEBIAN) -> bytes:
         escaped = byte == ord("\\") and not (escaped and rule.pairs)
         found.append(byte)
     return bytes(found)
+
+
+CUT = "a % without a backslash ends the command here: cron passes the rest to its standard input"
+CUT_CURE = "write \\% for a percent sign"
+_FORMAT = re.compile(r"(?:^|\s)\+\S*$")
+"""The beginning of a format of date(1), the last word of a command."""
+
+
+def is_cut(command: bytes, rule: PercentRule) -> bool:
+    """Return whether a `%` ends a command where nobody means it: within quotes or brackets, or in a format of date(1).
+
+    Elsewhere it may begin the standard input, as in `mail root%The disk is full`.
+    """
+    before, behind = split_command(command, rule)
+    if behind is None or rule.mark != ord("%"):
+        return False
+    text = before.decode("utf-8", "surrogateescape")
+    return simple_commands(text) is None or bool(_FORMAT.search(text))
 
 
 def depends_on_cron(command: bytes) -> bool:

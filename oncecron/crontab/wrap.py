@@ -38,7 +38,14 @@ from oncecron.crontab.generators import generated_lines
 from oncecron.crontab.guards import guard_in, is_off
 from oncecron.crontab.leading_test import remaining_test
 from oncecron.crontab.per_host import EACH_HOST, PINNED, objections
-from oncecron.crontab.percent_sign import DEBIAN, shell_command, split_command
+from oncecron.crontab.percent_sign import (
+    CUT,
+    CUT_CURE,
+    DEBIAN,
+    is_cut,
+    shell_command,
+    split_command,
+)
 from oncecron.crontab.prefix import prefix_alone, read_prefix, with_prefix
 from oncecron.crontab.scanner import (
     OWN_REASONS,
@@ -155,6 +162,11 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
             warnings += [] if "only-if" in given else _tests_inside(entry, settings)
         except ValueError as error:
             errors.append(Problem(entry.number, str(error)))
+    warnings += [
+        Problem(entry.number, f"{CUT}; {CUT_CURE}")
+        for entry in selected
+        if is_cut(entry.command, settings.percent)
+    ]
     warnings += crontab.doubts() + crontab.returns()
     warnings += zones_without_effect(crontab, settings.cron)
     warnings += keys.shared()

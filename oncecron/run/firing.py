@@ -56,7 +56,7 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
         unmet = None if spec.only_if is None else _host_refusal(spec)
         if unmet:
             return _skip(spec, open_store(), unmet)
-        program = look_up(spec.command[0], spec.shown_program)
+        program = look_up(spec.command[0], spec.shown_program, _shown_line(spec))
     except CommandError as error:
         _record(spec, open_store(), Refusal("broken", detail=str(error)))
         raise
@@ -65,6 +65,11 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
             spool_unstarted(spec)
         raise
     return then(spec._replace(program=program), open_store)
+
+
+def _shown_line(spec: RunSpec) -> str:
+    """Return the command as a message may show it: a line of one word as it is, for --shell."""
+    return spec.shown_program if len(spec.command) == 1 else spec.firing.command
 
 
 def _wait_in_turn(spec: RunSpec) -> None:

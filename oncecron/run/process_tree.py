@@ -482,6 +482,10 @@ def cause_of(error: BaseException) -> OncecronError | None:
     """Return what this host lacks or refuses, if that is why a process cannot do its work; else None."""
     if (shortage := shortage_of(error)) and not isinstance(error, RuntimeError):
         return shortage  # without an import, for which nothing may be left
+    if isinstance(error, ImportError):
+        from oncecron.core.installation import broken  # noqa: PLC0415 - only after a failure
+
+        return broken(error)
     from oncecron.run import sandbox  # noqa: PLC0415 - only after a failure
 
     return sandbox.cause_of(error)

@@ -20,8 +20,8 @@ def shell() -> str:
     return BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
 
 
-def look_up(program: str, shown: str) -> str:
-    """Return the path that will be executed; `shown`: the program in messages.
+def look_up(program: str, shown: str, line: str = "") -> str:
+    """Return the path that will be executed; `shown`: the program in messages, `line`: the command.
 
     Raises `CommandError` like a shell: 127, or 126.
     """
@@ -37,14 +37,40 @@ def look_up(program: str, shown: str) -> str:
         if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             _refuse_missing_interpreter(candidate)
             return candidate
+    if why := _why_shell(program, shown):
+        cure = f"to have a shell run it, use --shell {_string(program, line or shown)}"
+        raise CommandError(f"{why}; {cure}", EX_NOT_FOUND)
     if found:
-        kind = "a directory" if os.path.isdir(found[0]) else "not executable"
+        cure = f"not executable; run `chmod +x {shell_quoted(found[0])}`"
+        kind = "a directory; name a program" if os.path.isdir(found[0]) else cure
         raise CommandError(f"{found[0]} is {kind}", EX_NOT_EXECUTABLE)
-    if any(letter in " \t\n|&;<>$`" for letter in program):  # a whole line as one word
-        cure = f"to have a shell run it, use --shell {shell_quoted(shown)}"
-        raise CommandError(f"{shown!r} was not found as a program; {cure}", EX_NOT_FOUND)
-    where = "" if "/" in program else f" in PATH={os.environ.get('PATH', os.defpath)}"
-    raise CommandError(f"{shown} was not found{where}", EX_NOT_FOUND)
+    if "/" in program:
+        raise CommandError(f"{shown} was not found", EX_NOT_FOUND)
+    path = os.environ.get("PATH", os.defpath)
+    raise CommandError(
+        f"{shown} was not found in PATH={path}; write its absolute path", EX_NOT_FOUND
+    )
+
+
+def _why_shell(program: str, shown: str) -> str | None:
+    """Return why a word that is no program needs a shell, None if it does not."""
+    from oncecron.core.shell_words import SHELL_BUILTINS  # noqa: PLC0415 - for an error message alone
+
+    if any(letter in " \t\n|&;<>$`()" for letter in program):  # a whole line as one word
+        return f"{shown!r} was not found as a program"
+    if os.fsencode(program) in SHELL_BUILTINS or program in ("{", "!"):
+        return f"{shown} is a command of the shell, not a program"
+    if program.partition("=")[0].isidentifier() and "=" in program:
+        return f"{shown} sets a variable, which a shell does"
+    return f"{shown} was not found, and only a shell expands ~" if program[0] == "~" else None
+
+
+def _string(program: str, line: str) -> str:
+    """Return what to write after --shell. What only prepares a shell needs a command behind it."""
+    from oncecron.core.shell_words import PREPARING_BUILTINS  # noqa: PLC0415 - as above
+
+    alone = os.fsencode(program) in PREPARING_BUILTINS
+    return shell_quoted(f"{line} && COMMAND" if alone else line)
 
 
 def _refuse_missing_interpreter(path: str) -> None:
@@ -55,10 +81,17 @@ def _refuse_missing_interpreter(path: str) -> None:
     except OSError:  # executable and not readable: a binary
         return
     words = first[2:].split() if first.startswith(b"#!") else []
+    if len(words) == 1 and first.endswith(b"\r"):  # the kernel takes the CR for a part of the name
+        cure = f"run `sed -i 's/\\r$//' {shell_quoted(path)}`"
+        raise CommandError(
+            f"{path}: its lines end with CR LF, so its interpreter is not found; {cure}",
+            EX_NOT_EXECUTABLE,
+        )
     if words and not os.path.exists(words[0]):
         interpreter = os.fsdecode(words[0])
         raise CommandError(
-            f"{path}: its interpreter {interpreter} was not found", EX_NOT_EXECUTABLE
+            f"{path}: its interpreter {interpreter} was not found; install it, or correct the first line",
+            EX_NOT_EXECUTABLE,
         )
 
 

@@ -23,7 +23,10 @@ _REDIS_SCHEMES = (
     "unix",
     *(f"{base}+{kind}" for base in _REDIS for kind in ("sentinel", "cluster")),
 )
+_OTHERS = ("postgresql", "postgres", "sqlite")
 _MEANT = {
+    **dict.fromkeys(("pg", "psql", "pgsql", "postgre", "postgress", "postgressql"), "postgresql"),
+    **dict.fromkeys(("sqlite3", "file"), "sqlite"),
     "redis+tls": "rediss",
     "redis+ssl": "rediss",
     "redis+unix": "unix",
@@ -65,8 +68,7 @@ def parse_address(text: str) -> Address:
     scheme, separator, rest = text.partition("://")
     if not separator:
         scheme = text.partition(":")[0]
-        cure = f"write {scheme}://" if scheme in _REDIS_SCHEMES else f"write {_KNOWN}"
-        raise ConfigurationError(f"{masked(text)!r} is not a store; {cure}")
+        raise ConfigurationError(f"{masked(text)!r} is not a store; write {_meant(text, scheme)}")
     if scheme in ("postgresql", "postgres"):
         _check_login(text)
         return _postgres_address(text)
@@ -75,10 +77,9 @@ def parse_address(text: str) -> Address:
         return Address("redis", text)
     if scheme == "sqlite":
         return Address("sqlite", _sqlite_path(rest, text))
-    if scheme in _MEANT:
-        raise ConfigurationError(
-            f"{masked(text)!r}: unknown kind {scheme!r}; write {_MEANT[scheme]}://"
-        )
+    meant = _MEANT.get(scheme) or _kind_in_lower_case(scheme)
+    if meant:
+        raise ConfigurationError(f"{masked(text)!r}: unknown kind {scheme!r}; write {meant}://")
     if scheme not in masked(text):  # a password in front of it
         scheme = MASK
     base, plus, driver = scheme.partition("+")
@@ -87,6 +88,23 @@ def parse_address(text: str) -> Address:
             f"{masked(text)!r}: drop '+{driver}' (a driver's name has no place here)"
         )
     raise ConfigurationError(f"{masked(text)!r}: unknown kind {scheme!r}; write {_KNOWN}")
+
+
+def _meant(text: str, scheme: str) -> str:
+    """Return what to write for a text without `://`."""
+    if text.startswith("/") and not any(
+        sign in text for sign in "@:"
+    ):  # no address without its kind
+        return f"sqlite://{text}"
+    if text.lower() == "local":
+        return "local"
+    return f"{scheme}://" if scheme in (*_REDIS_SCHEMES, *_OTHERS) else _KNOWN
+
+
+def _kind_in_lower_case(scheme: str) -> str | None:
+    """Return the kind that a scheme in capitals means."""
+    lower = scheme.lower()
+    return lower if lower in (*_REDIS_SCHEMES, *_OTHERS) else None
 
 
 def _postgres_address(text: str) -> Address:
@@ -122,7 +140,7 @@ def _sqlite_path(rest: str, text: str) -> str:
         raise ConfigurationError(
             f"{masked(text)!r}: the path must be absolute, with three slashes: sqlite:///var/lib/jobs.db"
         )
-    return os.path.normpath(rest)
+    return os.path.normpath(f"/{rest.lstrip('/')}")  # of two slashes in front, normpath leaves both
 
 
 def has_password(text: str) -> bool:

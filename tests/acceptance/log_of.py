@@ -123,6 +123,7 @@ class SQLiteLog:
     def __init__(self, path: Path) -> None:
         self.url = self.owner_url = self.operator_url = f"sqlite://{path}"
         self._path = path
+        path.parent.mkdir(mode=0o700, exist_ok=True)
 
     def executions(self, key: str) -> list[Record]:
         """Ask in a connection of its own."""

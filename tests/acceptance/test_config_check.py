@@ -59,7 +59,7 @@ def test_all_problems_are_found_at_once(host: Oncecron, public_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("ttl = \n", ": Invalid value (at line 1"),
+        ("ttl = \n", ": line 1: the value is missing; write ttl = "),
         ("job = 3\n", ": job must be a table: [job]"),
         ("[job]\ntimeout = 3\n", "[job]: 'timeout' in [job] needs the name of a job"),
         ("[job.a.b]\nttl = 9\n", '[job.a.b]: a key with dots needs quotes; write [job."a.b"]'),
@@ -137,7 +137,10 @@ def test_the_file_that_run_reads_is_the_default(host: Oncecron, public_path: Pat
     host.environment["ONCECRON_CONFIG"] = str(path)
     ended = host("config", "check")
     assert (ended.status, ended.err) == (78, "")
-    assert ended.out.decode() == f"{path}: cannot be read: No such file or directory\n"
+    assert (
+        ended.out.decode()
+        == f"{path}: cannot be read: No such file or directory; correct the path\n"
+    )
     assert host("config", "check", public_path).out.endswith(
         b"not a regular file; name another file\n"
     )

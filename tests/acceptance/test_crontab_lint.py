@@ -187,6 +187,6 @@ SHELL=/bin/bash
 def test_the_cron_of_another_host_is_named(host: Oncecron) -> None:
     """For busybox a percent sign is a letter; an unknown cron is refused before anything is read."""
     text = b"@daily echo 'a%b'\n"
-    assert b"[quote]" in lint(host, "--cron", "cronie", text=text).out
+    assert b"[percent]" in lint(host, "--cron", "cronie", text=text).out
     assert lint(host, "--cron", "busybox", text=text) == (0, b"", "")
     refused(lint(host, "--cron", "vixie", text=text), 64, "--cron: 'vixie' is not one of debian")

@@ -1,7 +1,9 @@
 """`oncecron doctor`: what is wrong with a host and its store, by the installed console script."""
 
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -129,11 +131,9 @@ def test_records_that_wait_and_hosts_that_differ(any_store: Store, new_host: Hos
     assert (found["state"], found["text"]) == ("warn", "hosts have different commands under k")
     assert "k is true on host-a; true or false on host-b" in found["cure"]
     path = Path(any_store.url.removeprefix("sqlite://"))
-    away = path.rename(path.with_suffix(".away"))
-    path.mkdir()
-    assert a.run("k", "--tick", "3", "--connect-timeout", "1s", "--", "true").status != 0
-    path.rmdir()
-    away.rename(path)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("begin exclusive")
+        assert a.run("k", "--tick", "3", "--connect-timeout", "1s", "--", "true").status == 69
     assert diagnoses(a)["spool"]["state"] == "warn"
     assert a("flush").status == 0
     assert diagnoses(a)["spool"]["state"] == "ok"

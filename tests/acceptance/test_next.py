@@ -72,7 +72,7 @@ def test_what_cannot_be_answered_is_refused(alone: Oncecron) -> None:
     refused(alone("next", "report", "--schedule", "@daily"), 64, either)
     refused(alone("next", ""), 64, "the key is empty")
     refused(alone("next", "a,b"), 64, "'a,b' is not a valid key; use 1 to 200 of")
-    refused(alone("next", "*/5 * * * *"), 64, "is not a key; for a schedule, use --schedule '*/5")
+    refused(alone("next", "*/5 * * *"), 64, "schedule '*/5 * * *' has 4 fields")
     refused(
         alone("next", "wrong.one"),
         78,

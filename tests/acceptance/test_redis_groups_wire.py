@@ -183,7 +183,10 @@ def test_seeds_that_are_away(
     told = wires.complaint(
         StoreUnavailable, cluster.url(nodes=[first, second]), patience=0.3, people=False
     )
-    assert f":{first.port}: Connection refused; " in told
+    assert (
+        f":{first.port}: Connection refused (check that the server runs, and bind and port in redis.conf); "
+        in told
+    )
     assert f":{second.port}: no answer in time" in told
     second.sigcont()
 

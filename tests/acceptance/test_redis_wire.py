@@ -192,6 +192,32 @@ def test_a_server_that_is_killed(new_redis: NewRedis, wires: Wires) -> None:
     assert "Connection refused" in wires.complaint(StoreUnavailable, server.url())
 
 
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        (
+            "redis://127.0.0.1:1",
+            "Connection refused (check that the server runs, and bind and port in redis.conf)",
+        ),
+        (
+            "redis://no-such-host.invalid",
+            "(check the host name in the store's URL, and the DNS of this host)",
+        ),
+        (
+            "unix:///no/such.sock",
+            "No such file or directory (check that the server runs, and unixsocket in redis.conf)",
+        ),
+        (
+            "redis+cluster://127.0.0.1:1,127.0.0.1:2",
+            "in redis.conf); 127.0.0.1:2: Connection refused (check that",
+        ),
+    ],
+)
+def test_a_server_that_cannot_be_reached_has_a_cure(url: str, told: str, wires: Wires) -> None:
+    """The same to a firing and to people."""
+    assert told in wires.complaint(StoreUnavailable, url, people="cluster" not in url)
+
+
 def test_an_answer_that_trickles(new_scripted: NewScripted, wires: Wires) -> None:
     """Bytes that keep coming do not move the deadline."""
 

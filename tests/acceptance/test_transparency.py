@@ -203,7 +203,7 @@ def test_the_store_is_passed_on_where_it_is_wanted(
     any_store: Store, host: Oncecron, public_path: Path, where: str
 ) -> None:
     """It may hold a password, which the command might write into a log; oncecron inside the command needs it."""
-    host.environment["ONCECRON_LOG"] = f"sqlite://{public_path}/store/log.db"
+    host.environment["ONCECRON_LOG"] = f"sqlite://{public_path}/log.db"
     inner = ("run", "--key", "inner", "--tick", "one", "--", "env", "-0")
     command = ("env", "-u", "ONCECRON_TICK", CONSOLE_SCRIPT, *inner)
     ended = host.run("outer", "--tick", "one", "--", *command)

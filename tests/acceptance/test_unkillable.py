@@ -28,7 +28,7 @@ def test_while_something_lives_its_lease_is_not_given_away(
     public_path: Path, journal: Journal
 ) -> None:
     """The guard is gone and the job cannot be killed: the next firing of the same host is refused."""
-    store = f"sqlite://{public_path}/state/store.db"
+    store = f"sqlite://{public_path}/store.db"
     run = ["run", "--key", "k", "--store", store, "--tick"]
     command = [sys.executable, "-c", KILLS_NOBODY, *run, "one", "--", *job(journal, "--sleep", 30)]
     environment = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(public_path / "state")}

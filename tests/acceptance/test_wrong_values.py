@@ -261,7 +261,7 @@ def test_a_wrong_option_is_told_with_its_cure(host: Oncecron, public_path: Path,
         (["forget", "k", "--host", "web1"], "leave out 'k' or --host"),
         (["run", "--key", "k", "--no-tick", "--shards", "2", "touch", "ran"], "tick"),
         (["run", "--key", "k", "--failover", "--retries", "0", "touch", "ran"], "--failover"),
-        (["completion"], "bash, zsh, fish"),
+        (["completion"], "bash|zsh|fish"),
         (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
     ],
 )  # fmt: skip

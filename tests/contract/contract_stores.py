@@ -84,7 +84,7 @@ class SQLiteKind:
     own_clock: ClassVar[bool] = False
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        self.address = str(request.getfixturevalue("tmp_path") / "store" / "contract.db")
+        self.address = str(request.getfixturevalue("tmp_path") / "contract.db")
         self._given: list[LeaseStore | ItemStore | Reader] = []
         self.people().initialise(Roles(), LeastRetention(0.0, 0.0))
 

@@ -15,8 +15,9 @@ from hosts import Host, minute
 
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreRefusesError, StoreUnavailable
-from oncecron.core.log_rows import HistoryQuery, Roles
+from oncecron.core.log_rows import HistoryQuery, LeastRetention, Roles
 from oncecron.core.model import Lease, Refusal
+from oncecron.stores.address import state_directory
 from oncecron.stores.sqlite import connection
 from oncecron.stores.sqlite.connection import file_of, network_file_system
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
@@ -45,7 +46,8 @@ def store_kind() -> str:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Name a file that is not there."""
+    """Name a file that is not there, in a directory of its own."""
+    (tmp_path / "new").mkdir(0o755)
     return tmp_path / "new" / "oncecron.db"
 
 
@@ -73,8 +75,12 @@ def _closed() -> Iterator[None]:
 # The file
 
 
-def test_the_first_firing_makes_the_file_for_its_user_alone(path: Path) -> None:
-    """And its directory, and what SQLite puts beside it."""
+def test_the_first_firing_makes_the_file_for_its_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the state directory, and what SQLite puts beside it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = Path(state_directory()) / "oncecron.db"
     host = first_host(path)
     host.win(minute(1))
     modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
@@ -115,6 +121,7 @@ def test_a_file_is_absolute_and_a_namespace_a_word(path: str, namespace: str) ->
 def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
     """SQLite's own addresses would read them as signs."""
     odd = tmp_path / "50% of #1?mode=ro" / "store.db"
+    odd.parent.mkdir()
     host = first_host(odd)
     host.run(minute(1))
     assert odd.exists()
@@ -140,7 +147,7 @@ def test_people_do_not_make_the_file(path: Path) -> None:
     people = opened(SQLiteReader(str(path), namespace="oncecron"))
     with pytest.raises(StoreRefusesError, match="oncecron init"):
         list(people.history(HistoryQuery()))
-    assert not path.parent.exists()
+    assert not path.exists()
 
 
 def test_the_printed_schema_is_the_installed_one(store: SQLiteKind, tmp_path: Path) -> None:
@@ -190,7 +197,7 @@ def test_a_network_file_system_is_refused(
     with pytest.raises(StoreRefusesError, match=r"cifs.*local disk.*postgresql://") as error:
         first_host(path).fire(minute(1))
     assert error.value.exit_status == 78
-    assert not path.parent.exists()
+    assert not path.exists()
 
 
 def test_a_state_directory_that_others_may_write_to_is_refused(
@@ -243,7 +250,6 @@ def test_root_uses_no_file_of_another_user(path: Path, tmp_path: Path, place: st
 
 def test_no_file_is_made_where_others_may_write(path: Path) -> None:
     """A temporary directory protects the files of its users by the sticky bit."""
-    path.parent.mkdir()
     path.parent.chmod(0o777)
     with pytest.raises(StoreRefusesError, match=f"chmod go-w {path.parent}"):
         first_host(path).fire(minute(1))
@@ -252,17 +258,42 @@ def test_no_file_is_made_where_others_may_write(path: Path) -> None:
     first_host(path).win(minute(1))
 
 
-@pytest.mark.parametrize("name", ["file/x.db", "file/new/x.db", "n" * 256])
-def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str) -> None:
-    """Below a file, or with too long a name: asking again would not help."""
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("file/x.db", "Not a directory: .*; use another file"),
+        ("file/new/x.db", "Not a directory: .*; use another file"),
+        ("n" * 256, "File name too long: .*; use another file"),
+        ("nowhere.db", "its directory .*/typo does not exist"),
+        ("/proc/x.db", "No such file or directory: .*; use another file"),
+        ("directory", "is a directory; name a file in a directory of its own"),
+        ("fifo", "is not a regular file; name a file in a directory of its own"),
+        ("/dev/null", "is not a regular file; name a file in a directory of its own"),
+        (
+            "typo/deep/x.db",
+            "its directory .*/typo/deep does not exist; .*: `mkdir -p -m 700 .*/typo/deep`",
+        ),
+    ],
+)
+def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str, told: str) -> None:
+    """For good, to a firing and to people; and nothing is made there, because a typing error has brought us there."""
     (tmp_path / "file").touch()
-    with pytest.raises(StoreRefusesError, match="use another file"):
-        first_host(tmp_path / name).fire(minute(1))
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "nowhere.db").symlink_to("typo/x.db")
+    path = tmp_path / name
+    people = opened(SQLiteReader(str(path), namespace="oncecron"))
+    for use in (
+        lambda: first_host(path).fire(minute(1)),
+        lambda: people.initialise(Roles(), LeastRetention(0.0, 0.0)),
+    ):
+        with pytest.raises(StoreRefusesError, match=told):
+            use()
+    assert not (tmp_path / "typo").exists()
 
 
 def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
     """And left as it is."""
-    path.parent.mkdir()
     path.write_text("0 2 * * * root /usr/local/bin/bill\n" * 40)
     with pytest.raises(StoreRefusesError, match="not a SQLite database"):
         first_host(path).fire(minute(1))
@@ -271,7 +302,6 @@ def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
 
 def test_another_programs_database_is_refused(path: Path) -> None:
     """Its tables are not ours to add to."""
-    path.parent.mkdir()
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE bookmarks (url)")
     with pytest.raises(StoreRefusesError, match="another program"):

@@ -1,21 +1,29 @@
 """Messages after a mistake say what was meant and what to type instead."""
 
 import io
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command_tree import every_command
 
 from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
+from oncecron.config.run_parser import ParsedRun, parse_run
 from oncecron.config.settings import Settings
+from oncecron.core.duration_advice import meant_size
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
+from oncecron.core.installation import broken
 from oncecron.core.time_zone import find_zone
+from oncecron.core.units import parse_size
+from oncecron.core.zone_advice import cure_of
 from oncecron.run.program import look_up
 from oncecron.run.reporter import Reporter
-from oncecron.stores.address import as_role, command_line
+from oncecron.stores.address import as_role, command_line, parse_address
 from oncecron.stores.postgres.address import explain
 
 PASSWORD = "postgresql://u:s3cret@h/d"
@@ -41,6 +49,40 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, out, err
 
 
+# Time zones
+
+
+@pytest.mark.parametrize(
+    ("zone", "told"),
+    [
+        ("CEST", "abbreviation, which knows no summer time; name the zone, such as Europe/Berlin"),
+        ("cest", "such as Europe/Berlin"), ("PST", "such as America/Los_Angeles"),
+        ("PDT", "such as America/Los_Angeles"), ("EDT", "such as America/New_York"), ("MSK", "such as Europe/Moscow"),
+        ("BST", "of several zones; name the one that you mean: Europe/London or Asia/Dhaka"),
+        ("IST", "Asia/Kolkata or Europe/Dublin or Asia/Jerusalem"), ("CST", "America/Chicago or Asia/Shanghai"),
+        ("XYZ", "if it is an abbreviation, name the zone itself, such as Europe/Berlin"),
+        ("UTC+2", "2 h ahead of UTC is Etc/GMT-2"), ("GMT+2", "2 h ahead of UTC is Etc/GMT-2"),
+        ("-05:00", "5 h behind UTC is Etc/GMT+5"),
+        ("UTC+5:30", "an offset knows no summer time; name the zone, such as Europe/Berlin"),
+        ("Z", "did you mean UTC?"), ("Berlin", "did you mean Europe/Berlin?"),
+        ("europe/berlin", "did you mean Europe/Berlin?"), ("Europe/Belin", "did you mean Europe/Berlin?"),
+        ("New York", "did you mean America/New_York?"), ("US/Estern", "did you mean US/Eastern?"),
+        ("America/Boston", "; use a name of the tz database, such as Europe/Berlin"),
+    ],
+)  # fmt: skip
+def test_an_unknown_zone_names_a_place_that_is_meant(zone: str, told: str) -> None:
+    """Never another abbreviation, or another place's name with like letters: both may be hours away."""
+    with pytest.raises(ValueError, match=r"^unknown time zone ") as caught:
+        find_zone(zone)
+    assert str(caught.value).endswith(told)
+
+
+@pytest.mark.parametrize("zone", ["CET", "EST", "MST", "WET", "PST8PDT"])
+def test_an_old_name_that_a_host_lacks_is_explained_as_an_abbreviation(zone: str) -> None:
+    """Debian's tzdata leaves such names to tzdata-legacy: where they exist, they mean the same on every host."""
+    assert "abbreviation" in cure_of(zone)
+
+
 # The command line
 
 
@@ -50,10 +92,8 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         ("wrap", "unknown command 'wrap'; did you mean `oncecron crontab wrap`?"),
         ("lint", "unknown command 'lint'; did you mean `oncecron crontab lint`?"),
         ("status", "`oncecron jobs` (every key), `oncecron locks` (what runs now)"),
-        ("list", "or `oncecron history`?"),
-        ("histroy", "did you mean `oncecron history`?"),
-        ("crontab wrp", "did you mean `oncecron crontab wrap`?"),
-        ("help histroy", "did you mean `oncecron history`?"),
+        ("list", "or `oncecron history`?"), ("histroy", "did you mean `oncecron history`?"),
+        ("crontab wrp", "did you mean `oncecron crontab wrap`?"), ("help histroy", "did you mean `oncecron history`?"),
         ("frob", "use `oncecron run --key NAME -- JOB`"),
         (
             "--store sqlite:////x history k",
@@ -63,13 +103,25 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (f"--store={PASSWORD} locks", 'write `oncecron locks --store="$ONCECRON_STORE"`'),
         ("crontab --diff wrap x", "write `oncecron crontab wrap --diff x`"),
         ("--nonsense history", "no such option --nonsense; see `oncecron --help`"),
-        ("history --sinc 2h", "no such option --sinc; did you mean --since?"),
+        ("history --sinc 2h", "--sinc (did you mean --since?); see `oncecron history --help`"),
+        ("drain --for 5 hours", "no such option --for; see `oncecron drain --help`"),
         ("history a b", "unexpected argument 'b'; see `oncecron history --help`"),
+        ("completion", "missing argument 'bash|zsh|fish'; see `oncecron completion --help`"),
+        ("next", "give either a KEY or a schedule, such as '0 2 * * *'"),
+        ("next 0 2 README.md docs man", "quotes around all five fields: oncecron next '0 2 * * *'"),
+        ("next @reboot", "@reboot has no ticks"), ("next @dayly", "unknown schedule '@dayly'; use @hourly, @daily"),
+        ("pause k --for 5 minutes", "--for 5 minutes: a blank ends the value; write --for 5m"),
+        ("pause --for=5 min k", "write --for 5m"),
+        ("pause k --for 5minutes", "bad duration '5minutes', unknown unit 'minutes': write 5m"),
+        ("history --since 3 hours ago", "a blank ends the value; write --since 3h"),
+        ("run --key k --timeout 5 min -- ls", "a blank ends the value; write --timeout 5m"),
+        ("run --key k --retry-delay 1 minute -- ls", "write --retry-delay 1m"),
+        ("run --key k --timeout 1,5h --store local -- ls", "bad duration '1,5h', no unit after '1': write 90m"),
         ("next --schedule */5 a b c d", "--schedule '*/5 * * * *'"),
         ("run --key a --schedule */5 a b c d", "put quotes around all five: '*/5 * * * *'"),
         ("run --key a --schedule @daily --tz Europe/Berln true", "did you mean Europe/Berlin?"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_line_names_the_right_one(
     capfd: pytest.CaptureFixture[str], line: str, told: str
 ) -> None:
@@ -80,16 +132,40 @@ def test_a_wrong_line_names_the_right_one(
     assert "s3cret" not in err
 
 
+@pytest.mark.parametrize("command", every_command())
+def test_an_option_that_cannot_be_read_names_the_help_of_its_command(
+    capfd: pytest.CaptureFixture[str], command: str
+) -> None:
+    """An unknown one, one without its value, one with a value that it does not take, and a word too many."""
+    for wrong in ("--nonsense", "--config", "--help=yes", *["a"] * (command == "completion")):
+        status, _, err = said(capfd, *command.split(), wrong)
+        assert (status, err.count("\n")) == (64, 1)
+        assert err.endswith(f"; see `oncecron {command} --help`\n")
+
+
+@pytest.mark.parametrize("schedule", ["0 2 * * *", "@daily"])
+def test_next_takes_a_schedule_in_the_place_of_a_key(
+    capfd: pytest.CaptureFixture[str], schedule: str
+) -> None:
+    """It asks no store."""
+    status, out, err = said(capfd, "next", schedule, "--tz", "Europe/Berlin", "--count", "1")
+    assert (status, err) == (0, "")
+    assert "  Europe/Berlin  " in out
+
+
+def test_a_job_may_have_the_name_of_a_unit() -> None:
+    """Behind a number that is no duration, it is the command."""
+    assert parse_run(["--key", "k", "--", "min"]) == ParsedRun({"key": "k"}, ["min"])
+    assert parse_run(["--timeout", "5", "m"]) == ParsedRun({"timeout": "5"}, ["m"])
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("-V", "oncecron "),
-        ("help", "See what happened:"),
-        ("help why", "Usage: oncecron why"),
-        ("crontab help lint", "Usage: oncecron crontab lint"),
-        ("why --help", "  oncecron why billing-nightly\n"),
+        ("-V", "oncecron "), ("help", "See what happened:"), ("help why", "Usage: oncecron why"),
+        ("crontab help lint", "Usage: oncecron crontab lint"), ("why --help", "  oncecron why billing-nightly\n"),
     ],
-)
+)  # fmt: skip
 def test_help_can_be_asked_for_in_several_ways(
     capfd: pytest.CaptureFixture[str], line: str, told: str
 ) -> None:
@@ -119,12 +195,114 @@ def test_lint_at_a_terminal_advises_lint(
         assert f"`crontab -l | oncecron crontab {command}`" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            "cd /srv",
+            "cd is a command of the shell, not a program; to have a shell run it, use --shell 'cd /srv && COMMAND'",
+        ),
+        ("source env.sh", "use --shell 'source env.sh && COMMAND'"),
+        ("export A=1", "use --shell 'export A=1 && COMMAND'"),
+        (". /etc/profile", "use --shell '. /etc/profile && COMMAND'"),
+        ("ulimit -n 4096", "use --shell 'ulimit -n 4096 && COMMAND'"), ("if true", "use --shell 'if true'"),
+        ("eval ls", "use --shell 'eval ls'"),
+        ("X=1 cmd", "X=1 sets a variable, which a shell does; to have a shell run it, use --shell 'X=1 cmd'"),
+        ("~/job", "only a shell expands ~; to have a shell run it, use --shell '~/job'"),
+    ],
+)  # fmt: skip
+def test_what_only_a_shell_knows_names_shell(
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: str,
+    told: str,
+) -> None:
+    """Also where PATH has a directory of that name, as `.` has everywhere; the status is that of a shell."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    store = f"sqlite://{tmp_path}/s.db"
+    status, _, err = said(
+        capfd, "run", "--key", "k", "--no-tick", "--store", store, "--", *words.split()
+    )
+    assert (status, err.count("\n")) == (127, 1)
+    assert f"{told}\n" in err
+
+
 def test_a_command_line_as_one_word_needs_a_shell() -> None:
     """A program that is only missing does not."""
-    with pytest.raises(CommandError, match=r"use --shell 'echo hi \| wc'$"):
-        look_up("echo hi | wc", "echo hi | wc")
-    with pytest.raises(CommandError, match=r"not found in PATH=[^;]*$"):
+    for line in (r"echo hi | wc", "cmd1 && cmd2", "(ls)"):
+        with pytest.raises(CommandError, match=re.escape(f"use --shell '{line}'") + "$"):
+            look_up(line, line)
+    with pytest.raises(CommandError, match=r"not found in PATH=.*; write its absolute path$"):
         look_up("no-such-program", "no-such-program")
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "told"),
+    [
+        (b"#!/bin/sh\n", 0o644, "is not executable; run `chmod +x {}`"),
+        (
+            b"#!/bin/sh\r\ntrue\r\n",
+            0o755,
+            "so its interpreter is not found; run `sed -i 's/\\r$//' {}`",
+        ),
+        (
+            b"#!/no/such/perl\n",
+            0o755,
+            "interpreter /no/such/perl was not found; install it, or correct the first line",
+        ),
+        (None, 0o755, "{} is a directory; name a program"),
+    ],
+)
+def test_a_program_that_cannot_be_executed_has_a_cure(
+    tmp_path: Path, content: bytes | None, mode: int, told: str
+) -> None:
+    """With the status of a shell."""
+    path = tmp_path / "job"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    path.chmod(mode)
+    with pytest.raises(CommandError, match=re.escape(told.format(path)) + "$") as caught:
+        look_up(str(path), str(path))
+    assert caught.value.exit_status == 126
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("/var/lib/x.db", "is not a store; write sqlite:///var/lib/x.db"), ("Local", "is not a store; write local"),
+        ("postgresql:/h/d", "is not a store; write postgresql://"),
+        ("postgress://h/d", "unknown kind 'postgress'; write postgresql://"),
+        ("sqlite3:///x.db", "unknown kind 'sqlite3'; write sqlite://"),
+        ("REDIS://h", "unknown kind 'REDIS'; write redis://"),
+    ],
+)  # fmt: skip
+def test_a_store_that_is_nearly_right_is_named(store: str, told: str) -> None:
+    """The rest of the address stays as it is."""
+    with pytest.raises(ConfigurationError, match=re.escape(told) + "$"):
+        parse_address(store)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("64kb", "64k"), ("64 KiB", "64k"), ("1MB", "1M"), ("0.5M", "512k"), ("1.5k", "1536"), ("x", None), ("0.3", None)],
+)  # fmt: skip
+def test_a_size_in_words_is_written_as_one(text: str, meant: str | None) -> None:
+    """Where it is clear what is meant."""
+    assert meant_size(text) == meant
+    with pytest.raises(ValueError, match=f"write {meant}$" if meant else "such as 4096, 64k or 1M"):
+        parse_size(text)
+
+
+def test_a_file_that_cannot_be_read_has_a_cure(tmp_path: Path) -> None:
+    """A path that is wrong, and an encoding."""
+    with pytest.raises(ConfigurationError, match=r"No such file or directory; correct the path$"):
+        Settings(RUN_OPTIONS, {"config": str(tmp_path / "none.toml")}, "k")
+    (tmp_path / "latin").write_bytes(b"store = 'caf\xe9'\n")
+    with pytest.raises(ConfigurationError, match=r"it is not UTF-8; save it as UTF-8$"):
+        Settings(RUN_OPTIONS, {"config": str(tmp_path / "latin")}, "k")
 
 
 def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[str]) -> None:
@@ -133,22 +311,48 @@ def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[s
     assert said(capfd, "init", "--print-sql", "--store", store)[::2] == (0, "")
 
 
-# Names that are nearly right
+# An installation that lacks something
 
 
 @pytest.mark.parametrize(
-    ("zone", "meant"),
+    ("missing", "line", "told"),
     [
-        ("Europe/Berln", "Europe/Berlin"),
-        ("europe/berlin", "Europe/Berlin"),
-        ("Berlin", "Europe/Berlin"),
-        ("America/New York", "America/New_York"),
+        ("click", "history", "click cannot be loaded: "), ("click", "run --kye k -- true", "click cannot be loaded: "),
+        ("click", "each --key k -- true", "-m pip install --upgrade click`"),
+        ("redis", "history --store redis://127.0.0.1:1", "redis cannot be loaded: "),
+        ("psycopg", "history --store postgresql://127.0.0.1:1/d", "psycopg cannot be loaded: "),
+        ("prometheus_client", "metrics --store local", "-m pip install --upgrade prometheus-client`"),
+        ("prometheus_client", "metrics --listen 127.0.0.1:0 --store local", "such as /opt/oncecron/bin/oncecron"),
+        ("sqlite3", "history --store local", "cannot load what oncecron needs: "),
+        ("sqlite3", "run --key k --no-tick --store local -- true", "use the python3 of the distribution"),
+        ("oncecron.cli.why", "why k --store local", "a part of oncecron is missing: "),
+        ("oncecron.run.guard", "run --key k --no-tick --store local -- true", "install oncecron again in "),
     ],
-)
-def test_a_near_zone_is_named(zone: str, meant: str) -> None:
-    """Alone, without advice to use --tz where it was used."""
-    with pytest.raises(ValueError, match=rf"'; did you mean {meant}\?$"):
-        find_zone(zone)
+)  # fmt: skip
+def test_what_cannot_be_loaded_has_a_cure(
+    tmp_path: Path, missing: str, line: str, told: str
+) -> None:
+    """It is no internal error: a wrong Python, a package that is missing or too old, half an installation."""
+    block = f"import sys; sys.modules[{missing!r}] = None; import oncecron.__main__ as main; main.main()"
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "XDG_STATE_HOME": str(tmp_path),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", block, *line.split()], env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr.count("\n")) == (78, 1), ended
+    assert told in ended.stderr
+
+
+def test_a_package_that_is_too_old_is_replaced() -> None:
+    """An old version lacks a name, and says so."""
+    error = ImportError("cannot import name 'ParameterSource' from 'click.core'", name="click.core")
+    assert str(broken(error)).startswith(f"click cannot be loaded: {error}; ")
+
+
+# Names that are nearly right
 
 
 @pytest.mark.parametrize(
@@ -169,6 +373,55 @@ def test_a_near_key_of_the_file_is_named(tmp_path: Path, text: str, told: str) -
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=re.escape(told)):
         Settings(RUN_OPTIONS, {"config": str(path)}, "k")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("store = local", 'line 1: a text needs quotes: store = "local"'),
+        ("\ufeff\tttl = 5m # long\r\n", 'line 1: a text needs quotes: ttl = "5m"'),
+        (f"#\nstore = {PASSWORD}", 'line 2: a text needs quotes: store = "postgresql://u:***@h/d"'),
+        ("[redis]\npassword = s3cret", 'line 2: a text needs quotes: password = "..."'),
+        ("[job.k]\nonly-if = PW=s3cret x", 'a text needs quotes: only-if = "..."'),
+        ("[job.k]\nschedule = 0 2 * * *", 'a text needs quotes: schedule = "0 2 * * *"'),
+        ("[job.k]\nretries = three", "line 2: retries is a whole number; write retries = 3"),
+        ("[job.k]\nretries = 03", "line 2: retries is a whole number; write retries = 3"),
+        ("[job.k]\nfailover = True", "line 2: write failover = true, in lower case and without quotes"),
+        ("[job.k]\nfailover = no", "write failover = false, in lower case and without quotes"),
+        ("[job.k]\nfailover = 1x", "write failover = true, or failover = false"),
+        ('store = "local', 'line 1: the quote is not closed; write store = "local"'),
+        ("namespace = 'a'\nstore = 'local\n#", 'line 2: the quote is not closed; write store = "local"'),
+        ("store = \u201clocal\u201d", 'these quotes are not plain ones; write store = "local"'),
+        ('store = "local";', "remove what stands behind the value"),
+        ("store =", 'the value is missing; write store = "..."'),
+        ("export store=local", 'write NAME = VALUE, such as store = "local"'),
+        ('store: "local"', 'write NAME = VALUE, such as store = "local"'),
+        ("<<<<<<< HEAD", "write NAME = VALUE, or a heading such as [job.KEY]"),
+        ("// store", "a comment begins with #"),
+        ("[job.k]\nonly-if = 'x'\nonly-if = 's3cret'", "line 3: only-if is set twice"),
+        ("[job.k]\n[job.k]", "line 2: [job.k] is there twice"),
+        ("[job.billing nightly]", "a key has no blanks; write the KEY of --key, such as [job.billing-nightly]"),
+        ("[job.a:b]", 'a name with such a sign needs quotes; write [job."a:b"]'),
+        ("[job.k", "the bracket is not closed; write [job.k]"),
+        ("[[ping]", "the bracket is not closed; write [[ping]]"),
+        ("[job.]", "the heading has no name; write [job.KEY]"),
+        ('[job.k]\nonly-if = "test \\d"', "put the text in single quotes"),
+        ("[job.k]\nno-retry-on = 64,65", 'a text needs quotes: no-retry-on = "64,65"'),
+        ('[job.k]\ncommand = """a\nb', "line 2: the text behind three quotes does not end"),
+        ("[notify.channel.x]\nmail = [root@x]", "each text in the brackets needs quotes"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_not_toml_is_named_with_a_right_one(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    """To a firing and by `config check`; a value that may be secret is not shown."""
+    path = tmp_path / "c.toml"
+    path.write_text(text + "\n", encoding="utf-8")
+    path.chmod(0o600)
+    with pytest.raises(ConfigurationError, match=re.escape(told)) as caught:
+        Settings(RUN_OPTIONS, {"config": str(path)}, "k")
+    assert str(caught.value).startswith(f"{path}: line ")
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_near_job_of_the_file_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

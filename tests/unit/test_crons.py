@@ -236,7 +236,7 @@ def test_lint_reads_percent_signs_as_the_cron_does(name: str) -> None:
         [LintedCrontab("crontab", scan(text.encode(), cron=CRONS[name]))], cron=CRONS[name]
     )
     kinds = [(each.line, each.finding) for each in found]
-    cut = [(1, "quote")] if CRONS[name].percent.unescaped else []
+    cut = [(1, "percent")] if CRONS[name].percent.unescaped else []
     assert kinds == [*cut, (4, "duplicate")]
 
 

@@ -227,6 +227,9 @@ CASES = [
     ("field", "0 0 2 * * ? /bin/a\n", "", "0 2 * * * /bin/a\n"),
     ("field", "0 2 1 * * MON-FRI /bin/a\n", "", "0 2 * * MON-FRI /bin/a\n"),
     ("duplicate", "0 2 * * * /bin/a\n0 2 * * *  /bin/a\n", "", "0 2 * * * /bin/a\n0 3 * * * /bin/a\n"),
+    ("percent", "0 2 * * * /bin/a $(date +%F)\n", "write \\%", "0 2 * * * /bin/a $(date +\\%F)\n"),
+    ("percent", '0 2 * * * /bin/a "5%"\n', "standard input", "0 2 * * * mail root%Hello, 5%\n"),
+    ("percent", "0 2 * * * date -u +%F >/x\n", "standard input", "0 2 * * * cat -%+x\n"),
     ("quote", "0 2 * * * /bin/a 'two words\n", "", "0 2 * * * /bin/a 'two words'\n"),
     ("comment", "0 2 * * * # /bin/a\n", "", "0 2 * * * /bin/a # why\n"),
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from oncecron.core.derived_key import derived_key
 from oncecron.crontab.firing_times import schedule_of
-from oncecron.crontab.percent_sign import shell_command
+from oncecron.crontab.percent_sign import CUT, CUT_CURE, shell_command
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import Crontab, Problem, scan
 from oncecron.crontab.wrap import Rewritten, WrapSettings, unwrap, wrap
@@ -464,6 +464,17 @@ def test_a_line_that_would_be_too_long_is_refused_with_the_cure() -> None:
     cure = reason.rpartition("write here: ")[2]
     assert scan(f"@daily {cure}\n".encode()).problems() == []
     assert " --schedule @daily --tz Europe/Berlin" in cure
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [("tool $(date +%F)", True), ("date -u +%F", True), ("tool $(date +\\%F)", False), ("mail root%Hi", False)],
+)  # fmt: skip
+def test_a_percent_sign_that_ends_the_command_is_told_as_by_lint(command: str, told: bool) -> None:
+    """The line is wrapped as cron reads it."""
+    done = wrapped(f"@daily {command}\n")
+    assert (done.changed, done.errors) == (1, [])
+    assert done.warnings == [(1, f"{CUT}; {CUT_CURE}")] * told
 
 
 def test_a_variable_without_a_value_is_no_reason_to_refuse() -> None:

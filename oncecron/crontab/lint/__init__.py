@@ -17,6 +17,7 @@ from oncecron.crontab.crons import CRONS
 from oncecron.crontab.directives import read_directives
 from oncecron.crontab.lint import keys, schedules, unguarded
 from oncecron.crontab.lint.line import FINDINGS, Diagnostic, LintedCrontab, excerpt, linted_entries
+from oncecron.crontab.percent_sign import CUT, CUT_CURE, is_cut
 from oncecron.crontab.prefix import read_prefix
 from oncecron.crontab.scanner import OWN_REASONS
 from oncecron.crontab.simple_commands import simple_commands
@@ -147,11 +148,15 @@ def _check_command(line: LintedEntry) -> Iterator[Diagnostic]:
             "comment out the whole line",
         )
     shell = line.environment.get("SHELL", "/bin/sh")
-    if is_bourne_shell(os.fsencode(shell)) and simple_commands(line.command) is None:
+    if not is_bourne_shell(os.fsencode(shell)):
+        return
+    if is_cut(line.entry.command, line.cron.percent):
+        yield line.diagnostic("percent", CUT, CUT_CURE)
+    elif simple_commands(line.command) is None:
         yield line.diagnostic(
             "quote",
             f"a quote or a bracket in {excerpt(line.command)} is not closed",
-            "close it; for one quote as a letter, write \\' or use double quotes around it; for a percent sign, \\%",
+            "close it; for one quote as a letter, write \\' or use double quotes around it",
         )
 
 

@@ -50,7 +50,7 @@ FINDINGS = (
     *("schedule", "zone", "shards", "random-sleep", "frequent", "never", "field"),
     *("every-minute", "duplicate", "days"),
     *(PINNED, BACKGROUND, EACH_HOST),
-    *("key", "tick", "items", "store", "path", "sudo", "quote", "comment"),
+    *("key", "tick", "items", "store", "path", "sudo", "percent", "quote", "comment"),
     *("options", "invalid", "newline", "not-read", "directive", "section"),
 )
 """The kinds of findings: all that makes a line run twice, nowhere, or at another time than it says."""

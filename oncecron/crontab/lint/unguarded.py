@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
-from oncecron.core.shell_words import is_bourne_shell
+from oncecron.core.shell_words import PREPARING_BUILTINS, is_bourne_shell
 from oncecron.crontab.lint.line import STANDARD_INPUT, excerpt
 from oncecron.crontab.lint.schedules import check_fields
 from oncecron.crontab.per_host import BACKGROUND, EACH_HOST, PINNED, judgements, objections
@@ -29,8 +29,8 @@ _INSTALLED = "/usr/local/bin"
 # Commands that may run on every host: they change nothing beyond the line, or do nothing without input.
 _PREPARING = frozenset(
     (
-        *("cd", "chdir", "test", "[", "[[", ":", "true", ".", "source", "export", "umask", "ulimit"),
-        *("set", "command", "type", "which", "sleep", "exec", "exit"),
+        *map(bytes.decode, PREPARING_BUILTINS),
+        *("test", "[", "[[", ":", "true", "command", "type", "which", "sleep", "exec", "exit"),
         *("echo", "printf", "date", "for", "case"),
     )
 )  # fmt: skip

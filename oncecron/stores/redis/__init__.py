@@ -38,12 +38,11 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
 
 def open_reader(address: Address, namespace: str) -> Reader:
     from oncecron.core.errors import StoreRefusesError, shortage_of
+    from oncecron.core.installation import broken
     from oncecron.stores.redis.address import parse
 
     try:
         from oncecron.stores.redis.reader import RedisReader
     except ImportError as error:
-        raise shortage_of(error) or StoreRefusesError(
-            f"redis-py cannot be loaded: {error}; install redis"
-        ) from error
+        raise shortage_of(error) or StoreRefusesError(str(broken(error))) from error
     return RedisReader(parse(address.target, address.options), namespace=namespace)

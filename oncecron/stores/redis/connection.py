@@ -120,7 +120,9 @@ class Transport:
                 self._context = tls.context(self._tls, self.where(place))
             return tls.wrapped(self._context, raw, place[0])
         except TimeoutError as error:
-            silent = "no TLS handshake in time; does the server use TLS on this port?"
+            silent = (
+                "no TLS handshake in time (if the server has no TLS on this port, write redis://)"
+            )
             raise TimeoutError(errno.ETIMEDOUT, silent) from error
         finally:
             raw.close()  # either TLS owns its descriptor now, or the socket is useless
@@ -128,8 +130,6 @@ class Transport:
     def failure(self, error: OSError, place: Host | str) -> StoreError:
         """Return the oncecron error of a socket's error."""
         where = self.where(place)
-        if isinstance(error, TimeoutError):
-            return StoreUnavailable(f"{where}: {error.strerror or 'no answer in time'}")
         if error.errno == errno.EACCES and isinstance(place, str):
             return StoreRefusesError(
                 f"{where}: user {os.geteuid()} may not use the socket; see unixsocketperm in redis.conf"
@@ -141,7 +141,9 @@ class Transport:
                 from oncecron.stores.redis.tls import explain
 
                 return explain(error, where)
-        return StoreUnavailable(f"{where}: {error.strerror or error}")
+        from oncecron.stores.redis.explain import reason_of
+
+        return StoreUnavailable(f"{where}: {reason_of(error, is_socket=isinstance(place, str))}")
 
 
 def shown(place: Host | str) -> str:

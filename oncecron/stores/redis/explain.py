@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 from oncecron.core.errors import RecordRefusedError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.address import command_line
@@ -58,8 +60,33 @@ _UNREADABLE = (
     "a row of the store that cannot be read is named by `oncecron locks` or `oncecron history`: "
     "correct it in the store"
 )
+_NETWORK = "check the network and firewalls in between"
 _NO_PASSWORD_NEEDED = "without any password configured"  # noqa: S105 - the server's words
 _UNKNOWN_DATABASE = "DB index is out of range"
+
+
+_UNREACHABLE = {
+    errno.ECONNREFUSED: "check that the server runs, and bind and port in redis.conf",
+    errno.EHOSTUNREACH: _NETWORK,
+    errno.ENETUNREACH: _NETWORK,
+    errno.ETIMEDOUT: _NETWORK,
+}
+
+
+def reason_of(error: OSError, *, is_socket: bool) -> str:
+    """Return why a server cannot be reached, with the cure in brackets: an address may name several servers."""
+    if isinstance(error, TimeoutError):
+        return (
+            error.strerror
+            or "no answer in time (check the network, firewalls and the server's load)"
+        )
+    number = error.errno or 0
+    cure = _UNREACHABLE.get(number)
+    if number < 0:  # of getaddrinfo
+        cure = "check the host name in the store's URL, and the DNS of this host"
+    elif is_socket and number in (errno.ENOENT, errno.ECONNREFUSED):
+        cure = "check that the server runs, and unixsocket in redis.conf"
+    return f"{error.strerror or error}{f' ({cure})' if cure else ''}"
 
 
 def at_the_door(error: ReplyError, where: str) -> StoreError | None:

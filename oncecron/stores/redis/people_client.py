@@ -60,6 +60,9 @@ else:
 # that this side never waits for a proxy that waits for this side to read.
 _BATCH_BYTES = 1 << 14
 
+if not hasattr(redis.Redis, "from_pool"):  # redis-py 5.0.1
+    raise ImportError(f"version {redis.__version__} is too old, oncecron needs 6.0", name="redis")
+
 _OF_STRANGERS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """With what redis-py fails when it converts what no Redis answers."""
 _FAILURES = (RedisError, RedisClusterException, OSError, *_OF_STRANGERS)

@@ -31,6 +31,11 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
 
 
 def open_reader(address: Address, namespace: str) -> Reader:
-    from oncecron.stores.sqlite.reader import SQLiteReader
+    from oncecron.core.errors import StoreRefusesError, shortage_of
+    from oncecron.core.installation import broken
 
+    try:
+        from oncecron.stores.sqlite.reader import SQLiteReader
+    except ImportError as error:  # a Python that was built without SQLite
+        raise shortage_of(error) or StoreRefusesError(str(broken(error))) from error
     return SQLiteReader(address.target, namespace=namespace)

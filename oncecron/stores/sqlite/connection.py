@@ -17,6 +17,7 @@ import errno
 import os
 import select
 import sqlite3
+import stat
 
 from oncecron.core import clock, safe_paths
 from oncecron.core.errors import (
@@ -29,7 +30,12 @@ from oncecron.core.errors import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable_values
 from oncecron.core.timing import SQLITE_RETRY_PAUSE
-from oncecron.stores.address import DEFAULT_NAMESPACE, command_line, state_directory
+from oncecron.stores.address import (
+    DEFAULT_NAMESPACE,
+    command_line,
+    shell_quoted,
+    state_directory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -139,6 +145,7 @@ def connect(path: str, *, deadline: float, create: bool, check: bool = True) -> 
     """
     try:
         refuse_network(path)
+        _refuse_no_place(path)
         if create:
             _make(path)
         elif not os.path.exists(path):
@@ -170,6 +177,28 @@ def _check_version(schema: Version, path: str) -> None:
     if not schema_version.serves(found, SCHEMA_VERSION):
         init = f"run {command_line('init', f'sqlite://{path}', DEFAULT_NAMESPACE)}"
         raise schema_version.misfit(f"the store {path}", found, SCHEMA_VERSION, init)
+
+
+def _refuse_no_place(path: str) -> None:
+    """Raise StoreRefusesError if no file can be at this path. Only the state directory is made by itself.
+
+    A typing error in a path would else make a directory, and a store of its own, which nobody looks for.
+    """
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except FileNotFoundError:
+        directory = os.path.dirname(os.path.realpath(path))
+        if os.path.dirname(path) == state_directory() or os.path.isdir(directory):
+            return
+        raise StoreRefusesError(
+            f"the store {path}: its directory {directory} does not exist; correct the path, or make it: "
+            f"`mkdir -p -m 700 {shell_quoted(directory)}`"
+        ) from None
+    if kind != stat.S_IFREG:
+        what = "a directory" if kind == stat.S_IFDIR else "not a regular file"
+        raise StoreRefusesError(
+            f"the store {path} is {what}; name a file in a directory of its own"
+        )
 
 
 def _refuse_unsafe(path: str) -> None:
@@ -215,19 +244,23 @@ def network_file_system(mounts: str, device: int) -> str | None:
 
 
 def _make(path: str) -> None:
-    """Create the file and its directory, accessible only to their owner, if they are missing.
+    """Create the file, and the state directory, accessible only to their owner, if they are missing.
 
     An existing file is not opened: closing it would release this process's SQLite locks on it (fcntl(2): closing any
     descriptor of a file releases all locks of the process on that file).
     """
     if os.path.exists(path):
         return
-    os.makedirs(os.path.dirname(path), mode=DIRECTORY_MODE, exist_ok=True)
+    directory = os.path.dirname(path)
+    if directory == state_directory():
+        os.makedirs(directory, mode=DIRECTORY_MODE, exist_ok=True)
     _refuse_unsafe(path)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, FILE_MODE))
     except FileExistsError:
         return  # another process was faster
+    except FileNotFoundError as error:  # such as in /proc
+        raise _impossible(error, path) from error
 
 
 def _text(stored: bytes) -> str:
@@ -500,11 +533,15 @@ def _forbidden(code: int, path: str) -> StoreError:
 
 def _unusable(error: OSError, path: str) -> StoreError:
     if error.errno in _PERMANENT:
-        return StoreRefusesError(
-            f"user {os.geteuid()} cannot create the store {path}: {error.strerror}: "
-            f"{error.filename or path}; use another file"
-        )
+        return _impossible(error, path)
     return StoreUnavailable(f"the store {path}: {error.strerror}: {error.filename or path}")
+
+
+def _impossible(error: OSError, path: str) -> StoreError:
+    return StoreRefusesError(
+        f"user {os.geteuid()} cannot create the store {path}: {error.strerror}: {error.filename or path}; "
+        "use another file"
+    )
 
 
 def _absent(path: str) -> StoreError:

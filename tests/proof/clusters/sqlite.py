@@ -27,6 +27,7 @@ class SQLiteCluster:
             os.chown(self._disk.path, 0, 0)  # hosts trust no directory of another user
         self._directory = self._disk.path if self._disk else public_directory("sqlite")
         self.path = self._directory / "oncecron" / "oncecron.db"
+        self.path.parent.mkdir(0o700, exist_ok=True)
         self._register = FileRegister(directory)
         self._lock: sqlite3.Connection | None = None
         self.proxies: dict[str, list[FaultProxy]] = {}
