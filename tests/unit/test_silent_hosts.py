@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NOW = 1.8e9
 WELL = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "k", "missed": 0, "overruns": 0,
-                     "streak": 0, "outcome": "succeeded"})  # fmt: skip
+                     "failures": 0, "outcome": "succeeded"})  # fmt: skip
 
 
 def row(host: str, *ticks: int, key: str = "k", **parts: Any) -> KeyHost:
