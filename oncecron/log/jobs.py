@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.clock import is_ahead
 from oncecron.core.job_summary import FIRST_LOOK, NO_END, STREAK_AT_MOST, JobSummary, is_living
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
 from oncecron.core.missed import Known, dues, paused_time
 from oncecron.core.timing import LEAST_SILENCE
 
@@ -240,12 +240,6 @@ def dead_letters(
             yield each
 
 
-def is_success(execution: Execution) -> bool:
-    """Return whether the command succeeded, with or without a lease."""
-    unclaimed = execution.outcome == "unclaimed" and execution.exit_code == 0
-    return execution.outcome == "succeeded" or unclaimed
-
-
 def _past(
     log: Reader,
     key: str,
@@ -284,7 +278,7 @@ def _in_a_row(ended: Sequence[Execution]) -> tuple[int, int]:
 def _successes(log: Reader, key: str, newest: Sequence[Execution]) -> list[Execution]:
     successes = [each for each in newest if is_success(each)][:USUAL_OF]
     if not successes and len(newest) == STREAK_AT_MOST:
-        return list(log.history(HistoryQuery(key=key, outcome="succeeded", limit=USUAL_OF)))
+        return list(log.history(HistoryQuery(key=key, outcomes=["succeeded"], limit=USUAL_OF)))
     return successes
 
 

@@ -12,9 +12,9 @@ from oncecron.core import tick
 from oncecron.core.clock import believed
 from oncecron.core.errors import NotFoundError
 from oncecron.core.job_summary import NO_END
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
 from oncecron.core.missed import Due, Known, dues, paused_time
-from oncecron.log.jobs import dead_letters, is_success
+from oncecron.log.jobs import dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

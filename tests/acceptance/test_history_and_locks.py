@@ -90,7 +90,13 @@ def test_history_shows_only_what_is_asked_for(past: Oncecron) -> None:
     assert ticks("--tick", "t2") == ["report/t2", "billing/t2"]
     assert ticks("--host", "host-b") == ["billing/t2"]
     assert ticks("--outcome", "failed", "--host", "host-a") == ["report/t2"]
-    assert ticks("--limit", "1") == ["report/t2"]
+    assert ticks("-n", "1", "--failed") == ["report/t2"]
+    assert ticks("--failed", "billing") == ["billing/t2"]
+    every = ["report/t2", "billing/t2", "billing/t1"]
+    assert ticks("--outcome", "failed,succeeded") == every
+    assert ticks("--outcome", "failed", "--outcome", "succeeded") == every
+    for wrong, named in ((("failed,typo",), "'typo'"), (("failed", "--failed"), "--failed")):
+        refused(past("history", "--outcome", *wrong), 64, named)
     assert len(ticks("--limit", "0")) == 3
     assert len(ticks("--since", "1h")) == 3
     assert ticks("--since", "0s") == []

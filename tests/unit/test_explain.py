@@ -62,7 +62,7 @@ def at_a_glance(
         job_keys=lambda: [JobKey("k", 0, None, None)],
         pauses=lambda: pauses,
         leases=lambda: leases,
-        history=lambda query: (each for each in newest if each.outcome == query.outcome),
+        history=lambda query: (each for each in newest if each.outcome in query.outcomes),
         newest=lambda limit, _keys: iter(newest[:limit]),
         reasons=lambda _since: iter(()),
     )

@@ -66,7 +66,7 @@ e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.sig
 (%(before)s::bigint is null or e.execution_id < %(before)s)
    and (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
    and (%(host)s::text is null or e.host = %(host)s)
-   and (%(outcome)s::text is null or e.outcome = %(outcome)s)
+   and (%(outcomes)s::text[] is null or e.outcome = any (%(outcomes)s))
    and (not %(exhausted)s::boolean or e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost') and e.exhausted)
 
 -- name: history
@@ -151,7 +151,7 @@ s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, ex
    and (%(key)s::text is null or s.key = %(key)s)
    and (%(tick)s::text is null or s.tick_name = %(tick)s)
    and (%(host)s::text is null or s.host = %(host)s)
-   and (%(outcome)s::text is null or s.reason = %(outcome)s)
+   and (%(outcomes)s::text[] is null or s.reason = any (%(outcomes)s))
 
 -- name: plain_filters
 -- Which rows of plain skips are read at all. Each skip happened within 500 s of its tick; `minute`: that of the wanted tick.

@@ -7,7 +7,7 @@ execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, 
 
 -- name: execution_filters
 (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR outcome = :outcome)
+   AND (:outcomes IS NULL OR outcome IN (SELECT value FROM json_each(:outcomes)))
 
 -- name: history
 -- Newest first, any key.
@@ -77,7 +77,7 @@ SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, ho
   FROM skip
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR reason = :outcome) AND (:tick IS NULL OR tick = :tick)
+   AND (:outcomes IS NULL OR reason IN (SELECT value FROM json_each(:outcomes))) AND (:tick IS NULL OR tick = :tick)
  UNION ALL
 SELECT key, shard, NULL, NULL, NULL, NULL, host, NULL, at, NULL, NULL, NULL, words, window
   FROM plain_skips
