@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncecron.cli import output
 from oncecron.cli.command import (
+    ALL,
     QUERY_OPTIONS,
     TableCommand,
     incomplete,
@@ -30,7 +31,7 @@ from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
-from oncecron.core.log_rows import Execution, HistoryQuery, Skip
+from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.silent_hosts import NAMES_CURE, same_names
 from oncecron.core.stderr import complain
@@ -102,6 +103,7 @@ OPTIONS = (
             "limit", "integer", "Show at most N, newest first. 0: no limit, which is also the default with --since.",
             default="50", short="n", minimum=0, maximum=_MOST,
         ),
+        ALL,
         Option("skips", "flag", "Show skips instead of executions."),
         Option(
             "follow", "flag", "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
@@ -199,6 +201,7 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
         host=_filter("--host", settings["host"]),
         outcomes=_outcomes(settings),
         failed=settings["failed"] or False,
+        without=None if words or settings["all"] else INTERNAL,
         tick=_filter("--tick", settings["tick"]),
         limit=limit,
         exhausted=settings["exhausted"] or False,
@@ -227,7 +230,7 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
         f"--{name}"
         for name in (
             *("since", "host", "outcome", "failed", "tick", "exhausted"),
-            *("limit", "skips", "follow"),
+            *("limit", "all", "skips", "follow"),
         )
         if settings.is_typed(name)
     ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import (
+    ALL,
     QUERY_OPTIONS,
     TableCommand,
     incomplete,
@@ -65,7 +66,7 @@ JOBS = Kind(
         output.field("schedule"), output.ITEMS, Column("PAUSED", _paused),
     ),
 )  # fmt: skip
-OPTIONS = QUERY_OPTIONS
+OPTIONS = (ALL, *QUERY_OPTIONS)
 
 
 def _severity(job: JobSummary) -> tuple[int, bool, str]:
@@ -77,11 +78,12 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     answer = writer(JOBS, settings)
     with store_and_log(settings) as (store, log):
-        found: Iterable[JobSummary] = every_job(Sources(store, log, clock.wall()))
+        sources = Sources(store, log, clock.wall())
+        found: Iterable[JobSummary] = every_job(sources, internal=settings["all"] or False)
         if answer.is_watched and output_format(settings) == "table":
             found = sorted(found, key=_severity)
         shown = answer.write(found)
-    if not shown and answer.is_watched:
+    if not shown and answer.is_watched and not sources.job_keys:
         complain("no host has fired a key yet")
     return incomplete(store, log)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
+from oncecron.cli.command import ALL, QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
 from oncecron.cli.output import Column, Kind
 from oncecron.cli.sentences import count
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.log_rows import LeaseView, Pause
+from oncecron.core.log_rows import LeaseView, Pause, is_internal
 from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT, Clock
 from oncecron.core.units import format_duration
@@ -69,6 +69,7 @@ PAUSES = Kind(
 
 OPTIONS = (
     Option("pauses", "flag", "Show paused keys and drained hosts instead of leases."),
+    ALL,
     *QUERY_OPTIONS,
 )
 
@@ -80,7 +81,12 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
         if settings["pauses"]:
             answer.write(store.pauses())
             return incomplete(store)
-        leases = store.leases()
+        # A lease of our own that is not held hides no longer.
+        leases = [
+            lease
+            for lease in store.leases()
+            if settings["all"] or lease.state != "held" or not is_internal(lease.key)
+        ]
         lists = item_lists(store) if leases else ()
         pauses = store.pauses() if answer.is_watched else ()
     now = clock.wall()  # SQLite has no clock of its own

@@ -51,6 +51,15 @@ class Execution(NamedTuple):
         return self._replace(command="", note=None)
 
 
+INTERNAL = "oncecron/"
+"""How the keys begin of what oncecron runs for itself, such as a pass of `oncecron notify`."""
+
+
+def is_internal(key: str) -> bool:
+    """Return whether a key is of what oncecron runs for itself: it is shown to those who ask for it."""
+    return key.startswith(INTERNAL)
+
+
 FAILURES = ("failed", "timed-out", "stopped", "lost", "not-started", "unclaimed")
 """The outcomes of what neither succeeded nor runs; of `unclaimed`, without a lease, the exit status decides."""
 
@@ -307,6 +316,8 @@ class HistoryQuery(NamedTuple):
     """Only executions with a higher id, oldest first: to follow the log."""
     exhausted: bool = False
     """Only the dead letters: the last failed attempt of each tick that could have been retried and will not be."""
+    without: str | None = None
+    """Leave out the keys that begin with this text."""
     failed: bool = False
     """Only executions that neither succeeded nor run."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.clock import is_ahead
 from oncecron.core.job_summary import FIRST_LOOK, NO_END, STREAK_AT_MOST, JobSummary, is_living
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_internal, is_success
 from oncecron.core.missed import Known, dues, paused_time
 from oncecron.core.timing import LEAST_SILENCE
 
@@ -121,11 +121,13 @@ def jobs(
     sources: Sources,
     keys: Collection[str] = (),
     *,
+    internal: bool = True,
     items: ItemFields = lambda _key, _ended: {},
     brief: bool = False,
 ) -> Iterator[JobSummary]:
     """Yield every key by name, or only `keys`. However many there are, each store is asked a few questions.
 
+    `internal`: among all keys also those of what oncecron runs for itself.
     `items` answers the fields about the items of a key by its name and the execution that has its outcome.
 
     `brief`: only findings are wanted. Of a key that is well, its newest execution alone is read, so how many succeeded
@@ -136,7 +138,7 @@ def jobs(
     asked_at = max((lease.asked_at or now for lease in sources.leases), default=now)
     shards: dict[str, list[JobKey]] = {}
     for shard in sources.job_keys:
-        if not keys or shard.key in keys:
+        if shard.key in keys if keys else internal or not is_internal(shard.key):
             shards.setdefault(shard.key, []).append(shard)
     some = keys or None
     newest = _newest_in_brief(log, some, shards, running, now) if brief else _newest(log, some)

@@ -302,6 +302,7 @@ def _fits(row: Execution | Skip, at: float, query: HistoryQuery) -> bool:
     """Return whether a row matches the filters that a store need not apply itself."""
     return (
         query.host in (None, row.host)
+        and (query.without is None or not row.key.startswith(query.without))
         and query.takes_outcome(row)
         and query.tick in (None, row.tick)
         and (query.since is None or at >= query.since)

@@ -105,6 +105,22 @@ def test_history_shows_only_what_is_asked_for(past: Oncecron) -> None:
     assert ticks("nothing") == []
 
 
+def test_what_oncecron_runs_for_itself_is_shown_on_request(past: Oncecron) -> None:
+    """A pass of notify each minute would fill every table. It is there for --all, and by its name."""
+    own = "oncecron/notify"
+    running = past.fire(own, "--tick", "t", "--", "sleep", "60")
+    running.job()
+    past.run(own, "--tick", "t", "--", "true")
+    for command in ("jobs", "history", "history --skips", "locks"):
+        words = command.split()
+        assert own not in {each["key"] for each in answer(past, *words)}, command
+        assert own in {each["key"] for each in answer(past, *words, "--all")}, command
+    for words in (("history", own), ("history", "--skips", own)):
+        assert {each["key"] for each in answer(past, *words)} == {own}
+    running.process.terminate()
+    running.wait()
+
+
 def test_names_that_are_no_utf_8_are_shown_and_found(
     store: Store, new_host: Callable[..., Oncecron]
 ) -> None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import KEY, Host, execution_record, minute
 
-from oncecron.core.log_rows import HistoryQuery
+from oncecron.core import clock
+from oncecron.core.log_rows import INTERNAL, HistoryQuery
 from oncecron.core.tick import NO_TICK
+from oncecron.log.jobs import Sources, jobs
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -75,6 +77,24 @@ def test_history_of_what_failed(a: Host, log: Log) -> None:
     ):
         found = [each.tick for each in log.executions(query)]
         assert found == [minute(number).text for number in numbers], query
+
+
+def test_what_oncecron_runs_for_itself_takes_no_room(a: Host, b: Host, log: Log) -> None:
+    """Neither among executions nor among skips, packed or not: the limit counts the others."""
+    for key in ("oncecronic", "oncecron", "z"):
+        a.run(minute(1), key=key)
+        b.lose(minute(1), key=key)
+    for number in (2, 3):
+        a.run(minute(number), key="oncecron/notify")
+        b.lose(minute(number), key="oncecron/notify")
+    b.lose(minute(1), key="oncecron/notify")  # passed, with its details
+    query = HistoryQuery(without=INTERNAL, limit=3)
+    for found in (log.executions(query), [*log.people.skips(query)]):
+        assert sorted(each.key for each in found) == ["oncecron", "oncecronic", "z"]
+    assert len([*log.people.skips(query._replace(without=None, limit=None))]) == 6
+    sources = Sources(log.people, log.people, clock.wall())
+    assert len([*jobs(sources)]) == 4
+    assert [job.key for job in jobs(sources, internal=False)] == ["oncecron", "oncecronic", "z"]
 
 
 @pytest.mark.usefixtures("past")

@@ -66,6 +66,7 @@ e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.sig
 (%(before)s::bigint is null or e.execution_id < %(before)s)
    and (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
    and (%(host)s::text is null or e.host = %(host)s)
+   and (%(without)s::text is null or not pg_catalog.starts_with(e.key, %(without)s))
    and (%(outcomes)s::text[] is null or e.outcome = any (%(outcomes)s))
    and (not %(exhausted)s::boolean or e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost') and e.exhausted)
 
@@ -151,6 +152,7 @@ s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, ex
    and (%(key)s::text is null or s.key = %(key)s)
    and (%(tick)s::text is null or s.tick_name = %(tick)s)
    and (%(host)s::text is null or s.host = %(host)s)
+   and (%(without)s::text is null or not pg_catalog.starts_with(s.key, %(without)s))
    and (%(outcomes)s::text[] is null or s.reason = any (%(outcomes)s))
 
 -- name: plain_filters

@@ -7,6 +7,7 @@ execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, 
 
 -- name: execution_filters
 (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
    AND (:outcomes IS NULL OR outcome IN (SELECT value FROM json_each(:outcomes)))
 
 -- name: history
@@ -77,12 +78,14 @@ SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, ho
   FROM skip
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
    AND (:outcomes IS NULL OR reason IN (SELECT value FROM json_each(:outcomes))) AND (:tick IS NULL OR tick = :tick)
  UNION ALL
 SELECT key, shard, NULL, NULL, NULL, NULL, host, NULL, at, NULL, NULL, NULL, words, window
   FROM plain_skips
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
    AND (:tick IS NULL OR window > :minute - :plain_window AND window <= :minute)
  ORDER BY at DESC
 
