@@ -16,6 +16,7 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.gather import every_job
 from oncecron.cli.output import Column, Kind
+from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
@@ -74,12 +75,16 @@ def _severity(job: JobSummary) -> tuple[int, bool, str]:
     return -WRONG.get(str(job.state), 0), job.running_host is None, job.key
 
 
-def _show(given: dict[str, str], _words: list[str]) -> int:
+def _show(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
+    keys = {valid_key(word) for word in words}
     answer = writer(JOBS, settings)
     with store_and_log(settings) as (store, log):
         sources = Sources(store, log, clock.wall())
-        found: Iterable[JobSummary] = every_job(sources, internal=settings["all"] or False)
+        if keys:
+            refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
+        internal = settings["all"] or False
+        found: Iterable[JobSummary] = every_job(sources, keys, internal=internal)
         if answer.is_watched and output_format(settings) == "table":
             found = sorted(found, key=_severity)
         shown = answer.write(found)
@@ -90,8 +95,9 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
 
 COMMAND = TableCommand(
     "jobs", OPTIONS, _show,
-    about="Show one line per key: what is wrong with it, the last outcome, the last success, the host where it runs "
-    "now, how many ticks in a row succeeded or failed, the usual duration, the next tick (if the key runs with "
-    "--schedule), and who has paused it. On a terminal, what is wrong comes first.",
-    examples=("oncecron jobs", "oncecron jobs --json"),
+    about="Show one line per key, or only per named key: what is wrong with it, the last outcome, the last success, the"
+    " host where it runs now, how many ticks in a row succeeded or failed, the usual duration, the next tick (if "
+    "the key runs with --schedule), and who has paused it. On a terminal, what is wrong comes first.",
+    examples=("oncecron jobs", "oncecron jobs billing-nightly --json"),
+    words="[KEY...]",
 )  # fmt: skip

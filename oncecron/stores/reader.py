@@ -96,12 +96,15 @@ class Reader(Views):
         short = (row.execution.without_texts() for row in found)
         return sorted(short, key=lambda each: -each.execution_id)
 
-    def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions since a time, shard by shard, each shard in the order of starts.
+    def timeline(
+        self, since: float | None, keys: Collection[str] | None = None
+    ) -> Iterator[Traced]:
+        """Yield the executions since a time, of all keys or of some: shard by shard, each in the order of starts.
 
         Other methods may be called meanwhile.
         """
-        found = self._executions("timeline", since=since)
+        named = None if keys is None else list(keys)
+        found = self._executions("timeline", since=since, keys=named)
         return (row for row in found if since is None or row.execution.started_at >= since)
 
     def _executions(self, view: str, **bounds: Any) -> Iterator[Traced]:

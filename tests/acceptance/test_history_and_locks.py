@@ -115,8 +115,10 @@ def test_what_oncecron_runs_for_itself_is_shown_on_request(past: Oncecron) -> No
         words = command.split()
         assert own not in {each["key"] for each in answer(past, *words)}, command
         assert own in {each["key"] for each in answer(past, *words, "--all")}, command
-    for words in (("history", own), ("history", "--skips", own)):
-        assert {each["key"] for each in answer(past, *words)} == {own}
+    for words in (("history",), ("history", "--skips"), ("locks",), ("jobs",)):
+        assert {each["key"] for each in answer(past, *words, own)} == {own}
+    assert answer(past, "locks", "billing") == []
+    refused(past("locks", "biling"), 1, "did you mean billing?")
     running.process.terminate()
     running.wait()
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from answers import answer
+from answers import answer, refused
 from log_of import Store
 from servers import eventually
 from servers.oncecron import Oncecron
@@ -61,6 +61,10 @@ def test_every_key_is_told_at_a_glance(store: Store, cluster: Oncecron) -> None:
     assert 0 <= report["usual_duration"] < 30
     assert set(never.values()) == {"never", None, 0}
     assert [each["state"] for each in (billing, never, report)] == ["failed", None, "ok"]
+    assert answer(cluster, "jobs", "report", "billing", "--utc") == [billing, report]
+    refused(
+        cluster("jobs", "report", "repot"), 1, "no host has fired key repot; did you mean report?"
+    )
 
 
 def test_what_is_wrong_comes_first_for_a_person(cluster: Oncecron) -> None:

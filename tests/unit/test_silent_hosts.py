@@ -104,7 +104,9 @@ def test_a_host_at_a_glance() -> None:
         row("b", 500, key="l"),
         *(row(host, *ticks, key="x") for host, ticks in (("a", (90, 91, 92)), ("b", (900,)))),
         row("by-hand", command=None, seen_at=NOW - 5),
-        row("by-hand", key="oncecron/notify", seen_at=NOW - 4, version="0.2.0"),  # no job, but alive
+        row(
+            "by-hand", key="oncecron/notify", seen_at=NOW - 4, version="0.2.0"
+        ),  # no job, but alive
         row("gone", 10, seen_at=NOW - HOST_FORGOTTEN_AFTER - 1),
     ]
     drains = [Pause(None, "a", "ann@web1", None, 1.0, None), Pause("k", None, "x", None, 1.0, None)]

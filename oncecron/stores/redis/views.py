@@ -141,9 +141,9 @@ class RedisViews(Reader):
         for at in range(0, len(wanted), _PAGE):
             yield from (row.columns for row in self._stored(wanted[at : at + _PAGE]))
 
-    def _view_timeline(self, since: float | None) -> Iterator[Row]:
+    def _view_timeline(self, since: float | None, keys: list[str] | None) -> Iterator[Row]:
         """Order by id, which is the order of starts; late executions are read first, and merged."""
-        for shard in self._shards(None):
+        for shard in self._shards(keys):
             late = sorted((row for row in self._log_of(shard) if row.late), key=_start)
             others = (row for row in self._log_of(shard) if not row.late)
             for row in heapq.merge(others, late, key=_start):

@@ -189,10 +189,11 @@ select s.key, s.tick, s.host, s.reason
   join {ns}.skips s on s.plain and s.key_id = k.key_id and s.plain_until >= wanted.minute and s.tick_name >= wanted.tick
 
 -- name: timeline
--- All executions since a time, part by part in the order of starts; the server sorts, on disk if it must.
+-- Executions since a time, part by part in the order of starts; the server sorts, on disk if it must.
 select {execution_columns}
   from {ns}.executions e
- where %(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s)
+ where (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
+   and (%(keys)s::text[] is null or e.key = any (%(keys)s))
  order by e.key, e.shard, e.started_at, e.execution_id
 
 -- name: keys

@@ -101,10 +101,10 @@ SELECT s.key, NULL, s.host, NULL, s.shard, s.words, s.window
   FROM json_each(:minutes) wanted CROSS JOIN plain_skips s ON s.key = wanted.key AND s.window > wanted.value - :plain_window
 
 -- name: timeline
--- All executions since a time, part by part in the order of starts; sorted on disk if needed.
+-- Executions since a time, part by part in the order of starts; sorted on disk if needed.
 SELECT {execution_columns}
   FROM job_execution
- WHERE :since IS NULL OR started_at >= :since
+ WHERE (:since IS NULL OR started_at >= :since) AND (:keys IS NULL OR key IN (SELECT value FROM json_each(:keys)))
  ORDER BY key, shard, started_at, execution_id
 
 -- name: keys
