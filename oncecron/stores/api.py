@@ -259,8 +259,13 @@ class Views(Protocol):
     def mend_items(self, mending: Mending) -> int:
         """Put the items of a list that are in some states into another one; return how many."""
 
-    def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
-        """Remove expired records; return how many executions and how many skips were removed."""
+    def prune(
+        self, retention: Retention, *, names_kept: int = 1000, dry_run: bool = False
+    ) -> tuple[int, int]:
+        """Remove expired records; return how many executions and how many skips were removed.
+
+        `dry_run`: remove nothing, and return how many it would remove.
+        """
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Create or upgrade the schema, set the given parts of the least retention, and grant rights.
