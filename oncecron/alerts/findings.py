@@ -276,14 +276,14 @@ def _of_key(job: JobSummary, limits: Limits, now: float, clock: Clock) -> Iterat
     elif job.outcome in ("lost", NO_END):
         reason = "was lost: its host died or was cut off"
         yield finding("lost", job.key, 1, reason, since=job.started_at)
-    elif _is_failed(job) and job.streak >= limits.failures:
-        many = _many(job.streak, "run", STREAK_AT_MOST)
+    elif _is_failed(job) and job.failures >= limits.failures:
+        many = _many(job.failures, "run", STREAK_AT_MOST)
         how = (
             f"{job.outcome}{_status(job)}, {many} in a row"
-            if job.streak > 1
+            if job.failures > 1
             else f"{job.outcome}{_status(job)}"
         )
-        yield finding("failed", job.key, job.streak, how, since=job.failed_at)
+        yield finding("failed", job.key, job.failures, how, since=job.failed_at)
     if job.overruns:
         skipped = _many(job.overruns, "tick", MISSED_AT_MOST)
         yield finding(

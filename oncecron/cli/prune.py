@@ -25,6 +25,7 @@ OPTIONS = (
         )
         for what, days in (("executions", "400d"), ("skips", "7d"))
     ),
+    Option("dry-run", "flag", "Say how many records would be removed, and remove none."),
     *STORE_OPTIONS,
 )  # fmt: skip
 
@@ -37,15 +38,18 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     retention = settings.file.retention._replace(**wanted)
     stream = output.standard_output()
     channels = channel_names(settings.file)
+    dry = settings["dry-run"] or False
+    removed = "would remove" if dry else "removed"
     with all_readers(settings) as stores:
-        done = {name: _done(*store.prune(retention)) for name, store in stores.items()}
+        pruned = {name: store.prune(retention, dry_run=dry) for name, store in stores.items()}
         # A file without channels is not that of the hosts which notify.
-        junk = stores["store"].other_notices(channels, remove=True) if len(channels) > 1 else 0
+        junk = stores["store"].other_notices(channels, remove=not dry) if len(channels) > 1 else 0
         least = {name: store.least_retention() for name, store in stores.items()}
+    done = {name: f"{removed} {_counts(*counts)}" for name, counts in pruned.items()}
     output.say(with_names(done), stream)
     if junk:
         what = f"{count(junk, 'channel')} of notify that {settings.file.path} does not name"
-        output.say(f"removed {what}", stream)
+        output.say(f"{removed} {what}", stream)
     for name, longer in least.items():
         if any(map(operator.lt, retention, longer)):
             complain(_kept(settings, name, retention, longer))
@@ -63,8 +67,8 @@ def _kept(settings: Settings, store: str, wanted: Retention, least: Retention) -
     return f"the {store} keeps {' and '.join(ages)}; to remove younger ones, have its owner run {command}"
 
 
-def _done(executions: int, skips: int) -> str:
-    return f"removed {count(executions, 'execution')} and {count(skips, 'skip')}"
+def _counts(executions: int, skips: int) -> str:
+    return f"{count(executions, 'execution')} and {count(skips, 'skip')}"
 
 
 COMMAND = TableCommand(
@@ -72,5 +76,5 @@ COMMAND = TableCommand(
     about="Remove all records older than the retention, from the store and from the log. Each firing already removes "
     "a few. Running executions stay, and so do the newest 1000 tick names of each key, so that no named tick runs "
     "again.",
-    examples=("oncecron prune", "oncecron prune --executions 90d --skips 1d"),
+    examples=("oncecron prune", "oncecron prune --executions 90d --skips 1d --dry-run"),
 )  # fmt: skip

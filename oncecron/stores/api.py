@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import PlainSkip
     from oncecron.core.doctor import Diagnosis
+    from oncecron.core.facts import Facts
     from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Released, Roles, Unblocked
     from oncecron.core.model import (
         AskAgain,
@@ -74,6 +75,12 @@ class LeaseStore(Protocol):
         (`StoreError.unanswered`) may have been granted. Raises `ConfigurationError` when the clocks of host and store
         are more than `MAX_CLOCK_SKEW` apart, when a named instant is that far ahead, or when another host has another
         number of shards.
+        """
+
+    def peek(self, firing: Firing, *, deadline: float) -> Facts | None:
+        """Return what a claim would look at (`core.facts`), with nothing left out; None if nothing is installed.
+
+        It writes nothing, and installs nothing.
         """
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
@@ -168,7 +175,8 @@ class Views(Protocol):
           `owner_digest`, and then those of `Traced`: instant of the tick, fired_at, lost_at. Exactly: `key`,
           `exhausted`, `after_id`. Highest id first; with `after_id` lowest first. `limit` is a hint for the size of
           a page: the rows behind it may be asked for, because some may be unreadable.
-        - `execution` (execution_id), `newest` (limit, keys: a list), `timeline` (since): the same columns.
+        - `execution` (execution_id), `newest` (limit, keys: a list), `timeline` (since, keys): the same
+          columns. Exactly: `keys`.
           `newest`: of each key at most `limit`, the highest ids, in no order of keys; `command` and `note` may be
           empty. `timeline`: by key, shard, started_at, execution_id.
         - `output` (execution_id): the fields of `Output`.
@@ -254,8 +262,13 @@ class Views(Protocol):
     def mend_items(self, mending: Mending) -> int:
         """Put the items of a list that are in some states into another one; return how many."""
 
-    def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
-        """Remove expired records; return how many executions and how many skips were removed."""
+    def prune(
+        self, retention: Retention, *, names_kept: int = 1000, dry_run: bool = False
+    ) -> tuple[int, int]:
+        """Remove expired records; return how many executions and how many skips were removed.
+
+        `dry_run`: remove nothing, and return how many it would remove.
+        """
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         """Create or upgrade the schema, set the given parts of the least retention, and grant rights.

@@ -45,6 +45,7 @@ def test_prune_removes_all_that_is_due_and_keeps_what_must_stay(
     )
     kept = host("prune", "--executions", "501d", "--skips", "3650d")
     assert kept.out == b"removed 0 executions and 0 skips\n"
+    assert host("prune", "--dry-run").out == b"would remove 6200 executions and 4 skips\n"
     ended = host("prune")
     assert ended.out == b"removed 6200 executions and 4 skips\n"
     assert [
@@ -62,7 +63,9 @@ def test_prune_takes_its_ages_from_the_file(
     path.write_text('[retention]\nexecutions = "1h"\nskips = "0s"\n')
     assert past("init", *KEEP_NOTHING, "--store", store.owner_url).status == 0
     time.sleep(0.01)  # older than nothing at all
-    ended = past("prune", "--config", path, "--store", store.owner_url)
+    words = ("prune", "--config", path, "--store", store.owner_url)
+    assert past(*words, "--dry-run").out == b"would remove 0 executions and 1 skip\n"
+    ended = past(*words)
     assert ended == Ended(0, b"removed 0 executions and 1 skip\n", "")
     assert answer(past, "history", "--skips") == []
     assert len(answer(past, "history")) == 3

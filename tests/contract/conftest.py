@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from contract_stores import StoreKind
     from servers import Database, PostgresServer
 
+    from oncecron.core.model import Retention
     from oncecron.stores.reader import Reader
 
 
@@ -29,6 +30,15 @@ class Log:
 
     def __init__(self, people: Reader) -> None:
         self.people = people
+        self._prune = people.prune
+        people.prune = self._prune_as_said  # type: ignore[method-assign]
+
+    def _prune_as_said(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
+        """Prune, and check that a dry run said so before, twice: it has removed nothing."""
+        said = [self._prune(retention, names_kept=names_kept, dry_run=True) for _ in range(2)]
+        removed = self._prune(retention, names_kept=names_kept)
+        assert said == [removed, removed]
+        return removed
 
     def executions(self, query: HistoryQuery | None = None) -> list[Execution]:
         """Return what history yields."""

@@ -67,13 +67,13 @@ def test_plain_skips_are_found_by_all_that_is_kept(a: Host, b: Host, log: Log, n
         a.run(**fired)
         b.lose(**fired)
     at = clock.wall()
-    found = HistoryQuery(KEY, at - 60, b.holder.host, "done", second["tick"].text)
+    found = HistoryQuery(KEY, at - 60, b.holder.host, ["done"], second["tick"].text)
     assert [skip.tick for skip in plain(log, found)] == [second["tick"].text]
     for other in (
         found._replace(key="weekly"),
         found._replace(since=at + 60),
         found._replace(host=a.holder.host),
-        found._replace(outcome="held"),
+        found._replace(outcomes=["held"]),
         found._replace(tick=now(-2)["tick"].text),
         found._replace(tick="a name"),
     ):

@@ -39,6 +39,32 @@ def test_prune_removes_more_than_one_step(a: Host, log: Log) -> None:
     assert log.people.prune(Retention(executions=1000)) == (700, 0)
 
 
+@pytest.mark.parametrize("most", [2, 1000])
+def test_a_dry_run_counts_step_by_step(
+    a: Host, b: Host, store: StoreKind, log: Log, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """What prune then removes (`conftest.Log`), past what is kept: names, what runs, and what is young."""
+    for batch in (
+        "redis.reader._BATCH",
+        "postgres.reader._BATCH",
+        "sqlite.retention.ROWS_PER_STEP",
+    ):
+        monkeypatch.setattr(f"oncecron.stores.{batch}", most)
+    for number in range(5):
+        a.run(named_tick(f"n{number}"))
+        a.run(minute(number), key="other")
+        b.lose(minute(number), key="other")
+        b.lose(named_tick(f"n{number}"))
+    lease = a.win(minute(9), key="runs")
+    store.age(1000)
+    a.run(minute(10), key="other")
+    b.lose(minute(10), key="other")
+    executions, skips = log.people.prune(Retention(executions=500, skips=500), names_kept=2)
+    assert (executions, skips) == (8, 10)
+    assert len(log.executions(EVERY)) == 4
+    assert a.finish(lease)
+
+
 def test_prune_never_removes_what_runs(a: Host, store: StoreKind, log: Log) -> None:
     """However old it is."""
     lease = a.win(minute(1))

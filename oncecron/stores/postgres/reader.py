@@ -203,8 +203,18 @@ class PostgresReader(Connection, Reader):
     def mend_items(self, mending: Mending) -> int:
         return int(self._ask("mend_items", mending._asdict(), _OPERATORS_CURE)[0][0])
 
-    def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
+    def prune(
+        self, retention: Retention, *, names_kept: int = 1000, dry_run: bool = False
+    ) -> tuple[int, int]:
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
+        if not dry_run:
+            return self._prune(values)
+        connection = self._installed(_OWNERS_CURE)
+        # Until it is rolled back, a key waits for its next start if its newest one has expired.
+        with self._explained(_OWNERS_CURE), connection.transaction(force_rollback=True):
+            return self._prune(values)
+
+    def _prune(self, values: Mapping[str, Any]) -> tuple[int, int]:
         removed = self._pruned({**values, "key_id": None})
         self._ask("prune_keys", {}, _OWNERS_CURE)  # before each key that is left is looked at
         for (key_id,) in self._ask("part_ids", {}, _OWNERS_CURE):

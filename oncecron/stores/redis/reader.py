@@ -83,17 +83,33 @@ class RedisReader(RedisViews):
                     found.append(Unblocked(each.number, *times))
         return found
 
-    def prune(self, retention: Retention, *, names_kept: int = 1000) -> tuple[int, int]:
+    def prune(
+        self, retention: Retention, *, names_kept: int = 1000, dry_run: bool = False
+    ) -> tuple[int, int]:
         executions = skips = 0
         kept = scripts.retention_values(retention, self._target.keep)
         for shard in self._shards(None):
             values: Values = {"part": shard.name, **kept, "most": _BATCH, "names": names_kept}
-            more = 1
-            while more:
-                step = self._client.step("prune", [shard.name], values)
-                executions, skips, more = executions + step[0], skips + step[1], step[2]
+            found = self._prune_shard(shard.name, {**values, "from": "-"}, dry_run=dry_run)
+            executions, skips = executions + found[0], skips + found[1]
+        if dry_run:
+            return executions, skips
         for member in self._ask("ZRANGE", self._names.of_namespace("lists"), 0, -1):
             self._expire_list(member, kept)
+        return executions, skips
+
+    def _prune_shard(self, name: str, values: Values, *, dry_run: bool) -> tuple[int, int]:
+        executions = skips = page = 0
+        more = 1
+        while more:
+            if dry_run:
+                values = {**values, "dry": 1, "counted": executions, "page": page}
+            *removed, more, next_from = self._client.step("prune", [name], values)
+            executions, skips = executions + removed[0], skips + removed[1]
+            page += 1
+            # A real one goes on where the key says. `+`: none is left to be counted.
+            at = next_from if next_from not in (b"", b"-") else "+"
+            values = {**values, "from": at if dry_run else None}
         return executions, skips
 
     def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:

@@ -298,6 +298,12 @@ class Connection:
         """Run the statement with this name."""
         return self._database.execute(self._statements[name], recordable_values(values))
 
+    def removable(self, name: str, /, **values: Any) -> list[Any]:
+        """Return the rows that the statement with this name, a DELETE, would return; else how many it would remove."""
+        condition, _, returned = self._statements[name].partition("RETURNING")
+        count = condition.replace("DELETE", f"SELECT {returned or 'count(*)'}", 1)
+        return self._database.execute(count, recordable_values(values)).fetchall()
+
     def execute_many(self, name: str, rows: Iterable[tuple[Any, ...]]) -> int:
         """Run the statement with this name for each row of values; return how many rows it has changed."""
         return self._database.executemany(self._statements[name], rows).rowcount

@@ -199,8 +199,11 @@ class SQLiteReader(Reader):
                 store.execute("mend_item", **in_list, **mended)
         return len(places)
 
-    def prune(self, retention: Retention, *, names_kept: int = NAMES_KEPT) -> tuple[int, int]:
-        return prune(lambda: self._handle.until(_deadline()), retention, names_kept)
+    def prune(
+        self, retention: Retention, *, names_kept: int = NAMES_KEPT, dry_run: bool = False
+    ) -> tuple[int, int]:
+        open_store = lambda: self._handle.until(_deadline())  # noqa: E731
+        return prune(open_store, retention, names_kept, dry_run=dry_run)
 
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         _refuse_roles(roles)

@@ -14,6 +14,7 @@ from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from typing import Any
 
     from oncecron.stores.sqlite.connection import Connection
 
@@ -106,8 +107,39 @@ def expire_items(store: Connection, before: float, now: float, *, most: int) -> 
     return removed
 
 
-def prune(open_store: Open, wanted: Retention, names_kept: int) -> tuple[int, int]:
-    """Remove all that has expired; return how many executions and how many skips were removed."""
+class _Removable(list):  # type: ignore[type-arg]
+    """The rows that a statement would return."""
+
+    @property
+    def rowcount(self) -> int:
+        """Return how many rows a statement that returns none would remove."""
+        return int(self[0][0])
+
+
+class _DryStore:
+    """A store whose statements of retention remove nothing, and say what they would remove."""
+
+    def __init__(self, store: Connection) -> None:
+        self.one = store.one
+        self._store = store
+
+    def execute(self, name: str, /, **values: Any) -> _Removable:
+        """Ask for all rows at once."""
+        return _Removable(self._store.removable(name, **{**values, "most": _NO_LIMIT}))
+
+
+_NO_LIMIT = -1
+"""As the LIMIT of SQLite."""
+
+
+def prune(
+    open_store: Open, wanted: Retention, names_kept: int, *, dry_run: bool
+) -> tuple[int, int]:
+    """Remove all that has expired; return how many executions and how many skips were removed.
+
+    `dry_run`: remove nothing, and return how many would be removed.
+    """
+    in_steps = _without_a_step if dry_run else _in_steps
     with open_store() as store:
         kept = at_least(store, wanted)
         parts: list[Part] = [
@@ -115,18 +147,26 @@ def prune(open_store: Open, wanted: Retention, names_kept: int) -> tuple[int, in
         ]
     now, most = clock.wall(), ROWS_PER_STEP
     before = now - kept.executions
-    executions = _in_steps(open_store, lambda store: expire_executions(store, before, most=most))
-    skips = _in_steps(open_store, lambda store: expire_skips(store, now - kept.skips, most=most))
+    executions = in_steps(open_store, lambda store: expire_executions(store, before, most=most))
+    skips = in_steps(open_store, lambda store: expire_skips(store, now - kept.skips, most=most))
     for part in parts:
 
         def step(store: Connection, part: Part = part) -> int:
             return expire_names(store, part, before, names_kept=names_kept, most=most)
 
-        executions += _in_steps(open_store, step)
+        executions += in_steps(open_store, step)
+    if dry_run:
+        return executions, skips
     _in_steps(open_store, lambda store: expire_items(store, before, now, most=ITEMS_PER_STEP))
     with open_store() as store, store.writing(durable=False):
         expire_hosts(store, now)
     return executions, skips
+
+
+def _without_a_step(open_store: Open, step: Callable[[Connection], int]) -> int:
+    """Return how much a step would remove, repeated until it removes nothing."""
+    with open_store() as store, store.reading():
+        return step(_DryStore(store))  # type: ignore[arg-type]
 
 
 def _in_steps(open_store: Open, step: Callable[[Connection], int]) -> int:

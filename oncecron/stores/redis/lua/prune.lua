@@ -1,4 +1,5 @@
 -- after shared retention
--- One step of retention for one part: how many executions and skips were removed, and whether more may be due.
-local executions, skips, more = expire(own, tonumber(given.most), tonumber(given.most), tonumber(given.names))
-return {executions, skips, (more or skips > 0) and 1 or 0}
+-- One step of retention for one part: how many executions and skips were removed, whether more may be due, and where the
+-- search for executions goes on.
+local executions, skips, more, next_from = expire(own, tonumber(given.most), tonumber(given.most), tonumber(given.names))
+return {executions, skips, (more or skips > 0) and 1 or 0, next_from or ''}

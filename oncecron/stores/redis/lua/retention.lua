@@ -1,4 +1,5 @@
--- Remove expired records, and those above the limit of a part; a few at a time.
+-- Remove expired records, and those above the limit of a part; a few at a time. With `dry`, nothing is removed: each step counts
+-- what a step would remove after those before it, which have counted `counted` executions and `page` pages of skips.
 
 -- Only the log keeps named ticks unique, so a part keeps the newest ones however old they are.
 local function oldest_kept_name(part, names)
@@ -73,10 +74,10 @@ end
 -- The search continues where the last one stopped, past executions that are kept although they are old. One that cannot be read
 -- has no age, and stays.
 local function expire_executions(part, most, names)
-  local before, too_many = kept_since('executions'), redis.call('XLEN', part.log) - given.keep_most
+  local before, too_many = kept_since('executions'), redis.call('XLEN', part.log) - given.keep_most - (given.counted or 0)
   local kept_name = oldest_kept_name(part, names)
   local leased = redis.call('HGET', part.lease, 'execution_id') -- it may have ended, with a retry to follow
-  local from = redis.call('HGET', part.key, 'retention_at') or '-'
+  local from = given.from or redis.call('HGET', part.key, 'retention_at') or '-'
   local entries = redis.call('XRANGE', part.log, from, '+', 'COUNT', most)
   local removed, next_from = 0, nil
   for _, entry in ipairs(entries) do
@@ -89,27 +90,29 @@ local function expire_executions(part, most, names)
     end
     local named = row and row.tick and not row.tick_instant and tonumber(id) >= kept_name
     if row and row.outcome ~= 'running' and id ~= leased and not named then
-      forget(part, id, row)
+      if not given.dry then forget(part, id, row) end
       removed = removed + 1
-    elseif not redis.call('HGET', shared.executions, id) then
+    elseif not given.dry and not redis.call('HGET', shared.executions, id) then
       redis.call('XDEL', part.log, entry[1])
     end
     next_from = '(' .. entry[1]
   end
   if #entries < most then next_from = '-' end
-  redis.call('HSET', part.key, 'retention_at', next_from or '-')
-  return removed, next_from ~= nil and next_from ~= '-'
+  if not given.dry then redis.call('HSET', part.key, 'retention_at', next_from or '-') end
+  return removed, next_from ~= nil and next_from ~= '-', next_from
 end
 
 -- Members of a set by time, and their rows. Returns how many.
 local function expire_rows(set_name, rows, kept, most, count)
-  local members = redis.call('ZRANGEBYSCORE', set_name, '-inf', '(' .. seconds(kept_since('skips')), 'LIMIT', 0, most)
-  local too_many = redis.call('ZCARD', set_name) - kept
+  local first = (given.page or 0) * most
+  local members = redis.call('ZRANGEBYSCORE', set_name, '-inf', '(' .. seconds(kept_since('skips')), 'LIMIT', first, most)
+  local too_many = redis.call('ZCARD', set_name) - kept - first
   if too_many > #members then
-    members = redis.call('ZRANGE', set_name, 0, math.min(too_many, most) - 1)
+    members = redis.call('ZRANGE', set_name, first, first + math.min(too_many, most) - 1)
   end
   if #members == 0 then return 0 end
   local removed = count and count(redis.call('HMGET', rows, unpack(members))) or #members
+  if given.dry then return removed end
   redis.call('ZREM', set_name, unpack(members))
   redis.call('HDEL', rows, unpack(members))
   return removed
@@ -139,7 +142,7 @@ end
 
 -- At most so many executions and so many skips; the newest names are kept.
 local function expire(part, most, most_skips, names)
-  forget_hosts(part)
-  local executions, more = expire_executions(part, most, names)
-  return executions, expire_skips(part, most_skips), more
+  if not given.dry then forget_hosts(part) end
+  local executions, more, next_from = expire_executions(part, most, names)
+  return executions, expire_skips(part, most_skips), more, next_from
 end
