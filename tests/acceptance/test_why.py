@@ -121,16 +121,22 @@ def test_paused_and_drained(new_host: Hosts, operator: Oncecron) -> None:
 
 def test_nobody_fired(store: Store, host: Oncecron) -> None:
     """With what the schedule says of it, and what else could be."""
+    host.run("billing", "--tick", "2025-03-01T02:00Z", "--", "true")
     host.run("billing", "--schedule", "*/5 * * * *", "--tz", "UTC", "--", "true")
     for wanted, words in (
         ("2025-03-01T02:05Z", "The key's last schedule, */5 * * * * (UTC), has this tick."),
         ("2025-03-01T02:07Z", "the last one before it is 2025-03-01T02:05Z"),
         ("2025-03-01T03:05+01:00", "(UTC), has this tick."),
     ):
-        text = told(host, "billing", "--tick", wanted)
+        text = told_with(
+            "Nearest ticks on record: 2025-03-01T02:00Z", host, "billing", "--tick", wanted
+        )
         assert "did not run: no firing is on record" in text
+        assert "Hosts that have fired the key: host-a (last at " in text
         assert words in text
         assert why(host, "billing", "--tick", wanted)["verdict"] == "not-fired"
+    text = told(host, "billing", "--tick", "2025-03-01T01:00Z")
+    assert "is older than all records of the key.\nThey begin at 2025-03-01T02:00:00Z" in text
     assert "is not due yet" in told(host, "billing", "--tick", "2199-01-01T00:00Z")
 
 
