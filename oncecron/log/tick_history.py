@@ -15,7 +15,7 @@ from oncecron.core.errors import NotFoundError
 from oncecron.core.job_summary import NO_END
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.missed import Due, Known, dues, paused_since
-from oncecron.core.timing import SAME_TIME
+from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
 from oncecron.log.jobs import dead_letters, is_success
 
 if TYPE_CHECKING:
@@ -225,15 +225,15 @@ def _holders(
         if (each.skip.reason == "held" or (each.skip.reason == "recent" and each.skip.tick))
         and not holder_of(each.skip, executions)
     ]
-    found: dict[int, Traced] = {}
     rows = log.traced(HistoryQuery(key=key, limit=None)) if waiting else iter(())
+    begun = min((skip.at for skip in waiting), default=0.0)
+    near: list[Traced] = []
     for row in itertools.islice(rows, _SEARCHED):
-        if not waiting:
+        near.append(row)
+        if row.execution.started_at <= begun and all(holder_of(skip, near) for skip in waiting):
             break
-        held = [skip for skip in waiting if holder_of(skip, [row])]
-        if held:
-            waiting = [skip for skip in waiting if skip not in held]
-            found[row.execution.execution_id] = row
+    runs = [row for skip in waiting for row in [holder_of(skip, near)] if row]
+    found = {row.execution.execution_id: row for row in runs}
     for run in [*found.values()]:
         first = run.execution
         later = _executions(log, key, which_of(first)) if first.attempt else []
@@ -246,8 +246,11 @@ def _holders(
 
 
 def holder_of(skip: Skip, rows: Iterable[Traced]) -> Traced | None:
-    """Return the newest of these executions that a skip may mean: of its shard, its holder, and begun before it."""
-    fitting = (
+    """Return the execution that a skip may mean: of its shard and its holder, the last one that began before it.
+
+    A claim that waited for the other one may have been dated a little earlier.
+    """
+    fitting = [
         row
         for row in rows
         for run in [row.execution]
@@ -256,8 +259,11 @@ def holder_of(skip: Skip, rows: Iterable[Traced]) -> Traced | None:
         and run.started_at <= skip.at + SAME_TIME
         and skip.holder_host in (None, run.host)
         and skip.holder_pid in (None, run.pid)
-    )
-    return max(fitting, key=lambda row: row.execution.started_at, default=None)
+    ]
+    before = [row for row in fitting if row.execution.started_at <= skip.at + CLOCK_ROUNDING]
+    if before:
+        return max(before, key=lambda row: row.execution.started_at)
+    return min(fitting, key=lambda row: row.execution.started_at, default=None)
 
 
 def _hosts(sources: Sources, key: str) -> list[HostTicks]:

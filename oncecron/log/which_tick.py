@@ -253,8 +253,10 @@ class Ticks:
             raise NotFoundError(
                 f"no tick of key {self._key} is on record near {self._time(at)} ({text})"
             )
-        which, _ = min(rows, key=lambda pair: abs(pair[1] - at))
-        note = f"{text} was {self._time(at)}; the tick nearest to it:"
+        minute = at // MINUTE
+        which, of = min(rows, key=lambda row: (row[1] // MINUTE != minute, abs(row[1] - at)))
+        is_then = of // MINUTE == minute
+        note = None if is_then else f"{text} was {self._time(at)}; the tick nearest to it:"
         return Choice(which, "time", note)
 
     def _worst_of(self, text: str, found: Sequence[_Candidate]) -> Choice:

@@ -204,10 +204,8 @@ class _Sentences:
             subject = f"{name[0].upper()}{name[1:]} of key {facts.key}"
         if divided:
             return f"{subject} has {divided.shards} shards: {divided.summary()}."
-        reasons = {each.skip.reason for each in facts.skips}
-        if verdict == "skipped" and facts.holders and reasons == {"held"}:
-            run = self._run(facts.holders[0].execution)
-            return f"{subject} did not run: {run} was still running."
+        if verdict == "skipped" and (run := self._outlasted()):
+            return f"{subject} did not run: {run}."
         host = facts.executions[-1].execution.host if facts.executions else None
         by = f" on {visible(host)}" if host else ""
         return f"{subject} {_HEADLINES[verdict].format(by=by)}{self._at_last()}."
@@ -220,10 +218,13 @@ class _Sentences:
         runs = [each.execution.started_at for each in facts.executions]
         return f"the firing at {self._clock.seconds(min(runs)) if runs else self._first}"
 
-    def _run(self, execution: Execution) -> str:
-        """Return which run is meant, of another tick."""
-        attempt = f"attempt {execution.attempt}" if execution.attempt > 1 else "the run"
-        return f"{attempt} of {tick_phrase(execution)} on {visible(execution.host)}"
+    def _outlasted(self) -> str:
+        """Return which earlier run was still running, if every firing was skipped because of one."""
+        skips = [each.skip for each in self._facts.skips]
+        row = holder_of(skips[0], self._facts.holders) if skips else None
+        if row is None or any(skip.reason != "held" for skip in skips):
+            return ""
+        return f"{visible(row.execution.host)} {self._held(skips[0])}"
 
     def _at_last(self) -> str:
         """Return the end of the headline: whether another attempt follows, or none is left."""
