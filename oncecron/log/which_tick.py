@@ -47,7 +47,8 @@ class Choice(NamedTuple):
 
     which: Which
     because: str
-    """`newest`, `tick`, `time`, `worst`, `outcome`; or what is wrong: `lost`, `failed`, `missed`, `overrun`."""
+    """`newest`, `tick`, `time`, `worst`, `outcome`; or what is wrong: `lost`, `failed`, `silent`, `missed` or
+    `overrun`."""
     note: str | None = None
     """A sentence about the choice, where it is not obvious."""
     newest: Which | None = None
@@ -90,7 +91,9 @@ class Ticks:
 
     def _wrong(self, job: JobSummary) -> tuple[Which, str] | None:
         bad = "lost" if is_lost(job) else "failed" if has_failed(job) else None
-        ended = self._ended(lambda each: each.started_at == job.started_at) if bad else None
+        bad = bad or ("silent" if job.silent_since is not None else None)
+        since = job.silent_since if bad == "silent" else job.started_at
+        ended = self._ended(lambda each: each.started_at == since) if bad else None
         if bad and ended:
             return which_of(ended), bad
         if job.first_missed:

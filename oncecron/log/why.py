@@ -69,7 +69,7 @@ _HEADLINES = {
     "lost": "was lost{by}",
     "unclaimed": "ran without a lease{by}, because the store was unreachable",
     "not-started": "did not start: a host claimed it and gave it back",
-    "skipped": "did not run: every firing on record was skipped",
+    "skipped": "did not run: every firing on record was skipped ({reasons})",
     "no-store": "did not run, as far as is known: no firing on record reached the store",
     "not-fired": "did not run: no firing is on record",
     "no-record": "is older than all records of the key",
@@ -151,7 +151,8 @@ def evidence(
         else:
             job = next(jobs(sources, [key]), None)
             which = Ticks(sources, key, spooled, clock).worst(job).which
-        facts = facts_of(sources, key, which, suggests=False)
+        judges = text is None and about is None
+        facts = facts_of(sources, key, which, judges=judges, suggests=False)
         sentences = account(facts, clock).sentences
     except NotFoundError:
         sentences = []
@@ -208,7 +209,8 @@ class _Sentences:
             return f"{subject} did not run: {run}."
         host = facts.executions[-1].execution.host if facts.executions else None
         by = f" on {visible(host)}" if host else ""
-        return f"{subject} {_HEADLINES[verdict].format(by=by)}{self._at_last()}."
+        how = _HEADLINES[verdict].format(by=by, reasons=self._reasons())
+        return f"{subject} {how}{self._at_last()}."
 
     def name(self) -> str:
         """Return which tick or firing it is."""
@@ -217,6 +219,12 @@ class _Sentences:
             return f"tick {visible(facts.tick)}"
         runs = [each.execution.started_at for each in facts.executions]
         return f"the firing at {self._clock.seconds(min(runs)) if runs else self._first}"
+
+    def _reasons(self) -> str:
+        """Return the reasons of all skips, by their names."""
+        skips = [each.skip.reason for each in self._facts.skips]
+        spooled = [record.get("reason", "not-started") for record in self._facts.spooled]
+        return ", ".join(dict.fromkeys([*skips, *spooled]))
 
     def _outlasted(self) -> str:
         """Return which earlier run was still running, if every firing was skipped because of one."""
@@ -292,7 +300,8 @@ class _Sentences:
 
     def _start(self, traced: Traced, before: Execution | None) -> _Event:
         execution = traced.execution
-        fired = self._fired_apart(traced.fired_at, execution.started_at)
+        is_retry = execution.cause == "retry"  # started long after its firing, by any clock
+        fired = "" if is_retry else self._fired_apart(traced.fired_at, execution.started_at)
         who = f"pid {execution.pid}, user {visible(execution.user)}{fired}"
         how = f"{start_phrase(execution, before)}{self._late(traced)} ({who}): {visible(execution.command)}"
         return execution.started_at, f"{self._who(execution)} {how}"
@@ -386,7 +395,8 @@ class _Sentences:
             return
         now = lease.asked_at or self._facts.now
         ago = max(0.0, round(now - (lease.heartbeat_at or now), 1))
-        yield f"{who} is running it and renewed its lease {format_duration(ago)} ago."
+        ran = rounded(max(0.0, now - execution.started_at))
+        yield f"{who} has been running it for {ran}, and renewed its lease {format_duration(ago)} ago."
         if lease.requested_by is not None:
             at = lease.request_acknowledged_at
             answer = (

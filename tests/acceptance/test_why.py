@@ -109,7 +109,7 @@ def test_paused_and_drained(new_host: Hosts, operator: Oncecron) -> None:
     assert operator("pause", "billing", "--reason", "the bank moves").status == 0
     a.run("billing", "--tick", "t1", "--", "true")
     text = told_with(f"host-a skipped: the key was paused (by {ME}: the bank moves)", a, "billing")
-    skipped = "did not run: every firing on record was skipped."
+    skipped = "did not run: every firing on record was skipped (paused)."
     assert text.startswith(f"Tick t1 of key billing {skipped}")
     assert f"Key billing is paused by {ME} since" in text
     assert why(a, "billing")["verdict"] == "skipped"

@@ -75,7 +75,7 @@ def scheduled(host: Host, store: StoreKind, number: int, outcome: str = "succeed
 @pytest.mark.parametrize(
     ("end", "because", "became"),
     [
-        (None, "overrun", "is running it and renewed its lease "),
+        (None, "overrun", "has been running it for "),
         ("succeeded", "overrun", "succeeded after 1.5s (exit status 0)"),
         ("failed", "failed", "failed after 1.5s (exit status 3)"),
         ("lost", "lost", "has no end on record and its lease has expired"),
@@ -196,7 +196,7 @@ def test_an_outcome_that_no_tick_has(log: Log) -> None:
             ticks(log).newest_with(words, within)
 
 
-def hours_ago(number: int) -> str:
+def minutes_ago(number: int) -> str:
     """Return the age of a minute."""
     return f"{40 - number} minutes ago"
 
@@ -207,8 +207,8 @@ def hours_ago(number: int) -> str:
         (str(minute(12).text), 12, "lost"),
         (str(minute(11).text)[11:16], 11, "failed"),
         (str(minute(17).text)[11:16], 17, "not-fired"),
-        (hours_ago(13), 13, "succeeded"),
-        (hours_ago(18), 18, "not-fired"),
+        (minutes_ago(13), 13, "succeeded"),
+        (minutes_ago(18), 18, "not-fired"),
         ("2001-01-01T00:00Z", None, "no-record"),
         ("2101-01-01T00:00Z", None, "to-come"),
     ],
@@ -240,8 +240,8 @@ def test_a_name_comes_before_a_time(a: Host, log: Log) -> None:
     assert explained(log, ticks(log).named("noon")).verdict == "not-fired"
 
 
-def test_firings_without_a_tick_are_found_too(a: Host, b: Host, log: Log) -> None:
-    """By outcome, and as what is wrong."""
+def test_firings_without_a_tick_are_found_too(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """By outcome, and as what is wrong; also that there are none any more."""
     a.run(NO_TICK, "failed")
     first = log.newest()
     assert explained(log)[:3] == ("failed", None, "failed")
@@ -251,6 +251,12 @@ def test_firings_without_a_tick_are_found_too(a: Host, b: Host, log: Log) -> Non
     assert "a.example failed after 1.5s (exit status 3)" in explained(log, chosen).text
     assert explained(log)[:3] == ("newest", None, "succeeded")
     assert "bb.example succeeded" in explained(log).text
+    for _ in range(3):
+        b.run(NO_TICK)
+        store.age(60)
+    store.age(clock.wall() - NOW + 86400)
+    assert explained(log)[:3] == ("silent", None, "succeeded")
+    assert "The key has not run since " in explained(log).text
 
 
 def test_how_long_after_its_tick_a_run_started(a: Host, store: StoreKind, log: Log) -> None:
