@@ -156,9 +156,17 @@ def _two_days(cluster: Cluster) -> None:
     cluster.start("import-orders", "web2", "2026-11-20T06:15:01Z")
 
 
+class Terminal(io.StringIO):
+    """A terminal that cuts nothing."""
+
+    def isatty(self) -> bool:
+        """Say so."""
+        return True
+
+
 def picture(name: str, arguments: list[str], store: str) -> str:
     """Return a picture of what a command prints on a terminal."""
-    answer = io.StringIO()
+    answer = Terminal()
     with contextlib.redirect_stdout(answer):
         assert invoke([*arguments, "--store", store]) == 0
     text = Text.from_ansi(answer.getvalue().rstrip())

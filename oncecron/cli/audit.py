@@ -17,6 +17,7 @@ from oncecron.cli.command import (
     writer,
 )
 from oncecron.cli.output import Kind
+from oncecron.cli.sentences import known_keys, refuse_unknown_keys, valid_key
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
@@ -49,15 +50,19 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def _audit(given: dict[str, str], _words: list[str]) -> int:
+def _audit(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
+    keys = {valid_key(word) for word in words}
     since = None if settings["since"] is None else moment(settings["since"], time.time())
     answer = writer(FINDINGS, settings)
     with store_and_log(settings) as (store, log):
+        if keys:
+            refuse_unknown_keys(keys, known_keys(store) | known_keys(log))
         question = Question(
             log=log,
             store=store,
             since=since,
+            keys=keys,
             kept=settings.file.retention.executions,
             now=clock.wall(),
             clock=Clock(settings["utc"]),
@@ -73,7 +78,7 @@ def _audit(given: dict[str, str], _words: list[str]) -> int:
 def _in_doubt(question: Question) -> Iterator[Finding]:
     """Yield the lists of `each` with items that an execution took and did not say how they ended."""
     for key, text, _, tick, _, at in items_in_doubt(item_lists(question.store)):
-        if key and at is not None and at >= question.oldest:
+        if key and question.asks_for(key) and at is not None and at >= question.oldest:
             yield Finding("in-doubt", key, 0, tick, None, 1, at, None, None, text)
 
 
@@ -89,8 +94,9 @@ def _wait_for_the_log() -> None:
 
 COMMAND = TableCommand(
     "audit", OPTIONS, _audit,
-    about="Check in the log that each tick ran once: report overlaps, ticks that ran twice without --again, "
-    "scheduled ticks without a start, executions without an end, and fencing tokens that do not rise. Print one line "
-    "per finding; exit with status 1 if there is any.",
-    examples=("oncecron audit --since 7d",),
+    about="Check in the log that each tick ran once, of all keys or of the named ones: report overlaps, ticks that ran "
+    "twice without --again, scheduled ticks without a start, executions without an end, and fencing tokens that "
+    "do not rise. Print one line per finding; exit with status 1 if there is any.",
+    examples=("oncecron audit --since 7d", "oncecron audit billing-nightly"),
+    words="[KEY...]",
 )  # fmt: skip

@@ -24,6 +24,7 @@ from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0
 from oncecron.config.options import Option
 from oncecron.config.run_parser import is_option
 from oncecron.core.errors import UsageError
+from oncecron.core.log_rows import INTERNAL
 from oncecron.core.masking import masked_words
 from oncecron.core.stderr import patient
 from oncecron.core.time_span import read_spans
@@ -78,6 +79,10 @@ FORMAT = Option(
     group="Output", default="table", choices=("table", "json", "ndjson", "csv"),
 )  # fmt: skip
 JSON = Option("json", "flag", "Same as --format json.", "", "Output")
+ALL = Option(
+    "all", "flag", f"Also show what oncecron runs for itself: keys that begin with {INTERNAL}.",
+    group="Which records",
+)  # fmt: skip
 QUERY_OPTIONS = (FORMAT, JSON, UTC, *STORE_OPTIONS)
 """How an answer is written, and where it is from."""
 

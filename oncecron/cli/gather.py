@@ -35,9 +35,11 @@ _OF_HOSTS = ("silent-host", "clock", "zone", "same-name")
 """The findings for which all hosts of all keys are read. They may be many."""
 
 
-def every_job(sources: Sources) -> Iterator[JobSummary]:
-    """Yield every key by name, with its items."""
-    return jobs(sources, items=fields_of_jobs(item_lists(sources.store)))
+def every_job(
+    sources: Sources, keys: Collection[str] = (), *, internal: bool = True
+) -> Iterator[JobSummary]:
+    """Yield every key by name, or only `keys`, with its items; for `internal` see `jobs`."""
+    return jobs(sources, keys, internal=internal, items=fields_of_jobs(item_lists(sources.store)))
 
 
 def gather(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from oncecron.cli import output
 from oncecron.cli.command import (
+    ALL,
     QUERY_OPTIONS,
     TableCommand,
     incomplete,
@@ -30,7 +31,7 @@ from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
-from oncecron.core.log_rows import Execution, HistoryQuery, Skip
+from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.silent_hosts import NAMES_CURE, same_names
 from oncecron.core.stderr import complain
@@ -80,10 +81,14 @@ OPTIONS = (
         ),
         Option("host", "text", "Show only this host.", "HOST", completion="host"),
         Option(
-            "outcome", "text", "Show only this outcome: running, succeeded, failed, timed-out, stopped, lost, "
-            "not-started, unclaimed. With --skips, a reason: held, done, passed, recent, late, paused, drained, "
-            "exhausted, broken, unmet, no-store.", "OUTCOME",
+            "outcome", "text", "Show only these outcomes: running, succeeded, failed, timed-out, stopped, lost, "
+            "not-started, unclaimed. With --skips, only these reasons: held, done, passed, recent, late, paused, "
+            "drained, exhausted, broken, unmet, no-store.", "OUTCOME,...", repeatable=True,
             completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
+        ),
+        Option(
+            "failed", "flag", "Show only what neither succeeded nor runs: every other outcome, except an unclaimed run "
+            "that ended with exit status 0.",
         ),
         Option("tick", "text", "Show only this tick, written as in the table.", "TICK"),
         Option(
@@ -96,8 +101,9 @@ OPTIONS = (
         ),
         Option(
             "limit", "integer", "Show at most N, newest first. 0: no limit, which is also the default with --since.",
-            default="50", minimum=0, maximum=_MOST,
+            default="50", short="n", minimum=0, maximum=_MOST,
         ),
+        ALL,
         Option("skips", "flag", "Show skips instead of executions."),
         Option(
             "follow", "flag", "Show the oldest first, then wait for new executions and outcomes until Ctrl-C.",
@@ -157,7 +163,7 @@ def _note_what_is_missing(settings: Settings, log: Reader, query: HistoryQuery, 
         if query.key and query.key not in keys:
             complain(str(unknown_key(query.key, keys)))
             return
-        filters = ("since", "host", "outcome", "tick", "exhausted")
+        filters = ("since", "host", "outcome", "failed", "tick", "exhausted")
         matching = "matching " if any(map(settings.is_typed, filters)) else ""
         what = "skip" if settings["skips"] else "execution"
         complain(f"no {matching}{what} on record" + (f" for key {query.key}" if query.key else ""))
@@ -193,11 +199,26 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
         key=_filter("the key", words[0] if words else None),
         since=None if since is None else moment(since, time.time()),
         host=_filter("--host", settings["host"]),
-        outcome=settings["outcome"],
+        outcomes=_outcomes(settings),
+        failed=settings["failed"] or False,
+        without=None if words or settings["all"] else INTERNAL,
         tick=_filter("--tick", settings["tick"]),
         limit=limit,
         exhausted=settings["exhausted"] or False,
     )
+
+
+def _outcomes(settings: Settings) -> list[str] | None:
+    """Return the wanted outcomes, or reasons. Raises `UsageError`."""
+    if settings["outcome"] is None:
+        return None
+    known = REFUSAL_REASONS if settings["skips"] else OUTCOMES
+    words = [word.strip() for word in settings["outcome"].split(",")]
+    for word in words:
+        if word not in known:
+            hint = "; this is a reason: add --skips" if word in REFUSAL_REASONS else ""
+            raise UsageError(f"--outcome: {word!r} is not one of {', '.join(known)}{hint}")
+    return words
 
 
 def _filter(name: str, text: str | None) -> str | None:
@@ -207,7 +228,10 @@ def _filter(name: str, text: str | None) -> str | None:
 def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
     others = [
         f"--{name}"
-        for name in ("since", "host", "outcome", "tick", "exhausted", "limit", "skips", "follow")
+        for name in (
+            *("since", "host", "outcome", "failed", "tick", "exhausted"),
+            *("limit", "all", "skips", "follow"),
+        )
         if settings.is_typed(name)
     ]
     if settings["id"] is not None and (others or words):
@@ -219,11 +243,9 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
         raise UsageError("--follow shows executions; leave out --skips")
     if settings["follow"] and output_format(settings) == "json":
         raise UsageError("--follow never ends, but a JSON array must; use --format ndjson")
-    outcome = settings["outcome"]
-    known = REFUSAL_REASONS if settings["skips"] else OUTCOMES
-    if outcome is not None and outcome not in known:
-        hint = "; this is a reason: add --skips" if outcome in REFUSAL_REASONS else ""
-        raise UsageError(f"--outcome: {outcome!r} is not one of {', '.join(known)}{hint}")
+    for option in ("skips", "outcome"):
+        if settings["failed"] and settings.is_typed(option):
+            raise UsageError(f"--failed chooses outcomes of executions; leave out --{option}")
 
 
 def _show_one(store: Reader, execution_id: int, writer: Writer) -> None:
@@ -284,7 +306,7 @@ class Follower:
         """Return what is new or has a new outcome since the last call, by id."""
         after = self._newest[0]
         self._newest.append(self._newest_id())
-        anything = self._query._replace(outcome=None, since=None, limit=None)
+        anything = self._query._replace(outcomes=None, failed=False, since=None, limit=None)
         found = {
             execution.execution_id: execution
             for execution in self._store.history(anything._replace(after_id=after))
@@ -303,7 +325,8 @@ class Follower:
         return next((e.execution_id for e in self._store.history(HistoryQuery(limit=1))), 0)
 
     def _running(self) -> Iterator[Execution]:
-        return self._store.history(self._query._replace(outcome="running", since=None, limit=None))
+        anything = self._query._replace(failed=False, since=None, limit=None)
+        return self._store.history(anything._replace(outcomes=["running"]))
 
     def _new_ends(self, running: set[int]) -> list[int]:
         """Return the executions that ran at the last poll and no longer run, and the last lost ones."""
@@ -314,7 +337,7 @@ class Follower:
     def _is_news(self, execution: Execution) -> bool:
         news = self._shown.get(execution.execution_id) != execution.outcome
         self._shown[execution.execution_id] = execution.outcome
-        return news and self._query.outcome in (None, execution.outcome)
+        return news and self._query.takes_outcome(execution)
 
     def _forget(self, after: int, present: set[int]) -> None:
         self._shown = {
@@ -329,7 +352,7 @@ COMMAND = TableCommand(
     about="Show the job-execution log, newest first, for all keys or for one. With --log, read that log.",
     examples=(
         "oncecron history billing-nightly --limit 5",
-        "oncecron history --since 24h --outcome failed",
+        "oncecron history --since 24h --failed",
         "oncecron history --skips --since 1h",
     ),
     words="[KEY]",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from oncecron.cli import output
 from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
 from oncecron.cli.output import Column, Kind
+from oncecron.cli.sentences import unknown_host, valid_text
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.stderr import complain
@@ -37,12 +38,17 @@ HOSTS = Kind(
 OPTIONS = QUERY_OPTIONS
 
 
-def _show(given: dict[str, str], _words: list[str]) -> int:
+def _show(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
+    why = "the host is empty (an unset variable?); leave it out to see all"
+    wanted = {valid_text(word, why) for word in words}
     answer = writer(HOSTS, settings)
     with store_reader(settings) as store:
-        found = hosts(store.key_hosts(), store.pauses(), clock.wall())
-        shown = answer.write(found)
+        found = [*hosts(store.key_hosts(), store.pauses(), clock.wall())]
+        known = {each.host for each in found}
+        for host in sorted(filter(None, wanted - known)):
+            raise unknown_host(host, known)
+        shown = answer.write(each for each in found if not wanted or each.host in wanted)
     if not shown and answer.is_watched:
         complain("no host has fired a key yet")
     return incomplete(store)
@@ -50,9 +56,10 @@ def _show(given: dict[str, str], _words: list[str]) -> int:
 
 COMMAND = TableCommand(
     "hosts", OPTIONS, _show,
-    about="Show one line per host: when its last firing reached the store, its version of oncecron, how far its "
-    "clock is ahead of the store's, how many keys it fires, how many ticks it ran and skipped in the last 24 hours, "
-    "and on which keys it is silent. A host is silent on a key when other hosts fired the last three ticks and it "
-    "did not.",
-    examples=("oncecron hosts", "oncecron hosts --json"),
+    about="Show one line per host, or only per named host: when its last firing reached the store, its version of "
+    "oncecron, how far its clock is ahead of the store's, how many keys it fires, how many ticks it ran and "
+    "skipped in the last 24 hours, and on which keys it is silent. A host is silent on a key when other hosts "
+    "fired the last three ticks and it did not.",
+    examples=("oncecron hosts", "oncecron hosts web2 --json"),
+    words="[HOST...]",
 )  # fmt: skip

@@ -29,10 +29,11 @@ _GAP = "  "
 _BEFORE_A_FORMULA = (*"=+-@\n", *map(chr, (0xFF1D, 0xFF0B, 0xFF0D, 0xFF20)))
 _COLOURS = {
     "running": "36",
-    "succeeded": "32",
-    **dict.fromkeys(("failed", "timed-out", "lost"), "31"),
-    **dict.fromkeys(("stopped", "not-started", "unclaimed"), "33"),
+    **dict.fromkeys(("succeeded", "ok"), "32"),
+    **dict.fromkeys(("failed", "timed-out", "lost", "missed", "silent"), "31"),
+    **dict.fromkeys(("stopped", "not-started", "unclaimed", "overdue", "overrun", "paused"), "33"),
 }
+_WELL = ("running", "paused", "ok", ABSENT)
 
 
 class Column(NamedTuple):
@@ -41,6 +42,8 @@ class Column(NamedTuple):
     title: str
     text: Callable[[Any, Clock], str]
     right: bool = False
+    is_state: bool = False
+    """Whether a person sees its text marked where it does not begin with a word of `_WELL`."""
     is_optional: bool = False
     """Whether it is left out if none of the first rows has anything in it."""
 
@@ -228,7 +231,10 @@ class Writer:
     def _rows(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
         columns = self._kind.columns
         clock = self._style.clock
-        rows = ([visible(column.text(record, clock)) for column in columns] for record in records)
+        rows = (
+            [self._mark(column, visible(column.text(record, clock))) for column in columns]
+            for record in records
+        )
         if not self._headed:
             self._headed = True
             first = list(itertools.islice(rows, _MEASURED_ROWS))
@@ -244,6 +250,12 @@ class Writer:
         for row in rows:
             yield 1, self._row(row)
 
+    def _mark(self, column: Column, text: str) -> str:
+        """Return the text of a state with a mark that needs no colour, where a person reads it."""
+        if not column.is_state or not (self.is_watched or self._style.colour):
+            return text
+        return f"{' ' if _first_word(text) in _WELL else '!'} {text}"
+
     def _row(self, texts: list[str]) -> str:
         shown = []
         columns = [self._kind.columns[number] for number in self._columns]
@@ -255,15 +267,15 @@ class Writer:
             used = sum(display_width(text) + len(_GAP) for text in shown[:-1])
             shown[-1] = cut(shown[-1].rstrip(), self._style.width - used, self._stream.encoding)
         for place, (number, column) in enumerate(zip(self._columns, columns, strict=True)):
-            if column.title == "OUTCOME":
+            if column.is_state or column.title == "OUTCOME":
                 shown[place] = self._with_colour(shown[place], texts[number])
         return _GAP.join(shown).rstrip() + "\n"
 
-    def _with_colour(self, shown: str, outcome: str) -> str:
-        colour = _COLOURS.get(outcome)
+    def _with_colour(self, shown: str, text: str) -> str:
+        colour = _COLOURS.get(_first_word(text))
         if not self._style.colour or colour is None:
             return shown
-        return shown.replace(outcome, f"\x1b[{colour}m{outcome}\x1b[0m", 1)
+        return shown.replace(text, f"\x1b[{colour}m{text}\x1b[0m", 1)
 
     def _fields(self, record: Any) -> Iterator[tuple[int, str]]:
         values = self._public_fields(record)
@@ -280,6 +292,11 @@ class Writer:
             yield 0, f"{'output':{widest}}{_GAP}{_how_much(output, bytes_cut)}\n"
             for line in output.removesuffix("\n").split("\n") if output else ():
                 yield 0, f"{_GAP}{_GAP}{visible(line.expandtabs())}".rstrip() + "\n"
+
+
+def _first_word(text: str) -> str:
+    """Return the word by which a text is coloured: `failed` of `! failed, missed 2`."""
+    return text.lstrip("! ").partition(",")[0].partition(" ")[0]
 
 
 def json_text(value: Any, indent: int | None = None) -> str:

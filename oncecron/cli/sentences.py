@@ -13,7 +13,7 @@ from oncecron.core.stderr import valid
 from oncecron.core.text import Clock, part_of, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from oncecron.cli.stop_request import Fate
     from oncecron.core.log_rows import LeaseView, Pause
@@ -78,6 +78,17 @@ def recent_hosts(store: Reader) -> Iterator[str]:
 def unknown_key(key: str, known: Iterable[str]) -> NotFoundError:
     """Return the error for a key that no host has fired."""
     return NotFoundError(f"no host has fired key {key}{suggestion(key, known)}")
+
+
+def refuse_unknown_keys(keys: Iterable[str], known: Collection[str]) -> None:
+    """Raise `NotFoundError` for the first of some keys that no host has fired."""
+    for key in sorted({*keys}.difference(known)):
+        raise unknown_key(key, known)
+
+
+def unknown_host(host: str, known: Iterable[str]) -> NotFoundError:
+    """Return the error for a host that has fired no key."""
+    return NotFoundError(f"host {visible(host)} has fired no key{suggestion(host, known)}")
 
 
 def holder(of: LeaseView | Fate) -> str:

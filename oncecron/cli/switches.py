@@ -13,13 +13,14 @@ from oncecron.cli.sentences import (
     pause_details,
     recent_hosts,
     suggestion,
+    unknown_host,
     unknown_key,
     valid_key,
     valid_text,
 )
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
-from oncecron.core.errors import NotFoundError, StoreError, UsageError
+from oncecron.core.errors import StoreError, UsageError
 from oncecron.core.host import host_name
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.stderr import complain
@@ -138,7 +139,7 @@ def _forget(given: dict[str, str], words: list[str]) -> int:
                 raise unknown_key(key, known_keys(store))
         elif not store.forget_host(host):
             hosts = {row.host for row in store.key_hosts()}
-            raise NotFoundError(f"host {visible(host)} has fired no key{suggestion(host, hosts)}")
+            raise unknown_host(host, hosts)
     if host is None:
         done = f"forgot the schedule of {key}: no run of it is expected until a host fires it"
     else:

@@ -33,10 +33,13 @@ class JobSummary(NamedTuple):
     running_host: str | None
     """Several hosts, joined by commas, where shards of the key run on them."""
     running_since: float | None
-    streak: int
-    """How many ticks in a row succeeded, at most `FIRST_LOOK`, or did not succeed, at most `STREAK_AT_MOST`."""
+    successes: int
+    """How many ticks in a row succeeded up to the newest that has ended; at most `FIRST_LOOK`."""
+    failures: int
+    """How many did not; at most `STREAK_AT_MOST`."""
     usual_duration: float | None
     next_at: float | None
+    """When the next tick is due that no pause holds back."""
     overdue: str | None
     """The first tick that is due and not started, as long as none is missed."""
     missed: int
@@ -57,20 +60,8 @@ class JobSummary(NamedTuple):
     items_total: int | None = None
     settled: bool = False
     """Whether `outcome` is no success, but of a slot of `each`, and all items of its tick are done by now."""
-
-
-_FAILED = ("failed", "timed-out", "unclaimed", "not-started")
-
-
-def is_lost(job: JobSummary) -> bool:
-    """Return whether the newest tick that has ended was lost, as far as is known."""
-    return not job.settled and job.outcome in ("lost", NO_END)
-
-
-def has_failed(job: JobSummary) -> bool:
-    """Return whether the newest tick that has ended did not succeed, and was neither lost nor stopped by a person."""
-    well = job.outcome == "unclaimed" and job.exit_code == 0
-    return not job.settled and job.outcome in _FAILED and not well
+    state: str | None = None
+    """The worst that is wrong, else `running`, `paused` or `ok`; None: it has not run yet, and nothing is due."""
 
 
 class Remark(NamedTuple):

@@ -51,6 +51,25 @@ class Execution(NamedTuple):
         return self._replace(command="", note=None)
 
 
+INTERNAL = "oncecron/"
+"""How the keys begin of what oncecron runs for itself, such as a pass of `oncecron notify`."""
+
+
+def is_internal(key: str) -> bool:
+    """Return whether a key is of what oncecron runs for itself: it is shown to those who ask for it."""
+    return key.startswith(INTERNAL)
+
+
+FAILURES = ("failed", "timed-out", "stopped", "lost", "not-started", "unclaimed")
+"""The outcomes of what neither succeeded nor runs; of `unclaimed`, without a lease, the exit status decides."""
+
+
+def is_success(execution: Execution) -> bool:
+    """Return whether the command succeeded, with or without a lease."""
+    unclaimed = execution.outcome == "unclaimed" and execution.exit_code == 0
+    return execution.outcome == "succeeded" or unclaimed
+
+
 def owner_digest(owner: str) -> str:
     """Return what is published of an owner id: 16 hexadecimal digits of its SHA-256.
 
@@ -289,14 +308,26 @@ class HistoryQuery(NamedTuple):
     key: str | None = None
     since: float | None = None
     host: str | None = None
-    outcome: str | None = None
-    """An outcome of executions, or a reason of skips."""
+    outcomes: list[str] | None = None
+    """Outcomes of executions, or reasons of skips."""
     tick: str | None = None
     limit: int | None = 50
     after_id: int | None = None
     """Only executions with a higher id, oldest first: to follow the log."""
     exhausted: bool = False
     """Only the dead letters: the last failed attempt of each tick that could have been retried and will not be."""
+    without: str | None = None
+    """Leave out the keys that begin with this text."""
+    failed: bool = False
+    """Only executions that neither succeeded nor run."""
+
+    def takes_outcome(self, row: Execution | Skip) -> bool:
+        """Return whether a row has a wanted outcome, or reason."""
+        if isinstance(row, Skip):
+            return self.outcomes is None or row.reason in self.outcomes
+        if self.failed and (row.outcome not in FAILURES or is_success(row)):
+            return False
+        return self.outcomes is None or row.outcome in self.outcomes
 
 
 class Roles(NamedTuple):

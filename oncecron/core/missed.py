@@ -57,7 +57,14 @@ def grace_of(expected: Expectation) -> float:
 
 def paused_since(key: str, pauses: Sequence[Pause]) -> float | None:
     """Return since when a key is paused, by itself or with all keys."""
-    return min((pause.since for pause in pauses if pause.key in (key, ALL_KEYS)), default=None)
+    return paused_time(key, pauses)[0]
+
+
+def paused_time(key: str, pauses: Sequence[Pause]) -> tuple[float | None, float]:
+    """Return since when a key is paused, by itself or with all keys, and until when; (None, 0.0) if it is not."""
+    found = [pause for pause in pauses if pause.key in (key, ALL_KEYS)]
+    ends = (math.inf if pause.until is None else pause.until for pause in found)
+    return min((pause.since for pause in found), default=None), max(ends, default=0.0)
 
 
 def is_held_back(reasons: Mapping[str, Mapping[str, None]], hosts: Iterable[str]) -> bool:
@@ -70,6 +77,7 @@ class Due(NamedTuple):
     """What was due since the newest start of a key, and what is due next."""
 
     next_at: float | None = None
+    """When the next tick is due that no pause holds back."""
     overdue: str | None = None
     """The first tick that is due and not started, as long as none is missed."""
     missed: int = 0
@@ -91,6 +99,8 @@ class Known(NamedTuple):
     """Its newest executions; of a key that is well, perhaps one alone."""
     paused: float | None
     """Since when it is paused."""
+    paused_until: float = 0.0
+    """No tick before this time starts; infinite: until somebody resumes it."""
 
 
 def dues(
@@ -139,7 +149,7 @@ class _Calendar:
     def __init__(self, now: float) -> None:
         self._now = now
         self._ticks: dict[tuple[str, str | None, float], Sequence[tick.Tick]] = {}
-        self._next: dict[tuple[str, str | None], float] = {}
+        self._next: dict[tuple[str, str | None, float], float] = {}
 
     def scheduled(self, known: Known) -> _Scheduled:
         """Return what the schedules of all shards of a key say."""
@@ -155,7 +165,9 @@ class _Calendar:
             paused = believed(known.paused, self._now)
             ticks = ticks[: bisect.bisect_left(ticks, paused, key=_instant)]
         grace = min((grace_of(each) for _, each in expected), default=0.0)
-        coming = min((self._following(each) for _, each in expected), default=math.inf)
+        coming = min(
+            (self._following(each, known.paused_until) for _, each in expected), default=math.inf
+        )
         return _Scheduled(ticks, self._now - grace, None if math.isinf(coming) else coming)
 
     def _since(self, expected: Expectation, start: float) -> Sequence[tick.Tick]:
@@ -170,12 +182,14 @@ class _Calendar:
             self._ticks[which] = found
         return self._ticks[which]
 
-    def _following(self, expected: Expectation) -> float:
-        which = (expected.schedule, expected.zone)
+    def _following(self, expected: Expectation, paused_until: float) -> float:
+        which = (expected.schedule, expected.zone, paused_until)
         if which not in self._next:
             self._next[which] = math.inf
-            with contextlib.suppress(ValueError, StopIteration):
-                self._next[which] = _instant(next(tick.next_ticks(*which, self._now)))
+            # OverflowError: only a person ends the pause.
+            with contextlib.suppress(ValueError, StopIteration, OverflowError):
+                after = max(self._now, math.ceil(paused_until) - 1)
+                self._next[which] = _instant(next(tick.next_ticks(*which[:2], after)))
         return self._next[which]
 
 

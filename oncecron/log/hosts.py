@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.core.log_rows import is_internal
 from oncecron.core.silent_hosts import last_ticks, newest_rows, recent
 from oncecron.core.units import DAY
 
@@ -28,9 +29,9 @@ class HostSummary(NamedTuple):
     """Seconds by which its clock was ahead of the store's."""
     drained_by: str | None
     keys: int
-    """How many keys it fires."""
+    """How many keys it fires, without those of what oncecron runs for itself."""
     wins: int
-    """How often it started a command in the last 24 hours, counted by whole hours."""
+    """How often it started a command of these keys in the last 24 hours, counted by whole hours."""
     skips: int
     """How often it skipped a tick."""
     silent_on: str | None
@@ -52,15 +53,16 @@ def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Itera
         of_host.setdefault(row.host, []).append(row)
     for newest in newest_rows(known, 0.0):
         host, of_keys = newest.host, of_host[newest.host]
+        jobs = [row for row in of_keys if not is_internal(row.key)]
         yield HostSummary(
             host,
             newest.seen_at,
             newest.version,
             newest.clock_ahead,
             drained.get(host),
-            len({row.key for row in of_keys if fires(row)}),
-            sum(row.wins for row in of_keys),
-            sum(row.skips for row in of_keys),
+            len({row.key for row in jobs if fires(row)}),
+            sum(row.wins for row in jobs),
+            sum(row.skips for row in jobs),
             ",".join(silent.get(host, ())) or None,
             max(row.machines for row in of_keys),
         )

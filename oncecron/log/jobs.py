@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.clock import is_ahead
 from oncecron.core.job_summary import FIRST_LOOK, NO_END, STREAK_AT_MOST, JobSummary, is_living
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.core.missed import Known, dues, paused_since
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_internal, is_success
+from oncecron.core.missed import Known, dues, paused_time
 from oncecron.core.timing import LEAST_SILENCE
 
 if TYPE_CHECKING:
@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 
     Row = TypeVar("Row", Execution, LeaseView)
     ItemFields = Callable[[str, Execution | None], Mapping[str, Any]]
+
+WRONG = {
+    **dict.fromkeys(("lost", "failed", "missed", "silent"), 2),
+    **dict.fromkeys(("stopped", "overdue", "overrun"), 1),
+}
+"""The states in which something is wrong with a key, and how bad that is."""
+_STATE_OF = {NO_END: "lost", "lost": "lost", "stopped": "stopped", "not-started": "stopped"}
+"""Of an outcome; of others without success it is `failed`."""
 
 USUAL_OF = 20
 """Successes whose median is the usual duration."""
@@ -66,12 +74,46 @@ class Sources:
         return [*self.store_keys, *of_log]
 
 
+class State(NamedTuple):
+    """A state of a key."""
+
+    word: str | None
+    """A key of `WRONG`, `running`, `paused` or `ok`; None: it has not run yet, and nothing is due."""
+    count: int = 0  # type: ignore[assignment]  # nobody counts in a tuple
+    """How many ticks are meant; 0: it is not about a number of ticks."""
+
+
+def states(job: JobSummary) -> list[State]:
+    """Return all that is wrong with a key, the worst first; where nothing is, its one state."""
+    outcome = job.outcome
+    is_well = outcome in (None, "running", "succeeded") or job.settled or job.successes
+    of_outcome = "" if is_well else _STATE_OF.get(str(outcome), "failed")
+    wrong = (
+        (of_outcome, State(of_outcome)),
+        (job.missed, State("missed", job.missed)),
+        (job.silent_since is not None, State("silent")),
+        (job.overdue is not None, State("overdue")),
+        (job.overruns, State("overrun", job.overruns)),
+    )
+    found = [state for is_so, state in wrong if is_so]
+    return sorted(found, key=lambda each: -WRONG[str(each.word)]) or [State(_word_where_well(job))]
+
+
+def _word_where_well(job: JobSummary) -> str | None:
+    if job.running_host is not None:
+        return "running"
+    if job.paused_by is not None:
+        return "paused"
+    return None if job.outcome is None else "ok"
+
+
 class _Past(NamedTuple):
     newest: list[Execution]
     ended: Execution | None
     success: Execution | None
     failure: Execution | None
-    streak: int
+    successes: int
+    failures: int
     usual: float | None
 
 
@@ -79,22 +121,24 @@ def jobs(
     sources: Sources,
     keys: Collection[str] = (),
     *,
+    internal: bool = True,
     items: ItemFields = lambda _key, _ended: {},
     brief: bool = False,
 ) -> Iterator[JobSummary]:
     """Yield every key by name, or only `keys`. However many there are, each store is asked a few questions.
 
+    `internal`: among all keys also those of what oncecron runs for itself.
     `items` answers the fields about the items of a key by its name and the execution that has its outcome.
 
-    `brief`: only findings are wanted. Of a key that is well, its newest execution alone is read, so its streak, its
-    last failure and its usual duration are not known.
+    `brief`: only findings are wanted. Of a key that is well, its newest execution alone is read, so how many succeeded
+    in a row, its last failure and its usual duration are not known.
     """
     now, log = sources.now, sources.log
     running = _by_key(lease for lease in sources.leases if is_living(lease, now))
     asked_at = max((lease.asked_at or now for lease in sources.leases), default=now)
     shards: dict[str, list[JobKey]] = {}
     for shard in sources.job_keys:
-        if not keys or shard.key in keys:
+        if shard.key in keys if keys else internal or not is_internal(shard.key):
             shards.setdefault(shard.key, []).append(shard)
     some = keys or None
     newest = _newest_in_brief(log, some, shards, running, now) if brief else _newest(log, some)
@@ -103,14 +147,15 @@ def jobs(
         for key in sorted(shards)
     }
     known_keys = {
-        key: Known(shards[key], past.newest, paused_since(key, sources.pauses))
+        key: Known(shards[key], past.newest, *paused_time(key, sources.pauses))
         for key, past in pasts.items()
     }
     due = dues(known_keys, log.reasons, now, functools.partial(_newest, log) if brief else None)
     by_name = {pause.key: pause for pause in sources.pauses}
     for key, past in pasts.items():
         job = _job(key, shards[key], past, running.get(key, []), _pause_of(key, by_name), due[key])
-        yield job._replace(**items(key, past.ended))
+        job = job._replace(**items(key, past.ended))
+        yield job._replace(state=states(job)[0].word)
 
 
 def _newest_in_brief(
@@ -197,12 +242,6 @@ def dead_letters(
             yield each
 
 
-def is_success(execution: Execution) -> bool:
-    """Return whether the command succeeded, with or without a lease."""
-    unclaimed = execution.outcome == "unclaimed" and execution.exit_code == 0
-    return execution.outcome == "succeeded" or unclaimed
-
-
 def _past(
     log: Reader,
     key: str,
@@ -226,23 +265,22 @@ def _past(
         last,
         well[0] if well else None,
         next((each for each in ended if not is_success(each)), None),
-        _streak(ended),
+        *_in_a_row(ended),
         statistics.median(durations) if durations else None,
     )
 
 
-def _streak(ended: Sequence[Execution]) -> int:
-    if not ended:
-        return 0
-    well = is_success(ended[0])
-    alike = itertools.takewhile(lambda each: is_success(each) == well, ended)
-    return min(len(list(alike)), FIRST_LOOK if well else STREAK_AT_MOST)
+def _in_a_row(ended: Sequence[Execution]) -> tuple[int, int]:
+    """Return how many ticks in a row succeeded, and how many did not: one of the two is 0."""
+    well = len([*itertools.takewhile(is_success, ended)])
+    badly = len([*itertools.takewhile(lambda each: not is_success(each), ended)])
+    return min(well, FIRST_LOOK), min(badly, STREAK_AT_MOST)
 
 
 def _successes(log: Reader, key: str, newest: Sequence[Execution]) -> list[Execution]:
     successes = [each for each in newest if is_success(each)][:USUAL_OF]
     if not successes and len(newest) == STREAK_AT_MOST:
-        return list(log.history(HistoryQuery(key=key, outcome="succeeded", limit=USUAL_OF)))
+        return list(log.history(HistoryQuery(key=key, outcomes=["succeeded"], limit=USUAL_OF)))
     return successes
 
 
@@ -294,7 +332,8 @@ def _job(
         failed_at=(failure.finished_at or failure.started_at) if failure else None,
         running_host=",".join(sorted({lease.host or "?" for lease in running})) or None,
         running_since=min(since, default=None),
-        streak=past.streak,
+        successes=past.successes,
+        failures=past.failures,
         usual_duration=past.usual,
         **due._asdict(),
         paused_by=pause.author if pause else None,

@@ -27,7 +27,7 @@ from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
 from oncecron.log.gaps import MissingShard, ShardsLeft, expected_gaps, missing_shards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from oncecron.core.log_rows import Execution, Traced
     from oncecron.core.text import Clock
@@ -67,6 +67,12 @@ class Question(NamedTuple):
     clock: Clock
     wait: Callable[[], None]
     """Called before executions without an end are read again: a separate log gets their ends later than the store."""
+    keys: Collection[str] = ()
+    """Those that are audited; none: all of them."""
+
+    def asks_for(self, key: str) -> bool:
+        """Return whether a key is audited."""
+        return not self.keys or key in self.keys
 
     @property
     def oldest(self) -> float:
@@ -77,11 +83,14 @@ class Question(NamedTuple):
 def audit(question: Question) -> Iterator[Finding]:
     """Yield the findings by key; shards without a start, then executions without an end come last."""
     living = _living(question)
-    expected = expected_gaps(question.store, question.oldest, question.now)
+    every = expected_gaps(question.store, question.oldest, question.now).items()
+    expected = {shard: gaps for shard, gaps in every if question.asks_for(shard[0])}
     endless: list[Execution] = []
     divided: dict[str, ShardsLeft] = collections.defaultdict(ShardsLeft)
     reported: list[Finding] = []
-    for (key, shard), rows in itertools.groupby(question.log.timeline(question.since), _shard):
+    for (key, shard), rows in itertools.groupby(
+        question.log.timeline(question.since, question.keys or None), _shard
+    ):
         gaps = expected.pop((key, shard), None)
         for found in _audit_shard(question, rows, living, gaps, divided, endless):
             if found.finding == "no-run":

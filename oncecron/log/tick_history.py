@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.core import tick
 from oncecron.core.errors import NotFoundError
 from oncecron.core.job_summary import NO_END
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.core.missed import Due, Known, dues, paused_since
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
+from oncecron.core.missed import Due, Known, dues, paused_time
 from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
-from oncecron.log.jobs import dead_letters, is_success
+from oncecron.log.jobs import dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -182,7 +182,7 @@ def _due(
     pauses: Sequence[Pause],
 ) -> Due:
     key = job_keys[0].key
-    known = Known(job_keys, newest, paused_since(key, pauses))
+    known = Known(job_keys, newest, *paused_time(key, pauses))
     return dues({key: known}, sources.log.reasons, sources.now)[key]
 
 

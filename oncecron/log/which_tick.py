@@ -1,6 +1,6 @@
 """Which tick of a key `oncecron why` explains: what is wrong, the one that was named, or the newest with an outcome.
 
-What is wrong is what `check` finds, by the same rules of `core`: an end that is none, then ticks that nobody started,
+What is wrong is what `check` and `jobs` find (`log.jobs.states`): an end that is none, then ticks that nobody started,
 then ticks that were skipped because an earlier run was still running. A text is first the exact name of a tick on
 record, and only then a time.
 """
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.core import tick
 from oncecron.core.clock import believed
 from oncecron.core.errors import NotFoundError, UsageError
-from oncecron.core.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_lost
-from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.job_summary import NO_END, STREAK_AT_MOST
+from oncecron.core.log_rows import HistoryQuery, is_success
 from oncecron.core.missed import MISSED_AT_MOST, expected_shards
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.time_span import EXPECTED, read_spans
 from oncecron.core.timing import MAX_CLOCK_SKEW, RECENT_TROUBLE
 from oncecron.core.units import MINUTE
 from oncecron.log.gaps import expected_gaps
-from oncecron.log.jobs import as_known, is_success
+from oncecron.log.jobs import as_known, states
 from oncecron.log.tick_history import LOOKED_AT, WORST_FIRST, Which, outcome_of, which_of
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class Ticks:
         return Choice(which, because, newest=None if which == newest else newest)
 
     def _wrong(self, job: JobSummary) -> tuple[Which, str] | None:
-        bad = "lost" if is_lost(job) else "failed" if has_failed(job) else None
-        bad = bad or ("silent" if job.silent_since is not None else None)
+        wrong = [str(state.word) for state in states(job)]
+        bad = next((word for word in ("lost", "failed", "silent") if word in wrong), None)
         since = job.silent_since if bad == "silent" else job.started_at
         ended = self._ended(lambda each: each.started_at == since) if bad else None
         if bad and ended:
@@ -153,7 +153,7 @@ class Ticks:
         """Yield the newest tick that ended so, or else the newest of which an attempt did."""
         meant = _meant(words)
         asked = {"running" if word == NO_END else word for word in meant} & {*OUTCOMES}
-        queries = (HistoryQuery(key=self._key, outcome=word, limit=LOOKED_AT) for word in asked)
+        queries = (HistoryQuery(key=self._key, outcomes=[word], limit=LOOKED_AT) for word in asked)
         rows = [self._known(each) for query in queries for each in self._log.history(query)]
         rows = sorted(
             (each for each in rows if each.outcome in meant), key=lambda each: -each.started_at
@@ -168,7 +168,7 @@ class Ticks:
 
     def _not_started_with(self, words: Collection[str]) -> Iterator[tuple[float, Which]]:
         for reason in {*words} & {*REFUSAL_REASONS}:
-            query = HistoryQuery(key=self._key, outcome=reason, limit=1)
+            query = HistoryQuery(key=self._key, outcomes=[reason], limit=1)
             yield from ((skip.at, Which(skip.tick)) for skip in self._log.skips(query))
         if "skipped" in words and (skipped := self._newest_unstarted(None)):
             yield self._at(skipped), skipped
@@ -177,7 +177,7 @@ class Ticks:
 
     def _newest_unstarted(self, reason: str | None) -> Which | None:
         """Return the newest tick that was skipped, for this reason, and that no host started."""
-        query = HistoryQuery(key=self._key, outcome=reason, limit=None)
+        query = HistoryQuery(key=self._key, outcomes=[reason] if reason else None, limit=None)
         skipped = (Which(skip.tick) for skip in self._log.skips(query) if skip.reason != "done")
         ticks = itertools.islice(_distinct(skipped), LOOKED_AT)
         return next((which for which in ticks if self._outcome(which) is None), None)

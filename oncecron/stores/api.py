@@ -165,7 +165,8 @@ class Views(Protocol):
           `owner_digest`, and then those of `Traced`: instant of the tick, fired_at, lost_at. Exactly: `key`,
           `exhausted`, `after_id`. Highest id first; with `after_id` lowest first. `limit` is a hint for the size of
           a page: the rows behind it may be asked for, because some may be unreadable.
-        - `execution` (execution_id), `newest` (limit, keys: a list), `timeline` (since): the same columns.
+        - `execution` (execution_id), `newest` (limit, keys: a list), `timeline` (since, keys): the same
+          columns. Exactly: `keys`.
           `newest`: of each key at most `limit`, the highest ids, in no order of keys; `command` and `note` may be
           empty. `timeline`: by key, shard, started_at, execution_id.
         - `output` (execution_id): the fields of `Output`.

@@ -20,6 +20,7 @@ from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import (
     ALL_KEYS,
+    FAILURES,
     Execution,
     Expectation,
     HostTicks,
@@ -73,8 +74,11 @@ class Reader(Views):
 
     def traced(self, query: HistoryQuery) -> Iterator[Traced]:
         """Yield the executions of `history` with their unpublished details."""
-        found = ((row, row.execution) for row in self._executions("executions", **query._asdict()))
-        fitting = (row for row, ran in found if _fits(ran, ran.outcome, ran.started_at, query))
+        bounds = query._asdict()
+        if query.failed and query.outcomes is None:
+            bounds["outcomes"] = [*FAILURES]
+        found = ((row, row.execution) for row in self._executions("executions", **bounds))
+        fitting = (row for row, ran in found if _fits(ran, ran.started_at, query))
         return islice(fitting, query.limit)
 
     def execution(self, execution_id: int) -> Execution | None:
@@ -92,12 +96,15 @@ class Reader(Views):
         short = (row.execution.without_texts() for row in found)
         return sorted(short, key=lambda each: -each.execution_id)
 
-    def timeline(self, since: float | None) -> Iterator[Traced]:
-        """Yield all executions since a time, shard by shard, each shard in the order of starts.
+    def timeline(
+        self, since: float | None, keys: Collection[str] | None = None
+    ) -> Iterator[Traced]:
+        """Yield the executions since a time, of all keys or of some: shard by shard, each in the order of starts.
 
         Other methods may be called meanwhile.
         """
-        found = self._executions("timeline", since=since)
+        named = None if keys is None else list(keys)
+        found = self._executions("timeline", since=since, keys=named)
         return (row for row in found if since is None or row.execution.started_at >= since)
 
     def _executions(self, view: str, **bounds: Any) -> Iterator[Traced]:
@@ -129,7 +136,7 @@ class Reader(Views):
             yield from sorted((each for each in waiting if each.skip.at > newest), key=_order)
             waiting = [each for each in waiting if each.skip.at <= newest]
             skips = ((each, each.skip) for each in found)
-            wanted = [each for each, skip in skips if _fits(skip, skip.reason, skip.at, query)]
+            wanted = [each for each, skip in skips if _fits(skip, skip.at, query)]
             waiting += self._with_holders(wanted, executions) if executions else wanted
         yield from sorted(waiting, key=_order)
 
@@ -294,11 +301,12 @@ class Reader(Views):
             complain("more rows cannot be read and are left out")
 
 
-def _fits(row: Execution | Skip, outcome: str, at: float, query: HistoryQuery) -> bool:
+def _fits(row: Execution | Skip, at: float, query: HistoryQuery) -> bool:
     """Return whether a row matches the filters that a store need not apply itself."""
     return (
         query.host in (None, row.host)
-        and query.outcome in (None, outcome)
+        and (query.without is None or not row.key.startswith(query.without))
+        and query.takes_outcome(row)
         and query.tick in (None, row.tick)
         and (query.since is None or at >= query.since)
     )

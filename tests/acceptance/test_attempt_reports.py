@@ -49,7 +49,7 @@ def test_a_retry_that_succeeds(store: Store, host: Oncecron) -> None:
     assert kinds(host) == []
     assert answer(host, "history", "--exhausted") == []
     [row] = answer(host, "jobs")
-    assert (row["outcome"], row["streak"]) == ("succeeded", 1)
+    assert (row["outcome"], row["successes"]) == ("succeeded", 1)
 
 
 def test_a_tick_that_was_given_up(store: Store, host: Oncecron) -> None:
@@ -67,7 +67,7 @@ def test_a_tick_that_was_given_up(store: Store, host: Oncecron) -> None:
     assert why(host, "billing")["verdict"] == "failed"
     assert kinds(host) == []
     [row] = answer(host, "jobs")
-    assert (row["outcome"], row["exit_code"], row["streak"]) == ("failed", 3, 1)
+    assert (row["outcome"], row["exit_code"], row["failures"]) == ("failed", 3, 1)
 
 
 def test_a_tick_between_two_attempts(store: Store, host: Oncecron) -> None:
@@ -108,7 +108,7 @@ def test_a_takeover(store: Store, new_host: Hosts, journal: Journal) -> None:
     found = json.loads(b("audit", "--json").out)
     assert [each["finding"] for each in found] == ["no-end"], found
     [row] = answer(b, "jobs")
-    assert (row["outcome"], row["streak"]) == ("succeeded", 1)
+    assert (row["outcome"], row["successes"]) == ("succeeded", 1)
 
 
 def test_a_takeover_between_two_attempts(store: Store, new_host: Hosts) -> None:
@@ -138,7 +138,7 @@ def test_a_shard_that_fails(store: Store, host: Oncecron) -> None:
     facts = eventually(lambda: _of_verdict(host, "failed"))
     assert facts["account"][0].endswith("3 shards: 2 succeeded (0, 2), 1 failed (1).")
     [row] = answer(host, "jobs")
-    assert (row["outcome"], row["streak"], row["exit_code"]) == ("failed", 1, 1)
+    assert (row["outcome"], row["failures"], row["exit_code"]) == ("failed", 1, 1)
 
 
 def _of_verdict(host: Oncecron, verdict: str) -> dict[str, Any] | None:

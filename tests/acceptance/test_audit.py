@@ -112,6 +112,10 @@ def test_a_pause_and_another_schedule_leave_no_gaps(
     told_all(store, 6)
     expect_since(store, "billing", day(5))
     assert [(each["tick"], each["count"]) for each in audit(host)] == [(day(1), 1)]
+    host.run("other", "--tick", "t", "--", "true")
+    assert audit(host, "billing", "other") == audit(host)
+    assert audit(host, "other") == []
+    refused(host("audit", "biling"), 1, "did you mean billing?")
 
 
 class Ticks:

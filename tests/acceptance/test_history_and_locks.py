@@ -90,13 +90,37 @@ def test_history_shows_only_what_is_asked_for(past: Oncecron) -> None:
     assert ticks("--tick", "t2") == ["report/t2", "billing/t2"]
     assert ticks("--host", "host-b") == ["billing/t2"]
     assert ticks("--outcome", "failed", "--host", "host-a") == ["report/t2"]
-    assert ticks("--limit", "1") == ["report/t2"]
+    assert ticks("-n", "1", "--failed") == ["report/t2"]
+    assert ticks("--failed", "billing") == ["billing/t2"]
+    every = ["report/t2", "billing/t2", "billing/t1"]
+    assert ticks("--outcome", "failed,succeeded") == every
+    assert ticks("--outcome", "failed", "--outcome", "succeeded") == every
+    for wrong, named in ((("failed,typo",), "'typo'"), (("failed", "--failed"), "--failed")):
+        refused(past("history", "--outcome", *wrong), 64, named)
     assert len(ticks("--limit", "0")) == 3
     assert len(ticks("--since", "1h")) == 3
     assert ticks("--since", "0s") == []
     assert ticks("--since", "2199-01-01") == []
     assert len(ticks("--since", "2020-01-01T00:00+01:00")) == 3
     assert ticks("nothing") == []
+
+
+def test_what_oncecron_runs_for_itself_is_shown_on_request(past: Oncecron) -> None:
+    """A pass of notify each minute would fill every table. It is there for --all, and by its name."""
+    own = "oncecron/notify"
+    running = past.fire(own, "--tick", "t", "--", "sleep", "60")
+    running.job()
+    past.run(own, "--tick", "t", "--", "true")
+    for command in ("jobs", "history", "history --skips", "locks"):
+        words = command.split()
+        assert own not in {each["key"] for each in answer(past, *words)}, command
+        assert own in {each["key"] for each in answer(past, *words, "--all")}, command
+    for words in (("history",), ("history", "--skips"), ("locks",), ("jobs",)):
+        assert {each["key"] for each in answer(past, *words, own)} == {own}
+    assert answer(past, "locks", "billing") == []
+    refused(past("locks", "biling"), 1, "did you mean billing?")
+    running.process.terminate()
+    running.wait()
 
 
 def test_names_that_are_no_utf_8_are_shown_and_found(

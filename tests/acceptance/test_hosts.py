@@ -21,9 +21,9 @@ FIELDS = [
 ]
 
 
-def shown(host: Oncecron) -> dict[str, dict[str, Any]]:
+def shown(host: Oncecron, *names: str) -> dict[str, dict[str, Any]]:
     """Return the hosts by name."""
-    ended = host("hosts", "--json")
+    ended = host("hosts", "--json", *names)
     assert (ended.status, ended.err) == (0, "")
     return {each["host"]: each for each in json.loads(ended.out)}
 
@@ -41,6 +41,8 @@ def test_hosts_at_a_glance(new_host: Hosts) -> None:
     assert list(found["host-a"]) == FIELDS
     assert (found["host-a"]["keys"], found["host-a"]["wins"], found["host-a"]["skips"]) == (1, 2, 0)
     assert (found["host-b"]["keys"], found["host-b"]["wins"], found["host-b"]["skips"]) == (2, 1, 2)
+    assert list(shown(a, "host-b")) == ["host-b"]
+    refused(a("hosts", "host-b", "host-x"), 1, "host host-x has fired no key; did you mean host-")
     for each in found.values():
         assert each["version"] == __version__
         assert abs(each["clock_ahead"]) < 5

@@ -1,21 +1,32 @@
 """`oncecron jobs`: every key at a glance, by the installed console script."""
 
 import getpass
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from answers import answer
+from answers import answer, refused
 from log_of import Store
 from servers import eventually
 from servers.oncecron import Oncecron
+from terminals import on_a_terminal
 
 Hosts = Callable[..., Oncecron]
 JOB = [
     *("key", "outcome", "exit_code", "signal", "started_at", "succeeded_at", "failed_at"),
-    *("running_host", "running_since", "streak", "usual_duration", "next_at", "overdue", "missed"),
+    *(
+        "running_host",
+        "running_since",
+        "successes",
+        "failures",
+        "usual_duration",
+        "next_at",
+        "overdue",
+        "missed",
+    ),
     *("first_missed", "last_missed", "overruns", "silent_since", "paused_by", "paused_until"),
-    *("paused_reason", "schedule", "zone", "items_ended", "items_total", "settled"),
+    *("paused_reason", "schedule", "zone", "items_ended", "items_total", "settled", "state"),
 ]
 
 
@@ -39,16 +50,38 @@ def test_every_key_is_told_at_a_glance(store: Store, cluster: Oncecron) -> None:
     billing, never, report = answer(cluster, "jobs", "--utc")
     assert list(billing) == JOB
     assert [each["key"] for each in (billing, never, report)] == ["billing", "never", "report"]
-    assert (billing["outcome"], billing["exit_code"], billing["streak"]) == ("failed", 1, 2)
+    assert (billing["outcome"], billing["exit_code"], billing["failures"]) == ("failed", 1, 2)
     assert billing["succeeded_at"] < billing["started_at"]
     assert billing["next_at"] is None
-    assert (report["outcome"], report["streak"]) == ("succeeded", 1)
+    assert (report["outcome"], report["successes"], report["failures"]) == ("succeeded", 1, 0)
     assert (report["schedule"], report["zone"]) == ("30 2 * * *", "UTC")
     due = datetime.fromisoformat(report["next_at"])
     assert (due.hour, due.minute) == (2, 30)
     assert due > datetime.now(UTC)
     assert 0 <= report["usual_duration"] < 30
     assert set(never.values()) == {"never", None, 0}
+    assert [each["state"] for each in (billing, never, report)] == ["failed", None, "ok"]
+    assert answer(cluster, "jobs", "report", "billing", "--utc") == [billing, report]
+    refused(
+        cluster("jobs", "report", "repot"), 1, "no host has fired key repot; did you mean report?"
+    )
+
+
+def test_what_is_wrong_comes_first_for_a_person(cluster: Oncecron) -> None:
+    """On a terminal, with a mark. In a pipe keys stay in their order, and so in JSON on a terminal."""
+    cluster.run("zulu", "--tick", "t", "--", "false")
+    seen = [
+        line.split() for line in on_a_terminal(cluster, "jobs", NO_COLOR="1")[0].splitlines()[1:]
+    ]
+    assert [line[:4] for line in seen] == [
+        *(["billing", "!", "failed", "failed"], ["zulu", "!", "failed", "failed"]),
+        *(["never", "-", "-", "-"], ["report", "ok", "succeeded", "0"]),
+    ]
+    assert seen[3][8:10] == ["1", "ok"]
+    piped = [line.split()[:2] for line in cluster("jobs").out.decode().splitlines()[1:]]
+    assert piped == [["billing", "failed"], ["never", "-"], ["report", "ok"], ["zulu", "failed"]]
+    shown, _ = on_a_terminal(cluster, "jobs", "--json")
+    assert [each["key"] for each in json.loads(shown)] == [key for key, _ in piped]
 
 
 def test_where_it_runs_and_who_has_paused_it(cluster: Oncecron, operator: Oncecron) -> None:

@@ -95,8 +95,8 @@ def test_dead_letters_are_filtered(a: Host, b: Host, log: Log) -> None:
         (HistoryQuery(key=KEY, tick=minute(1).text), [1]),
         (HistoryQuery(tick=minute(2).text), [2]),
         (HistoryQuery(host="a.example"), [1]),
-        (HistoryQuery(outcome="timed-out"), [2]),
-        (HistoryQuery(outcome="succeeded"), []),
+        (HistoryQuery(outcomes=["timed-out"]), [2]),
+        (HistoryQuery(outcomes=["succeeded"]), []),
         (HistoryQuery(since=log.newest().started_at + 60), []),
         (HistoryQuery(after_id=log.executions()[-1].execution_id), [2, 3]),
     ):

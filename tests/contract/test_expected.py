@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -266,9 +267,13 @@ def test_a_tick_that_the_last_run_outlasted_is_an_overrun(
 def test_what_people_held_back_is_neither_overdue_nor_missed(
     a: Host, store: StoreKind, log: Log
 ) -> None:
-    """As long as the pause lasts, and for the ticks that were skipped during it."""
+    """As long as the pause lasts, and for the ticks that were skipped during it; the next one is after its end."""
     scheduled(a, store, 29)
+    log.people.pause(KEY, author="ops@x", reason=None, seconds=3600)
+    found = job(log)
+    assert (found.next_at or 0.0) >= (found.paused_until or math.inf)
     log.people.pause(KEY, author="ops@x", reason=None, seconds=None)
+    assert (job(log).state, job(log).next_at) == ("paused", None)
     store.age(clock.wall() - (minute(29).instant or 0.0) - 30)
     assert (job(log).overdue, job(log).missed) == (None, 0)
     a.lose(minute(30), **MINUTELY)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from hosts import KEY, Host, execution_record, minute
 
-from oncecron.core.log_rows import HistoryQuery
+from oncecron.core import clock
+from oncecron.core.log_rows import INTERNAL, HistoryQuery
 from oncecron.core.tick import NO_TICK
+from oncecron.log.jobs import Sources, jobs
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -35,8 +37,8 @@ def past(a: Host, b: Host, store: StoreKind) -> None:
         (HistoryQuery(key=KEY, limit=1), [3]),
         (HistoryQuery(key="monthly"), []),
         (HistoryQuery(host="a.example"), [2, 1]),
-        (HistoryQuery(outcome="failed"), [2]),
-        (HistoryQuery(key=KEY, outcome="succeeded", host="a.example"), [1]),
+        (HistoryQuery(outcomes=["failed"]), [2]),
+        (HistoryQuery(key=KEY, outcomes=["succeeded"], host="a.example"), [1]),
         (HistoryQuery(tick=minute(3).text), [3, 3]),
         (HistoryQuery(tick=minute(3).text, key=KEY), [3]),
     ],
@@ -56,6 +58,43 @@ def test_a_tick_is_found_behind_what_was_recorded_late(a: Host, log: Log) -> Non
     a.run(minute(1))
     a.deliver(execution_record(a.firing(NO_TICK), started_at=1e9))
     assert len(log.executions(HistoryQuery(key=KEY, tick=minute(1).text))) == 1
+
+
+def test_history_of_what_failed(a: Host, log: Log) -> None:
+    """Every end but a success; also of a run without a lease, by its exit status. The limit counts what is shown."""
+    ends = ("failed", "timed-out", "stopped", "lost", "not-started", "succeeded")
+    for number, outcome in enumerate(ends, 1):
+        a.run(minute(number), outcome)
+    for number, exit_code in ((7, 3), (8, 0)):
+        record = execution_record(a.firing(minute(number)), outcome="unclaimed")
+        a.deliver({**record, "exit_code": exit_code})
+    a.win(minute(9))
+    for query, numbers in (
+        (HistoryQuery(failed=True), [7, 5, 4, 3, 2, 1]),
+        (HistoryQuery(failed=True, limit=2), [7, 5]),
+        (HistoryQuery(outcomes=["unclaimed", "lost", "running"]), [9, 8, 7, 4]),
+        (HistoryQuery(outcomes=["failed", "lost"], key=KEY, limit=1), [4]),
+    ):
+        found = [each.tick for each in log.executions(query)]
+        assert found == [minute(number).text for number in numbers], query
+
+
+def test_what_oncecron_runs_for_itself_takes_no_room(a: Host, b: Host, log: Log) -> None:
+    """Neither among executions nor among skips, packed or not: the limit counts the others."""
+    for key in ("oncecronic", "oncecron", "z"):
+        a.run(minute(1), key=key)
+        b.lose(minute(1), key=key)
+    for number in (2, 3):
+        a.run(minute(number), key="oncecron/notify")
+        b.lose(minute(number), key="oncecron/notify")
+    b.lose(minute(1), key="oncecron/notify")  # passed, with its details
+    query = HistoryQuery(without=INTERNAL, limit=3)
+    for found in (log.executions(query), [*log.people.skips(query)]):
+        assert sorted(each.key for each in found) == ["oncecron", "oncecronic", "z"]
+    assert len([*log.people.skips(query._replace(without=None, limit=None))]) == 6
+    sources = Sources(log.people, log.people, clock.wall())
+    assert len([*jobs(sources)]) == 4
+    assert [job.key for job in jobs(sources, internal=False)] == ["oncecron", "oncecronic", "z"]
 
 
 @pytest.mark.usefixtures("past")
@@ -103,7 +142,8 @@ def test_reading_does_not_have_to_come_to_an_end(a: Host, log: Log) -> None:
     [
         (HistoryQuery(), ["passed", "done"]),
         (HistoryQuery(limit=1), ["passed"]),
-        (HistoryQuery(outcome="done"), ["done"]),
+        (HistoryQuery(outcomes=["done"]), ["done"]),
+        (HistoryQuery(outcomes=["done", "passed"]), ["passed", "done"]),
         (HistoryQuery(tick=minute(1).text), ["passed"]),
         (HistoryQuery(host="bb.example"), ["passed", "done"]),
         (HistoryQuery(host="a.example"), []),
@@ -113,7 +153,7 @@ def test_reading_does_not_have_to_come_to_an_end(a: Host, log: Log) -> None:
 def test_refusals_are_filtered_and_newest_first(
     a: Host, b: Host, log: Log, query: HistoryQuery, reasons: list[str]
 ) -> None:
-    """By the same filters; `outcome` means the reason."""
+    """By the same filters; `outcomes` means the reasons."""
     a.run(minute(2))
     b.lose(minute(2))
     b.lose(minute(1))

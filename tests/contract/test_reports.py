@@ -66,6 +66,8 @@ def test_the_timeline_is_in_the_order_of_starts_part_by_part(
     assert seen == [*ticks, ("weekly", minute(1).text)]
     recent = [each.execution.tick for each in log.people.timeline(clock.wall() - 2700)]
     assert recent == [minute(2).text, minute(3).text]
+    [weekly] = log.people.timeline(None, ["weekly", "never"])
+    assert weekly.execution.key == "weekly"
 
 
 # The audit, where time has to be moved

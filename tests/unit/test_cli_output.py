@@ -203,6 +203,28 @@ def test_when_there_is_colour(
     assert output.style_for(Stream(terminal=terminal), "table", utc=True).colour is colour
 
 
+@pytest.mark.parametrize(("terminal", "colour"), [(True, False), (False, True), (False, False)])
+def test_what_is_wrong_is_marked_and_not_by_colour_alone(terminal: bool, colour: bool) -> None:
+    """For a person; a program reads the bare words."""
+    kind = Kind((), columns=(Column("STATE", lambda text, _: str(text), is_state=True),))
+    stream = Stream(terminal=terminal)
+    states = ("missed 2, overdue", "overdue", "ok")
+    Writer(kind, Style("table", Clock(utc=True), colour), stream).write(states)
+    _, *shown = stream.getvalue().splitlines()
+    if not (terminal or colour):
+        assert shown == [*states]
+    elif not colour:
+        assert shown == ["! missed 2, overdue", "! overdue", "  ok"]
+    else:
+        assert shown == [
+            *(
+                "\x1b[31m! missed 2, overdue\x1b[0m",
+                "\x1b[33m! overdue\x1b[0m",
+                "\x1b[32m  ok\x1b[0m",
+            )
+        ]
+
+
 # Streaming and trouble
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from oncecron.core.log_rows import Expectation, JobKey, SkipReason
 from oncecron.core.missed import MISSED_AT_MOST, Due, Known, dues
 
@@ -9,11 +13,16 @@ NOW = 7210.0
 """Ten seconds after 02:00Z; what was due before 01:50:10Z is missed."""
 
 
-def due(*started: float, skips: tuple[SkipReason, ...] = (), now: float = NOW) -> Due:
+def due(
+    *started: float,
+    skips: tuple[SkipReason, ...] = (),
+    now: float = NOW,
+    paused: tuple[float, ...] = (),
+) -> Due:
     """Return what is due of a key that runs every minute, whose shards have started these instants."""
     expected = Expectation("* * * * *", "UTC", len(started), None, 0.0)
     shards = [JobKey("k", number, expected, instant) for number, instant in enumerate(started)]
-    return dues({"k": Known(shards, [], None)}, lambda _since: skips, now)["k"]
+    return dues({"k": Known(shards, [], *(paused or (None,)))}, lambda _since: skips, now)["k"]
 
 
 def skipped(minute: int, reason: str, host: str = "h") -> SkipReason:
@@ -41,6 +50,18 @@ def test_a_tick_that_was_held_back_is_no_overrun() -> None:
     )
     found = due(3600.0, skips=skips)
     assert (found.overruns, found.missed, found.first_missed) == (1, 47, "1970-01-01T01:04Z")
+
+
+@pytest.mark.parametrize(
+    ("until", "next_at"),
+    [(7290.0, 7320.0), (7320.0, 7320.0), (7320.4, 7380.0), (math.inf, None), (7200.0, 7260.0)],
+    ids=["between", "at a tick", "just after one", "nobody knows", "over already"],
+)
+def test_the_next_tick_of_a_paused_key_is_one_that_runs(
+    until: float, next_at: float | None
+) -> None:
+    """The first one that the pause does not hold back."""
+    assert due(7200.0, paused=(7000.0, until)).next_at == next_at
 
 
 def test_ticks_are_counted_up_to_a_limit() -> None:

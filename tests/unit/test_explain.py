@@ -21,7 +21,7 @@ from oncecron.core.log_rows import (
 )
 from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
-from oncecron.log.jobs import Sources, jobs
+from oncecron.log.jobs import Sources, jobs, states
 from oncecron.log.tick_history import Division, Facts
 from oncecron.log.why import account
 
@@ -62,7 +62,7 @@ def at_a_glance(
         job_keys=lambda: [JobKey("k", 0, None, None)],
         pauses=lambda: pauses,
         leases=lambda: leases,
-        history=lambda query: (each for each in newest if each.outcome == query.outcome),
+        history=lambda query: (each for each in newest if each.outcome in query.outcomes),
         newest=lambda limit, _keys: iter(newest[:limit]),
         reasons=lambda _since: iter(()),
     )
@@ -191,10 +191,10 @@ def test_every_reason_of_a_skip_has_its_sentence() -> None:
 def test_what_waits_for_its_next_attempt_runs() -> None:
     """Where no tick was over before."""
     job = at_a_glance(FAILED, leases=(LEASE,))
-    assert (job.outcome, job.exit_code, job.streak) == ("running", None, 0)
+    assert (job.outcome, job.exit_code, job.failures) == ("running", None, 0)
     before = FAILED._replace(tick="t0", owner="other", fencing_token=4, exit_code=3)
     job = at_a_glance(FAILED, before, leases=(LEASE,))
-    assert (job.outcome, job.exit_code, job.streak) == ("failed", 3, 1)
+    assert (job.outcome, job.exit_code, job.failures) == ("failed", 3, 1)
 
 
 def test_a_shard_that_succeeded_is_no_success_of_its_key() -> None:
@@ -225,8 +225,34 @@ def ran(number: int, outcome: str = "succeeded", **parts: Any) -> Execution:
 def test_a_streak_is_counted_further_where_it_is_bad(newest: list[Execution], streak: int) -> None:
     """A look at a few executions is enough of a key that is well."""
     job = at_a_glance(*newest)
-    assert job.streak == streak
+    assert max(job.successes, job.failures) == streak
+    assert min(job.successes, job.failures) == 0
     assert (job.succeeded_at is not None) == any(each.outcome == "succeeded" for each in newest)
+
+
+@pytest.mark.parametrize(
+    ("parts", "found"),
+    [
+        ({"outcome": None}, [(None, 0)]),
+        ({"successes": 3}, [("ok", 0)]),
+        ({"outcome": "unclaimed", "exit_code": 0, "successes": 1}, [("ok", 0)]),
+        ({"outcome": "failed", "failures": 1, "settled": True}, [("ok", 0)]),
+        ({"paused_by": "x@y"}, [("paused", 0)]),
+        ({"paused_by": "x@y", "running_host": "h"}, [("running", 0)]),
+        ({"outcome": "timed-out", "running_host": "h"}, [("failed", 0)]),
+        ({"outcome": "unclaimed", "exit_code": 1}, [("failed", 0)]),
+        ({"outcome": "no-end", "missed": 2}, [("lost", 0), ("missed", 2)]),
+        ({"outcome": "stopped", "overruns": 3}, [("stopped", 0), ("overrun", 3)]),
+        ({"overdue": "t", "paused_by": "x@y"}, [("overdue", 0)]),
+        ({"outcome": "not-started", "silent_since": 1.0}, [("silent", 0), ("stopped", 0)]),
+    ],
+)
+def test_what_is_wrong_with_a_key_comes_before_what_is_well(
+    parts: dict[str, Any], found: list[tuple[str | None, int]]
+) -> None:
+    """The worst first; a green outcome hides nothing."""
+    job = at_a_glance()._replace(**{"outcome": "succeeded", **parts})
+    assert states(job) == found
 
 
 @pytest.mark.parametrize("keys", [1, 200])

@@ -59,7 +59,7 @@ def skip(at: Any, host: str = "b", reason: str = "held") -> Row:
     ("query", "found"),
     [
         (HistoryQuery(), [5, 4, 3, 2]), (HistoryQuery(limit=2), [5, 4]), (HistoryQuery(host="b"), [4]),
-        (HistoryQuery(outcome="succeeded"), [3]),
+        (HistoryQuery(outcomes=["succeeded"]), [3]),
         (HistoryQuery(tick="two"), [2]), (HistoryQuery(since=AT + 4), [5, 4]),
     ],
 )  # fmt: skip

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 NOW = 1.8e9
 WELL = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "k", "missed": 0, "overruns": 0,
-                     "streak": 0, "outcome": "succeeded"})  # fmt: skip
+                     "failures": 0, "outcome": "succeeded"})  # fmt: skip
 
 
 def row(host: str, *ticks: int, key: str = "k", **parts: Any) -> KeyHost:
@@ -104,13 +104,16 @@ def test_a_host_at_a_glance() -> None:
         row("b", 500, key="l"),
         *(row(host, *ticks, key="x") for host, ticks in (("a", (90, 91, 92)), ("b", (900,)))),
         row("by-hand", command=None, seen_at=NOW - 5),
+        row(
+            "by-hand", key="oncecron/notify", seen_at=NOW - 4, version="0.2.0"
+        ),  # no job, but alive
         row("gone", 10, seen_at=NOW - HOST_FORGOTTEN_AFTER - 1),
     ]
     drains = [Pause(None, "a", "ann@web1", None, 1.0, None), Pause("k", None, "x", None, 1.0, None)]
     assert list(hosts(rows, drains, NOW)) == [
         HostSummary("a", NOW - 30, "0.2.0", -3.0, "ann@web1", 3, 3, 6, None),
         HostSummary("b", NOW - 500, "0.1.0", 0.5, None, 3, 3, 6, "k,x"),
-        HostSummary("by-hand", NOW - 5, "0.1.0", 0.5, None, 0, 1, 2, None),
+        HostSummary("by-hand", NOW - 4, "0.2.0", 0.5, None, 0, 1, 2, None),
     ]
 
 

@@ -78,11 +78,12 @@ class RedisViews(Reader):
         seconds, microseconds = self._ask("TIME")
         return int(seconds) + int(microseconds) / 1e6
 
-    def _shards(self, keys: Collection[str] | None) -> list[Shard]:
-        """Return the shards of some keys, or of all."""
+    def _shards(self, keys: Collection[str] | None, without: str | None = None) -> list[Shard]:
+        """Return the shards of some keys, or of all that do not begin with `without`."""
         members = self._ask("ZRANGE", self._names.of_namespace("parts"), 0, -1)
         known = (self.readable("the shard {0!r}", rows.shard_named, member) for member in members)
-        return sorted(each for each in known if each and (keys is None or each.key in keys))
+        wanted = (each for each in known if each and (keys is None or each.key in keys))
+        return sorted(each for each in wanted if not (without and each.key.startswith(without)))
 
     # Executions
 
@@ -103,7 +104,7 @@ class RedisViews(Reader):
 
     def _ids(self, query: HistoryQuery) -> Iterator[int]:
         """Yield the ids of executions in the order of the query, from all shards that it covers."""
-        shards = self._shards(query.key and [query.key])
+        shards = self._shards(query.key and [query.key], query.without)
         size = min(_PAGE if len(shards) == 1 else _PAGE_OF_MANY, query.limit or _PAGE)
         forward = query.after_id is not None
         return self._merged(shards, f"{query.after_id}-0" if forward else "", forward, size)
@@ -140,9 +141,9 @@ class RedisViews(Reader):
         for at in range(0, len(wanted), _PAGE):
             yield from (row.columns for row in self._stored(wanted[at : at + _PAGE]))
 
-    def _view_timeline(self, since: float | None) -> Iterator[Row]:
+    def _view_timeline(self, since: float | None, keys: list[str] | None) -> Iterator[Row]:
         """Order by id, which is the order of starts; late executions are read first, and merged."""
-        for shard in self._shards(None):
+        for shard in self._shards(keys):
             late = sorted((row for row in self._log_of(shard) if row.late), key=_start)
             others = (row for row in self._log_of(shard) if not row.late)
             for row in heapq.merge(others, late, key=_start):
@@ -220,7 +221,7 @@ class RedisViews(Reader):
     def _view_skips(self, minute: int | None, **bounds: Any) -> Iterator[Row | None]:
         del minute
         query = HistoryQuery(**bounds)
-        shards = self._shards(query.key and [query.key])
+        shards = self._shards(query.key and [query.key], query.without)
         kinds = (("skips", "skip_rows", self._skip), ("plain", "plain_rows", self._packed))
         readers = [
             self._by_time(shard, members, texts, convert, query)

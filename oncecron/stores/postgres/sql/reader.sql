@@ -66,7 +66,8 @@ e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.sig
 (%(before)s::bigint is null or e.execution_id < %(before)s)
    and (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
    and (%(host)s::text is null or e.host = %(host)s)
-   and (%(outcome)s::text is null or e.outcome = %(outcome)s)
+   and (%(without)s::text is null or not pg_catalog.starts_with(e.key, %(without)s))
+   and (%(outcomes)s::text[] is null or e.outcome = any (%(outcomes)s))
    and (not %(exhausted)s::boolean or e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost') and e.exhausted)
 
 -- name: history
@@ -151,7 +152,8 @@ s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, ex
    and (%(key)s::text is null or s.key = %(key)s)
    and (%(tick)s::text is null or s.tick_name = %(tick)s)
    and (%(host)s::text is null or s.host = %(host)s)
-   and (%(outcome)s::text is null or s.reason = %(outcome)s)
+   and (%(without)s::text is null or not pg_catalog.starts_with(s.key, %(without)s))
+   and (%(outcomes)s::text[] is null or s.reason = any (%(outcomes)s))
 
 -- name: plain_filters
 -- Which rows of plain skips are read at all. Each skip happened within 500 s of its tick; `minute`: that of the wanted tick.
@@ -187,10 +189,11 @@ select s.key, s.tick, s.host, s.reason
   join {ns}.skips s on s.plain and s.key_id = k.key_id and s.plain_until >= wanted.minute and s.tick_name >= wanted.tick
 
 -- name: timeline
--- All executions since a time, part by part in the order of starts; the server sorts, on disk if it must.
+-- Executions since a time, part by part in the order of starts; the server sorts, on disk if it must.
 select {execution_columns}
   from {ns}.executions e
- where %(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s)
+ where (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
+   and (%(keys)s::text[] is null or e.key = any (%(keys)s))
  order by e.key, e.shard, e.started_at, e.execution_id
 
 -- name: keys

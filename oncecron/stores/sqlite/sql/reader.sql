@@ -7,7 +7,8 @@ execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, 
 
 -- name: execution_filters
 (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR outcome = :outcome)
+   AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
+   AND (:outcomes IS NULL OR outcome IN (SELECT value FROM json_each(:outcomes)))
 
 -- name: history
 -- Newest first, any key.
@@ -77,12 +78,14 @@ SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, ho
   FROM skip
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:outcome IS NULL OR reason = :outcome) AND (:tick IS NULL OR tick = :tick)
+   AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
+   AND (:outcomes IS NULL OR reason IN (SELECT value FROM json_each(:outcomes))) AND (:tick IS NULL OR tick = :tick)
  UNION ALL
 SELECT key, shard, NULL, NULL, NULL, NULL, host, NULL, at, NULL, NULL, NULL, words, window
   FROM plain_skips
  WHERE (:key IS NULL OR key = :key)
    AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
    AND (:tick IS NULL OR window > :minute - :plain_window AND window <= :minute)
  ORDER BY at DESC
 
@@ -98,10 +101,10 @@ SELECT s.key, NULL, s.host, NULL, s.shard, s.words, s.window
   FROM json_each(:minutes) wanted CROSS JOIN plain_skips s ON s.key = wanted.key AND s.window > wanted.value - :plain_window
 
 -- name: timeline
--- All executions since a time, part by part in the order of starts; sorted on disk if needed.
+-- Executions since a time, part by part in the order of starts; sorted on disk if needed.
 SELECT {execution_columns}
   FROM job_execution
- WHERE :since IS NULL OR started_at >= :since
+ WHERE (:since IS NULL OR started_at >= :since) AND (:keys IS NULL OR key IN (SELECT value FROM json_each(:keys)))
  ORDER BY key, shard, started_at, execution_id
 
 -- name: keys
