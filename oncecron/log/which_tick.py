@@ -1,6 +1,6 @@
 """Which tick of a key `oncecron why` explains: what is wrong, the one that was named, or the newest with an outcome.
 
-What is wrong is what `check` and `jobs` find (`log.jobs.states`): an end that is none, then ticks that nobody started,
+What is wrong is what `check` finds, by the same rules of `core`: an end that is none, then ticks that nobody started,
 then ticks that were skipped because an earlier run was still running. A text is first the exact name of a tick on
 record, and only then a time.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.core import tick
 from oncecron.core.clock import believed
 from oncecron.core.errors import NotFoundError, UsageError
-from oncecron.core.job_summary import NO_END, STREAK_AT_MOST
+from oncecron.core.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_lost
 from oncecron.core.log_rows import HistoryQuery, is_success
 from oncecron.core.missed import MISSED_AT_MOST, expected_shards
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
@@ -23,7 +23,7 @@ from oncecron.core.time_span import EXPECTED, read_spans
 from oncecron.core.timing import MAX_CLOCK_SKEW, RECENT_TROUBLE
 from oncecron.core.units import MINUTE
 from oncecron.log.gaps import expected_gaps
-from oncecron.log.jobs import as_known, states
+from oncecron.log.jobs import as_known
 from oncecron.log.tick_history import LOOKED_AT, WORST_FIRST, Which, outcome_of, which_of
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ class Ticks:
         return Choice(which, because, newest=None if which == newest else newest)
 
     def _wrong(self, job: JobSummary) -> tuple[Which, str] | None:
-        wrong = [str(state.word) for state in states(job)]
-        bad = next((word for word in ("lost", "failed", "silent") if word in wrong), None)
+        bad = "lost" if is_lost(job) else "failed" if has_failed(job) else None
+        bad = bad or ("silent" if job.silent_since is not None else None)
         since = job.silent_since if bad == "silent" else job.started_at
         ended = self._ended(lambda each: each.started_at == since) if bad else None
         if bad and ended:

@@ -16,7 +16,7 @@ from oncecron.log.jobs import Sources, jobs
 from oncecron.log.run_phrases import delay
 from oncecron.log.tick_history import facts_of
 from oncecron.log.which_tick import Ticks
-from oncecron.log.why import account, evidence
+from oncecron.log.why import account
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -151,8 +151,6 @@ def test_what_is_wrong_is_explained_and_not_the_newest_tick(
     found = explained(log)
     assert found[:3] == ("failed", minute(39).text, "failed")
     assert found.newest == minute(40).text
-    account, _ = evidence(sources(log), KEY, None, None)
-    assert account[0].startswith(f"Tick {minute(39).text} of key {KEY} failed on bb.example")
 
 
 @pytest.fixture
