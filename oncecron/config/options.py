@@ -231,6 +231,9 @@ RUN_OPTIONS = (
         Option(
             "verbose", "count", "Say what happens: a start, a skip, a long wait; -vv adds tracebacks.", short="v",
         ),
+        Option(
+            "dry-run", "flag", "Say what would be started now, or why nothing would. Start and record nothing.",
+        ),
     ),
 )  # fmt: skip
 

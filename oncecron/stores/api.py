@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import PlainSkip
     from oncecron.core.doctor import Diagnosis
+    from oncecron.core.facts import Facts
     from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Released, Roles, Unblocked
     from oncecron.core.model import (
         AskAgain,
@@ -71,6 +72,12 @@ class LeaseStore(Protocol):
         (`StoreError.unanswered`) may have been granted. Raises `ConfigurationError` when the clocks of host and store
         are more than `MAX_CLOCK_SKEW` apart, when a named instant is that far ahead, or when another host has another
         number of shards.
+        """
+
+    def peek(self, firing: Firing, *, deadline: float) -> Facts | None:
+        """Return what a claim would look at (`core.facts`), with nothing left out; None if nothing is installed.
+
+        It writes nothing, and installs nothing.
         """
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:

@@ -140,10 +140,7 @@ def _claim(
             state = _look(store, firing, awaited, deadline, closely=closely)
             answer = decide(state, firing, watched=watched, alone=alone)
         except UNREADABLE as error:
-            raise StoreRefusesError(
-                f"key {firing.key}: what the store has about it cannot be read ({reason_of(error)}); "
-                "`oncecron locks` and `oncecron history` name the row; correct it in the store"
-            ) from error
+            raise unreadable(firing, error) from error
         if isinstance(answer, AskAgain):
             return answer
         if isinstance(answer, Refusal):
@@ -159,6 +156,14 @@ def _claim(
             alone = True  # it is a dead session that holds the lock
         closely = True
     return contention()
+
+
+def unreadable(firing: Firing, error: Exception) -> StoreRefusesError:
+    """Return the error of facts that mean nothing."""
+    return StoreRefusesError(
+        f"key {firing.key}: what the store has about it cannot be read ({reason_of(error)}); "
+        "`oncecron locks` and `oncecron history` name the row; correct it in the store"
+    )
 
 
 def _write(

@@ -83,6 +83,17 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         self._key_id = int(row["key_id"])
         return look.facts_of(row, log, firing, host_now)
 
+    def peek(self, firing: Firing, *, deadline: float) -> Facts | None:
+        self._serve(firing)
+        if self._ask(schema.EXISTS, (self._schema,), deadline)[0][0] != b"t":
+            return None
+        row, log, host_now = self._rows(firing, None, deadline, at=None)
+        if "key_id" in row:
+            row, log, host_now = self._rows(firing, None, deadline, at="log")
+        else:
+            row = look.new_row(row, "0")  # as if it had just been registered
+        return look.facts_of(row, log, firing, host_now)
+
     def _rows(
         self, firing: Firing, awaited: int | None, deadline: float, *, at: str | None
     ) -> tuple[dict[str, str], dict[str, str] | None, float]:

@@ -190,6 +190,9 @@ class RedisLeaseStore(Claimer, RedisSession):
         self._ahead = float(facts["now"]) - sent
         return {**facts, "host_now": host_now, "version": (facts["version"], awaited)}
 
+    def peek(self, firing: Firing, *, deadline: float) -> Facts | None:
+        return self.look(firing, awaited=None, closely=True, deadline=deadline)
+
     def grant(
         self,
         firing: Firing,

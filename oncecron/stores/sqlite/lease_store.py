@@ -14,6 +14,8 @@ needed, because a lease of another boot has ended. What an end, or a late record
 
 from __future__ import annotations
 
+import os
+
 from oncecron.core import attempt, clock
 from oncecron.core.attempt import ENDED_LATE, Known, join
 from oncecron.core.decision import stop_refusal
@@ -89,6 +91,16 @@ class SQLiteLeaseStore(Claimer):
     ) -> Facts:
         with self._handle.until(deadline) as store, store.reading():
             return _look(store, firing, moment(self._boot), awaited)
+
+    def peek(self, firing: Firing, *, deadline: float) -> Facts | None:
+        if not os.path.exists(self._handle.path):
+            return None
+        handle = Handle(self._handle.path, create=False, statements=("firing",))
+        try:
+            with handle.until(deadline) as store, store.reading():
+                return _look(store, firing, moment(self._boot), None)
+        finally:
+            handle.close()
 
     def grant(
         self,
