@@ -78,6 +78,7 @@ _HEADLINES = {
 _SKIPS_SHOWN = 20
 _HOSTS_SHOWN = 5
 _FAILED = ("failed", "timed-out")
+_UTC = Clock(utc=True)
 _EVIDENCE_AMONG = 20
 """The newest executions of a key that are searched for the one that a finding is about."""
 
@@ -129,11 +130,12 @@ def _known(facts: Facts) -> Facts:
 
 
 def evidence(
-    sources: Sources, key: str, text: str | None, since: float | None
+    sources: Sources, key: str, text: str | None, since: float | None, shown: Clock = _UTC
 ) -> tuple[Sequence[str], str | None]:
     """Return the sentences about the tick behind a finding, and the captured output of its execution.
 
     `text`: the tick that the finding names. `since`: when the finding began; an execution began or ended then.
+    `shown`: how times are shown.
     """
     about = None
     if since is not None:
@@ -141,7 +143,6 @@ def evidence(
         about = next(
             (each for each in newest if since in (each.started_at, each.finished_at)), None
         )
-    clock = Clock(utc=True)
     try:
         spooled = spooled_of(sources, key, ())
         if text is not None:
@@ -150,10 +151,10 @@ def evidence(
             which = which_of(about)
         else:
             job = next(jobs(sources, [key]), None)
-            which = Ticks(sources, key, spooled, clock).worst(job).which
+            which = Ticks(sources, key, spooled, shown).worst(job).which
         judges = text is None and about is None
         facts = facts_of(sources, key, which, judges=judges, suggests=False)
-        sentences = account(facts, clock).sentences
+        sentences = account(facts, shown).sentences
     except NotFoundError:
         sentences = []
     output = sources.log.output(about.execution_id) if about else None
