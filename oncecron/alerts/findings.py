@@ -6,7 +6,7 @@ A new finding is a row of `KINDS` and a rule below, about what `cli` has gathere
 from __future__ import annotations
 
 from oncecron.config.options import Option
-from oncecron.core.job_summary import NO_END, STREAK_AT_MOST, is_living
+from oncecron.core.job_summary import STREAK_AT_MOST, has_failed, is_living, is_lost
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.silent_hosts import (
@@ -116,7 +116,6 @@ KINDS = {
 }  # fmt: skip
 DEFAULT_STATES = {name: kind.state for name, kind in KINDS.items()}
 
-_FAILED = ("failed", "timed-out", "unclaimed", "not-started")
 _NAMED_FINDINGS = 3
 _LISTED_FINDINGS = 1000
 """More come from a store into which somebody has written junk, and nobody reads them."""
@@ -271,12 +270,10 @@ def _of_key(job: JobSummary, limits: Limits, now: float, clock: Clock) -> Iterat
     if job.silent_since is not None:
         since = clock.seconds(job.silent_since)
         yield finding("silent", job.key, 1, f"has not run since {since}", since=job.silent_since)
-    if job.settled:
-        pass
-    elif job.outcome in ("lost", NO_END):
+    if is_lost(job):
         reason = "was lost: its host died or was cut off"
         yield finding("lost", job.key, 1, reason, since=job.started_at)
-    elif _is_failed(job) and job.failures >= limits.failures:
+    elif has_failed(job) and job.failures >= limits.failures:
         many = _many(job.failures, "run", STREAK_AT_MOST)
         how = (
             f"{job.outcome}{_status(job)}, {many} in a row"
@@ -362,10 +359,6 @@ def finding(
     """Return a finding in the default state of its kind."""
     state = STATES[KINDS[kind].state]
     return Finding(kind, state, key, shard, count, tick, since, reason, host, channel)
-
-
-def _is_failed(job: JobSummary) -> bool:
-    return job.outcome in _FAILED and not (job.outcome == "unclaimed" and job.exit_code == 0)
 
 
 def _status(job: JobSummary) -> str:

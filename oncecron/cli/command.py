@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -29,8 +28,8 @@ from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import INTERNAL
 from oncecron.core.masking import masked_words
 from oncecron.core.stderr import patient
+from oncecron.core.time_span import read_spans
 from oncecron.core.timing import READER_TIMEOUT
-from oncecron.core.units import parse_duration
 from oncecron.run.process_tree import refuse_core
 from oncecron.run.spool import spool_of
 from oncecron.stores import open_reader
@@ -469,12 +468,8 @@ def moment(text: str, now: float) -> float:
     Raises `UsageError`.
     """
     try:
-        return now - parse_duration(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError) as error:
+        return read_spans(text, now)[0].exactly
+    except ValueError as error:
         raise UsageError(
             f"--since: {text!r} is not an age or a time; use 2h or 7d, 2026-11-20, or 2026-11-20T02:00+01:00"
         ) from error

@@ -19,22 +19,33 @@ from oncecron.cli.sentences import valid_key
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.errors import UsageError
+from oncecron.core.stderr import valid
 from oncecron.core.text import Clock, visible
-from oncecron.core.tick import named_tick
-from oncecron.log.jobs import Sources
-from oncecron.log.tick_history import facts_of
-from oncecron.log.why import account
+from oncecron.each.reports import fields_of_jobs, item_lists
+from oncecron.log.jobs import Sources, jobs
+from oncecron.log.run_phrases import delay
+from oncecron.log.tick_history import facts_of, spooled_of
+from oncecron.log.which_tick import WANTED, Ticks, wanted_outcomes, wanted_tick
+from oncecron.log.why import account, in_a_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oncecron.core.job_summary import JobSummary
+    from oncecron.core.log_rows import Traced
     from oncecron.log.tick_history import Facts
+    from oncecron.log.which_tick import Choice
     from oncecron.log.why import Account
 
 OPTIONS = (
     Option(
         "tick", "text",
-        "Explain this tick, written as in `oncecron history`, or as a time. Default: the newest tick.", "TICK",
-        "Which tick",
+        "Explain this tick: as `oncecron history` shows it, or as a time: 14:47, yesterday, '3 hours ago'. Default: "
+        "what is wrong with the key, else its newest tick.", "TICK", "Which tick",
+    ),
+    Option(
+        "outcome", "text", "Explain the newest tick with this outcome, such as lost, failed, missed or skipped. "
+        "Several are joined by commas.", "OUTCOME,...", "Which tick", repeatable=True, completion=WANTED,
     ),
     JSON._replace(help="Print all fields as one JSON object instead of sentences."),
     UTC,
@@ -44,42 +55,82 @@ OPTIONS = (
 
 def _explain(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
-    key, tick = valid_key(words[0]), _tick(settings)
+    key, text, outcomes = valid_key(words[0]), _tick(settings), _outcomes(settings)
     stream = output.standard_output()
     shown = Clock(settings["utc"])
     with store_and_log(settings) as (store, log):
-        facts = facts_of(Sources(store, log, clock.wall()), key, tick, spools(settings))
-    found = account(facts, shown)
+        sources = Sources(store, log, clock.wall())
+        spooled = spooled_of(sources, key, spools(settings))
+        ticks = Ticks(sources, key, spooled, shown)
+        if outcomes:
+            choice = ticks.newest_with(outcomes, text)
+        elif text is not None:
+            choice = ticks.named(text)
+        else:
+            choice = ticks.worst(_job(sources, key))
+        judges = text is None and not outcomes
+        facts = facts_of(sources, key, choice.which, spooled, judges=judges)
+        found = account(facts, shown)
+        others = list(_others(sources, key, choice, spooled, shown))
     if settings["json"]:
-        output.write_text(output.json_text(_record(facts, found, shown), 1), stream)
+        output.write_text(output.json_text(_record(facts, found, choice, others, shown), 1), stream)
     else:
-        output.say("\n".join(map(visible, found.sentences)), stream)
+        lines = [choice.note, *found.sentences, *(each["sentence"] for each in others)]
+        output.say("\n".join(visible(line) for line in lines if line), stream)
     return incomplete(store, log)
+
+
+def _job(sources: Sources, key: str) -> JobSummary | None:
+    """Return the key at a glance, as `check` judges it."""
+    items = fields_of_jobs(item_lists(sources.store))
+    return next(jobs(sources, [key], items=items), None)
 
 
 def _tick(settings: Settings) -> str | None:
     text: str | None = settings["tick"]
-    if text == "":
-        raise UsageError("--tick is empty (an unset variable?); leave it out for the newest")
-    try:
-        return None if text is None else named_tick(text).text
-    except ValueError as error:
-        raise UsageError(f"--tick: {error}") from error
+    return None if text is None else valid(wanted_tick(text, clock.wall()))
 
 
-def _record(facts: Facts, found: Account, shown: Clock) -> dict[str, Any]:
+def _outcomes(settings: Settings) -> list[str]:
+    text: str | None = settings["outcome"]
+    return [] if text is None else wanted_outcomes(text)
+
+
+def _others(
+    sources: Sources,
+    key: str,
+    choice: Choice,
+    spooled: Sequence[dict[str, Any]],
+    shown: Clock,
+) -> Iterator[dict[str, Any]]:
+    """Yield a line about each other tick that matters: the newest one, or the last one that ended badly."""
+    for because, which in (("newest", choice.newest), ("trouble", choice.trouble)):
+        if which is None:
+            continue
+        facts = facts_of(sources, key, which, spooled, suggests=False)
+        subject = (
+            "The newest one that was fired"
+            if because == "newest"
+            else "The last one that went wrong"
+        )
+        verdict, sentences = in_a_line(facts, shown, subject)
+        yield {
+            "because": because,
+            "tick": which.tick,
+            "verdict": verdict,
+            "sentence": sentences[0],
+        }
+
+
+def _record(
+    facts: Facts, found: Account, choice: Choice, others: Sequence[dict[str, Any]], shown: Clock
+) -> dict[str, Any]:
     return {
         "key": facts.key,
         "tick": facts.tick,
         "verdict": found.verdict,
         "account": found.sentences,
-        "executions": [
-            _times(
-                {**each.execution._asdict(), "fired_at": each.fired_at, "lost_at": each.lost_at},
-                shown,
-            )
-            for each in facts.executions
-        ],
+        "executions": [_execution(each, shown) for each in facts.executions],
         "skips": [
             _times({**each.skip._asdict(), "fired_at": each.fired_at}, shown)
             for each in facts.skips
@@ -88,12 +139,23 @@ def _record(facts: Facts, found: Account, shown: Clock) -> dict[str, Any]:
         "pauses": [_times(pause._asdict(), shown) for pause in facts.pauses],
         "near": list(facts.near),
         "due": _times(facts.due._asdict(), shown),
+        "because": choice.because,
+        "note": choice.note,
+        "others": list(others),
+        "holders": [_execution(each, shown) for each in facts.holders],
+        "hosts": [_times({"host": row.host, "seen_at": row.seen_at}, shown) for row in facts.hosts],
     }
+
+
+def _execution(traced: Traced, shown: Clock) -> dict[str, Any]:
+    times = {"fired_at": traced.fired_at, "lost_at": traced.lost_at, "delay": delay(traced)}
+    return _times({**traced.execution._asdict(), **times}, shown)
 
 
 def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
     names = (
         "started_at", "finished_at", "fired_at", "lost_at", "at", "since", "until", "tick_instant", "next_at",
+        "silent_since", "seen_at",
     )  # fmt: skip
     return {
         name: shown.exactly(value) if name in names else to_microseconds(value)
@@ -104,10 +166,12 @@ def _times(fields: dict[str, Any], shown: Clock) -> dict[str, Any]:
 COMMAND = TableCommand(
     "why", OPTIONS, _explain,
     about="Explain in sentences what happened at one tick of a key: which host ran it, why the others skipped it, "
-    "how it ended, or why no host ran it. Records that are still spooled on this host are included.",
+    "how it ended, or why no host ran it. Without options, it is the tick that `oncecron check` finds wrong, else the "
+    "newest one. Records that are still spooled on this host are included.",
     examples=(
         "oncecron why billing-nightly",
-        "oncecron why billing-nightly --tick 2026-11-20T02:00Z",
+        "oncecron why billing-nightly --outcome lost",
+        "oncecron why billing-nightly --tick 'yesterday 02:00'",
     ),
     words="KEY",
 )  # fmt: skip

@@ -64,6 +64,20 @@ class JobSummary(NamedTuple):
     """The worst that is wrong, else `running`, `paused` or `ok`; None: it has not run yet, and nothing is due."""
 
 
+_FAILED = ("failed", "timed-out", "unclaimed", "not-started")
+
+
+def is_lost(job: JobSummary) -> bool:
+    """Return whether the newest tick that has ended was lost, as far as is known."""
+    return not job.settled and job.outcome in ("lost", NO_END)
+
+
+def has_failed(job: JobSummary) -> bool:
+    """Return whether the newest tick that has ended did not succeed, and was neither lost nor stopped by a person."""
+    well = job.outcome == "unclaimed" and job.exit_code == 0
+    return not job.settled and job.outcome in _FAILED and not well
+
+
 class Remark(NamedTuple):
     """Something that is wrong about a key, in a sentence without its subject."""
 

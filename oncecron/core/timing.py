@@ -264,8 +264,8 @@ PLAIN_SKIP_EARLY = 20.0
 """So many seconds before the time of its tick a plain skip may happen."""
 PLAIN_SKIP_LATE = 500.0
 """So many seconds after it: with the others, 19 bits hold the milliseconds."""
-NOTABLE_LATENESS = 60.0
-"""`why` says how long after its tick a host fired, from this on: cron fires within the minute."""
+RECENT_TROUBLE = 2 * DAY
+"""`why` names the last tick that ended badly for so long, although later ones succeeded: until the next morning."""
 SAME_TIME = 2.0
 """`why` does not mention a difference between two clocks, or two steps of one firing, that is smaller than this."""
 CLOCK_ROUNDING = 0.001

@@ -5,29 +5,43 @@ Of a tick that is divided into shards: the outcome of each, and which were not s
 
 from __future__ import annotations
 
+import bisect
 import difflib
+import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
-from oncecron.core.clock import believed
 from oncecron.core.errors import NotFoundError
 from oncecron.core.job_summary import NO_END
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
 from oncecron.core.missed import Due, Known, dues, paused_time
+from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
 from oncecron.log.jobs import dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause, Traced, TracedSkip
+    from oncecron.core.log_rows import (
+        Execution,
+        HostTicks,
+        JobKey,
+        LeaseView,
+        Pause,
+        Skip,
+        Traced,
+        TracedSkip,
+    )
     from oncecron.log.jobs import Sources
     from oncecron.run.spool import Spool
     from oncecron.stores.reader import Reader
 
-_LOOKED_AT = 50
+LOOKED_AT = 50
 """Records of a key that are searched for the newest tick and for similar names."""
 
-_WORDS = {
+_SEARCHED = 20_000
+"""The newest executions of a key that are searched for the run because of which a host skipped."""
+
+WORDS = {
     "running": "running",
     NO_END: "without an end on record",
     "lost": "lost",
@@ -39,13 +53,42 @@ _WORDS = {
 }
 """The worst first, once nothing runs."""
 
+WORST_FIRST = (
+    *(
+        "lost",
+        NO_END,
+        "failed",
+        "timed-out",
+        "incomplete",
+        "not-fired",
+        "stopped",
+        "unclaimed",
+        "skipped",
+    ),
+    *("running", "succeeded", "to-come"),
+)
+"""The outcomes of ticks, started or not."""
+
+
+class Which(NamedTuple):
+    """A tick of a key, or a firing without a tick."""
+
+    tick: str | None
+    owner: str | None = None
+    """Of a firing without a tick; None: of the newest one."""
+
+
+def which_of(execution: Execution) -> Which:
+    """Return the tick of an execution, or its firing."""
+    return Which(execution.tick, None if execution.tick is not None else execution.owner)
+
 
 class Facts(NamedTuple):
     """One tick of a key."""
 
     key: str
     tick: str | None
-    """None: the newest firing that belonged to no tick."""
+    """None: a firing that belonged to no tick."""
     instant: float | None
     job_keys: Sequence[JobKey]
     """The shards of the key as they were last claimed."""
@@ -64,50 +107,72 @@ class Facts(NamedTuple):
     """Ticks on record with a similar name."""
     now: float
     due: Due = Due()
-    """What was due since the newest start, where no tick was named."""
+    """What was due since the newest start, unless a tick was named."""
+    holders: Sequence[Traced] = ()
+    """Executions of other ticks, because of which hosts skipped this one; and their further attempts."""
+    newest_start: Execution | None = None
+    """The newest start of the key, where something is due since."""
+    hosts: Sequence[HostTicks] = ()
+    """The hosts that fire the key, where none fired this tick."""
+    oldest: float | None = None
+    """Since when there are records of the key, where there is none of this tick."""
 
 
 def facts_of(
     sources: Sources,
     key: str,
-    wanted: str | None,
-    spools: Iterable[Spool] = (),
+    which: Which,
+    spooled: Sequence[dict[str, Any]] = (),
     *,
+    judges: bool = False,
     suggests: bool = True,
 ) -> Facts:
-    """Return what is known of a tick, by default the newest one. Raises `NotFoundError` for an unknown key.
+    """Return what is known of a tick.
 
-    `suggests`: also look for ticks with a name like that of a tick about which nothing is known.
+    `spooled`: the key's records that this host has not delivered. `judges`: also find what was due since the newest
+    start. `suggests`: also look for ticks with a name like that of a tick about which nothing is known.
     """
-    spooled = [record for spool in spools for _, record in spool.pending(key)]
-    _check_key(key, {known.key for known in sources.job_keys}, spooled=bool(spooled))
-    newest = (
-        list(sources.log.history(HistoryQuery(key=key, limit=_LOOKED_AT))) if wanted is None else []
-    )
-    text = _newest(sources, key, newest, spooled) if wanted is None else _canonical(wanted)
+    text, log = which.tick, sources.log
     leases = [lease for lease in sources.leases if lease.key == key]
-    executions = _executions(sources.log, key, text)
-    skips = _skips(sources.log, key, text)
-    pauses = [pause for pause in sources.pauses if pause.key in (key, ALL_KEYS)]
+    executions, skips = _executions(log, key, which), _skips(log, key, which)
+    spooled = [record for record in spooled if record.get("tick") == text]
     job_keys = [known for known in sources.job_keys if known.key == key]
-    return Facts(
+    facts = Facts(
         key=key,
         tick=text,
         instant=tick.instant_of(text),
         job_keys=job_keys,
         executions=executions,
         skips=skips,
-        spooled=[record for record in spooled if record.get("tick") == text],
+        spooled=spooled,
         leases=leases,
-        pauses=pauses,
-        after_loss=_after_loss(sources.log, executions),
+        pauses=[pause for pause in sources.pauses if pause.key in (key, ALL_KEYS)],
+        after_loss=_after_loss(log, executions),
         exhausted=_exhausted(sources, text, executions, leases),
-        near=_near_ticks(sources.log, key, text)
-        if suggests and text is not None and not (executions or skips)
-        else [],
+        near=(),
         now=sources.now,
-        due=_due(sources, job_keys, newest, pauses) if wanted is None and job_keys else Due(),
+        holders=_holders(log, key, executions, skips),
     )
+    if judges and job_keys:
+        newest = list(log.history(HistoryQuery(key=key, limit=LOOKED_AT)))
+        facts = facts._replace(
+            due=_due(sources, job_keys, newest, facts.pauses), newest_start=next(iter(newest), None)
+        )
+    if executions or skips or spooled:
+        return facts
+    near = _near_ticks(log, key, text) if suggests and text is not None else []
+    return facts._replace(near=near, hosts=_hosts(sources, key), oldest=_oldest(log, key))
+
+
+def spooled_of(sources: Sources, key: str, spools: Iterable[Spool]) -> list[dict[str, Any]]:
+    """Return the records of a key that this host has not delivered. Raises `NotFoundError` for an unknown key."""
+    spooled = [record for spool in spools for _, record in spool.pending(key)]
+    keys = {known.key for known in sources.job_keys}
+    if key in keys or spooled:
+        return spooled
+    near = difflib.get_close_matches(key, sorted(keys), 3, 0.5)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`oncecron jobs` lists all keys"
+    raise NotFoundError(f"no host has fired key {key}; {hint}")
 
 
 def _due(
@@ -121,54 +186,18 @@ def _due(
     return dues({key: known}, sources.log.reasons, sources.now)[key]
 
 
-def _check_key(key: str, keys: set[str], *, spooled: bool) -> None:
-    if key in keys or spooled:
-        return
-    near = difflib.get_close_matches(key, sorted(keys), 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`oncecron jobs` lists all keys"
-    raise NotFoundError(f"no host has fired key {key}; {hint}")
-
-
-def _canonical(wanted: str) -> str:
-    """Return the text of a tick as it is recorded: a local time, or one with an offset, becomes an instant."""
-    from datetime import UTC, datetime  # noqa: PLC0415 - only where a tick was typed
-
-    named = tick.named_tick(wanted)
-    if named.instant is not None or "T" not in wanted:
-        return wanted
-    try:
-        moment = datetime.fromisoformat(wanted).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return wanted
-    return moment.strftime("%Y-%m-%dT%H:%MZ")
-
-
-def _newest(
-    sources: Sources, key: str, newest: Iterable[Execution], spooled: Iterable[dict[str, Any]]
-) -> str | None:
-    """Return the newest tick that any host fired: the latest instant where all are instants, else the last fired.
-
-    What a clock has written that was ahead is not the newest.
-    """
-    query = HistoryQuery(key=key, limit=_LOOKED_AT)
-    fired: list[tuple[float, str | None]] = [(e.started_at, e.tick) for e in newest]
-    fired += [(skip.at, skip.tick) for skip in sources.log.skips(query)]
-    fired += [(record["fired_at"], record["tick"]) for record in spooled]
-    instants = [
-        (instant, text) for text in {text for _, text in fired} if text is not None
-        for instant in [tick.instant_of(text)] if instant is not None
-    ]  # fmt: skip
-    ranked: Iterable[tuple[float, str | None]] = fired
-    if instants and len(instants) == len({text for _, text in fired}):
-        ranked = instants
-    return max(ranked, key=lambda pair: believed(pair[0], sources.now), default=(0.0, None))[1]
-
-
-def _executions(log: Reader, key: str, text: str | None) -> list[Traced]:
-    query = HistoryQuery(key=key, tick=text, limit=None if text else _LOOKED_AT)
-    found = [each for each in log.traced(query) if each.execution.tick == text]
-    if text is None:  # the newest firing
-        found = [each for each in found if each.execution.owner == found[0].execution.owner]
+def _executions(log: Reader, key: str, which: Which) -> list[Traced]:
+    rows = log.traced(HistoryQuery(key=key, tick=which.tick, limit=None))
+    if which.tick is not None:
+        return sorted(rows, key=_by_attempt)
+    owner = which.owner
+    untied = (each for each in rows if each.execution.tick is None)
+    if owner is None:
+        some = [*itertools.islice(untied, LOOKED_AT)]
+    else:
+        since = itertools.dropwhile(lambda each: each.execution.owner != owner, untied)
+        some = [*itertools.islice(since, LOOKED_AT)]
+    found = [each for each in some if each.execution.owner == some[0].execution.owner]
     return sorted(found, key=_by_attempt)
 
 
@@ -177,10 +206,77 @@ def _by_attempt(each: Traced) -> tuple[int, int, int]:
     return execution.shard, execution.attempt, execution.execution_id
 
 
-def _skips(log: Reader, key: str, text: str | None) -> list[TracedSkip]:
-    limit = _LOOKED_AT if text is None else None
+def _skips(log: Reader, key: str, which: Which) -> list[TracedSkip]:
+    if which.owner is not None:
+        return []  # no record says to which firing without a tick they belong
+    text = which.tick
+    limit = LOOKED_AT if text is None else None
     found = log.traced_skips(HistoryQuery(key=key, tick=text, limit=limit))
     return sorted((each for each in found if each.skip.tick == text), key=lambda each: each.skip.at)
+
+
+def _holders(
+    log: Reader, key: str, executions: Sequence[Traced], skips: Sequence[TracedSkip]
+) -> list[Traced]:
+    """Return the runs of other ticks because of which this one was skipped, each with its later attempts."""
+    waiting = [
+        each.skip
+        for each in skips
+        if (each.skip.reason == "held" or (each.skip.reason == "recent" and each.skip.tick))
+        and not holder_of(each.skip, executions)
+    ]
+    rows = log.traced(HistoryQuery(key=key, limit=None)) if waiting else iter(())
+    begun = min((skip.at for skip in waiting), default=0.0)
+    near: list[Traced] = []
+    for row in itertools.islice(rows, _SEARCHED):
+        near.append(row)
+        if row.execution.started_at <= begun and all(holder_of(skip, near) for skip in waiting):
+            break
+    runs = [row for skip in waiting for row in [holder_of(skip, near)] if row]
+    found = {row.execution.execution_id: row for row in runs}
+    for run in [*found.values()]:
+        first = run.execution
+        later = _executions(log, key, which_of(first)) if first.attempt else []
+        found |= {
+            each.execution.execution_id: each
+            for each in later
+            if each.execution.shard == first.shard and each.execution.attempt > first.attempt
+        }
+    return sorted(found.values(), key=lambda each: each.execution.started_at)
+
+
+def holder_of(skip: Skip, rows: Iterable[Traced]) -> Traced | None:
+    """Return the execution that a skip may mean: of its shard and its holder, the last one that began before it.
+
+    A claim that waited for the other one may have been dated a little earlier.
+    """
+    fitting = [
+        row
+        for row in rows
+        for run in [row.execution]
+        if run.shard == skip.shard
+        and run.outcome != "not-started"
+        and run.started_at <= skip.at + SAME_TIME
+        and skip.holder_host in (None, run.host)
+        and skip.holder_pid in (None, run.pid)
+    ]
+    before = [row for row in fitting if row.execution.started_at <= skip.at + CLOCK_ROUNDING]
+    if before:
+        return max(before, key=lambda row: row.execution.started_at)
+    return min(fitting, key=lambda row: row.execution.started_at, default=None)
+
+
+def _hosts(sources: Sources, key: str) -> list[HostTicks]:
+    rows = [row for row in sources.store.host_ticks() if row.key == key]
+    return sorted(rows, key=lambda row: -row.seen_at)
+
+
+def _oldest(log: Reader, key: str) -> float | None:
+    """Return since when there are records of a key: the start of the oldest, or its tick if that is older."""
+    oldest = next(log.traced(HistoryQuery(key=key, after_id=0, limit=1)), None)
+    if oldest is None:
+        return None
+    return min(oldest.execution.started_at, oldest.instant or oldest.execution.started_at)
 
 
 def _after_loss(log: Reader, executions: Sequence[Traced]) -> dict[int, Execution]:
@@ -190,7 +286,7 @@ def _after_loss(log: Reader, executions: Sequence[Traced]) -> dict[int, Executio
         if each.lost_at is None:
             continue
         lost = each.execution
-        query = HistoryQuery(key=lost.key, after_id=lost.execution_id, limit=_LOOKED_AT)
+        query = HistoryQuery(key=lost.key, after_id=lost.execution_id, limit=LOOKED_AT)
         later = next((other for other in log.history(query) if other.shard == shard), None)
         if later:
             found[shard] = later
@@ -203,19 +299,35 @@ def _exhausted(
     if all(is_success(each.execution) for each in executions):
         return frozenset()
     key = executions[0].execution.key
-    query = HistoryQuery(key=key, tick=text, limit=_LOOKED_AT if text is None else None)
+    query = HistoryQuery(key=key, tick=text, limit=LOOKED_AT if text is None else None)
     found = dead_letters(sources.log, query, leases, sources.now)
     return frozenset(each.execution_id for each in found)
 
 
 def _near_ticks(log: Reader, key: str, text: str) -> list[str]:
-    query = HistoryQuery(key=key, limit=_LOOKED_AT)
-    return difflib.get_close_matches(text, sorted(set(_ticks(log, query))), 3, 0.7)
+    """Return ticks on record with a similar name; of an instant those before and after it."""
+    ticks = sorted({*_ticks(log, HistoryQuery(key=key, limit=LOOKED_AT))})
+    if tick.instant_of(text) is None:
+        return difflib.get_close_matches(text, ticks, 3, 0.7)
+    instants = [each for each in ticks if tick.instant_of(each) is not None]
+    place = bisect.bisect_left(instants, text)
+    return instants[max(0, place - 1) : place + 1]
 
 
 def _ticks(log: Reader, query: HistoryQuery) -> Iterator[str]:
     yield from (each.tick for each in log.history(query) if each.tick)
     yield from (each.tick for each in log.skips(query) if each.tick)
+
+
+def outcome_of(executions: Sequence[Execution]) -> str | None:
+    """Return the outcome of a tick by its executions, in any order; None if nothing was started."""
+    in_order = sorted(executions, key=lambda each: (each.shard, each.attempt, each.execution_id))
+    divided = division(in_order)
+    if divided:
+        return divided.verdict()
+    return next(
+        (each.outcome for each in reversed(in_order) if each.outcome != "not-started"), None
+    )
 
 
 class Division(NamedTuple):
@@ -236,15 +348,15 @@ class Division(NamedTuple):
             return "running"
         if self.missing():
             return "incomplete"
-        return next(outcome for outcome in _WORDS if outcome in found)
+        return next(outcome for outcome in WORDS if outcome in found)
 
     def summary(self) -> str:
         """Return the shards by outcome, with their numbers: `3 succeeded (0-2), 1 not started (3)`."""
-        shards: dict[str, list[int]] = {outcome: [] for outcome in _WORDS}
+        shards: dict[str, list[int]] = {outcome: [] for outcome in WORDS}
         for shard, outcome in sorted(self.outcomes.items()):
             shards[outcome].append(shard)
         described = [
-            f"{len(found)} {_WORDS[outcome]} ({number_ranges(found)})"
+            f"{len(found)} {WORDS[outcome]} ({number_ranges(found)})"
             for outcome, found in reversed(shards.items())
             if found
         ]
@@ -253,9 +365,9 @@ class Division(NamedTuple):
         return ", ".join(described)
 
 
-def division(executions: Sequence[Traced]) -> Division | None:
+def division(executions: Sequence[Execution]) -> Division | None:
     """Return how a tick is divided, None if it is not; `executions` are sorted by attempt."""
-    started = [each.execution for each in executions if each.execution.outcome != "not-started"]
+    started = [each for each in executions if each.outcome != "not-started"]
     shards = max((each.shards for each in started), default=1)
     if shards == 1:
         return None

@@ -2,8 +2,8 @@
 
     Tick 2026-11-20T02:00Z of key billing failed on web1.
     On 2026-11-20 (UTC, by the store's clock):
-    02:00:01 web1 started it (pid 4711, user batch): ./bill.sh
-    02:00:02 web2 skipped: web1 (pid 4711) was running the key
+    02:00:01 web1 started it 1s after its tick (pid 4711, user batch): ./bill.sh
+    02:00:02 web2 skipped: web1 (pid 4711) was running it
     02:12:01 web1 failed after 12m00s (exit status 3)
 
 Where nothing ran, it gives the reasons. It says only what is on record, and says where nothing is.
@@ -17,19 +17,38 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.core import tick
 from oncecron.core.errors import NotFoundError
 from oncecron.core.job_summary import NO_END, is_living
-from oncecron.core.light_modules import signal_name
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.text import Clock, part_of, visible
-from oncecron.core.timing import MAX_CLOCK_SKEW, NOTABLE_LATENESS, SAME_TIME
-from oncecron.core.units import format_duration, plain_duration
-from oncecron.log.jobs import as_known
-from oncecron.log.tick_history import division, facts_of
+from oncecron.core.timing import SAME_TIME
+from oncecron.core.units import format_duration
+from oncecron.log.jobs import as_known, jobs
+from oncecron.log.run_phrases import (
+    after_phrase,
+    delay,
+    end_time,
+    in_brackets,
+    rounded,
+    start_phrase,
+    status_phrase,
+    stop_phrase,
+    tick_phrase,
+)
+from oncecron.log.tick_history import (
+    Which,
+    division,
+    facts_of,
+    holder_of,
+    outcome_of,
+    spooled_of,
+    which_of,
+)
+from oncecron.log.which_tick import Ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oncecron.core.log_rows import Execution, LeaseView, Pause, Traced, TracedSkip
+    from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip, Traced, TracedSkip
     from oncecron.log.jobs import Sources
     from oncecron.log.tick_history import Facts
 
@@ -50,13 +69,16 @@ _HEADLINES = {
     "lost": "was lost{by}",
     "unclaimed": "ran without a lease{by}, because the store was unreachable",
     "not-started": "did not start: a host claimed it and gave it back",
-    "skipped": "did not run: every firing on record was skipped",
+    "skipped": "did not run: every firing on record was skipped ({reasons})",
     "no-store": "did not run, as far as is known: no firing on record reached the store",
     "not-fired": "did not run: no firing is on record",
+    "no-record": "is older than all records of the key",
     "to-come": "is not due yet",
 }
 _SKIPS_SHOWN = 20
+_HOSTS_SHOWN = 5
 _FAILED = ("failed", "timed-out")
+_UTC = Clock(utc=True)
 _EVIDENCE_AMONG = 20
 """The newest executions of a key that are searched for the one that a finding is about."""
 
@@ -69,8 +91,8 @@ class Account(NamedTuple):
 
     verdict: str
     """The outcome of its last attempt, `no-end` where that is not known. Of several shards the worst outcome, or
-    `incomplete` where one was not started. Without a start: `not-started`, `skipped`, `no-store`, `not-fired` or
-    `to-come`."""
+    `incomplete` where one was not started. Without a start: `not-started`, `skipped`, `no-store`, `not-fired`,
+    `no-record` or `to-come`."""
     sentences: list[str]
 
 
@@ -80,22 +102,40 @@ def _plain(words: str) -> str:
 
 def account(facts: Facts, clock: Clock, command: Callable[[str], str] = _plain) -> Account:
     """Return what happened, the outcome first; `command`: how to show `oncecron WORDS`, to be pasted."""
-    known = [
-        each._replace(execution=as_known(each.execution, facts.leases, facts.now))
-        for each in facts.executions
-    ]
-    facts = facts._replace(executions=known)
+    facts = _known(facts)
     verdict = _verdict(facts)
     sentences = _Sentences(facts, clock, command)
     return Account(verdict, [sentences.headline(verdict), *sentences.all(verdict)])
 
 
+def in_a_line(
+    facts: Facts, clock: Clock, subject: str, command: Callable[[str], str] = _plain
+) -> Account:
+    """Return the outcome alone, of another tick than the one that is explained. `subject`: what it is there."""
+    facts = _known(facts)
+    verdict = _verdict(facts)
+    how = f"--tick {shlex.quote(facts.tick)}" if facts.tick else f"--outcome {verdict}"
+    sentences = _Sentences(facts, clock, command)
+    line = sentences.headline(verdict, f"{subject}, {sentences.name()},")
+    return Account(verdict, [f"{line} To see more: {command(f'why {facts.key} {how}')}"])
+
+
+def _known(facts: Facts) -> Facts:
+    """Return the facts with what is known of the runs that are recorded as running."""
+    executions, holders = (
+        [row._replace(execution=as_known(row.execution, facts.leases, facts.now)) for row in rows]
+        for rows in (facts.executions, facts.holders)
+    )
+    return facts._replace(executions=executions, holders=holders)
+
+
 def evidence(
-    sources: Sources, key: str, text: str | None, since: float | None
+    sources: Sources, key: str, text: str | None, since: float | None, shown: Clock = _UTC
 ) -> tuple[Sequence[str], str | None]:
     """Return the sentences about the tick behind a finding, and the captured output of its execution.
 
     `text`: the tick that the finding names. `since`: when the finding began; an execution began or ended then.
+    `shown`: how times are shown.
     """
     about = None
     if since is not None:
@@ -104,8 +144,17 @@ def evidence(
             (each for each in newest if since in (each.started_at, each.finished_at)), None
         )
     try:
-        facts = facts_of(sources, key, text or (about.tick if about else None), suggests=False)
-        sentences = account(facts, Clock(utc=True)).sentences
+        spooled = spooled_of(sources, key, ())
+        if text is not None:
+            which = Which(text)
+        elif about:
+            which = which_of(about)
+        else:
+            job = next(jobs(sources, [key]), None)
+            which = Ticks(sources, key, spooled, shown).worst(job).which
+        judges = text is None and about is None
+        facts = facts_of(sources, key, which, judges=judges, suggests=False)
+        sentences = account(facts, shown).sentences
     except NotFoundError:
         sentences = []
     output = sources.log.output(about.execution_id) if about else None
@@ -113,12 +162,9 @@ def evidence(
 
 
 def _verdict(facts: Facts) -> str:
-    divided = division(facts.executions)
-    if divided:
-        return divided.verdict()
-    started = [e.execution for e in facts.executions if e.execution.outcome != "not-started"]
+    started = outcome_of([each.execution for each in facts.executions])
     if started:
-        return started[-1].outcome
+        return started
     spooled = [
         r for r in facts.spooled if r["kind"] == "execution" and r["outcome"] != "not-started"
     ]
@@ -130,7 +176,15 @@ def _verdict(facts: Facts) -> str:
     reasons |= {record.get("reason", "not-started") for record in facts.spooled}
     if reasons:
         return "no-store" if reasons == {"no-store"} else "skipped"
-    return "to-come" if facts.instant is not None and facts.instant > facts.now else "not-fired"
+    return _unfired(facts)
+
+
+def _unfired(facts: Facts) -> str:
+    instant = facts.instant
+    if instant is not None and instant > facts.now:
+        return "to-come"
+    is_older = instant is not None and facts.oldest is not None and instant < facts.oldest
+    return "no-record" if is_older else "not-fired"
 
 
 class _Sentences:
@@ -138,24 +192,48 @@ class _Sentences:
         self._facts = facts
         self._clock = clock
         self._command = command
-        self._divided = division(facts.executions)
-        times = [each.execution.started_at for each in facts.executions]
+        self._divided = division([each.execution for each in facts.executions])
+        times = [each.execution.started_at for each in (*facts.executions, *facts.holders)]
         times += [each.skip.at for each in facts.skips]
         times += [record["fired_at"] for record in facts.spooled]
         self._first = clock.seconds(min(times, default=None))
 
-    def headline(self, verdict: str) -> str:
-        """Return the outcome."""
+    def headline(self, verdict: str, subject: str | None = None) -> str:
+        """Return the outcome; `subject`: its first words."""
         facts, divided = self._facts, self._divided
-        tick_of = (
-            f"Tick {visible(facts.tick)}" if facts.tick else "The newest firing without a tick"
-        )
+        if subject is None:
+            name = self.name()
+            subject = f"{name[0].upper()}{name[1:]} of key {facts.key}"
         if divided:
-            shards = f"{divided.shards} shards: {divided.summary()}"
-            return f"{tick_of} of key {facts.key} has {shards}."
+            return f"{subject} has {divided.shards} shards: {divided.summary()}."
+        if verdict == "skipped" and (run := self._outlasted()):
+            return f"{subject} did not run: {run}."
         host = facts.executions[-1].execution.host if facts.executions else None
         by = f" on {visible(host)}" if host else ""
-        return f"{tick_of} of key {facts.key} {_HEADLINES[verdict].format(by=by)}{self._at_last()}."
+        how = _HEADLINES[verdict].format(by=by, reasons=self._reasons())
+        return f"{subject} {how}{self._at_last()}."
+
+    def name(self) -> str:
+        """Return which tick or firing it is."""
+        facts = self._facts
+        if facts.tick:
+            return f"tick {visible(facts.tick)}"
+        runs = [each.execution.started_at for each in facts.executions]
+        return f"the firing at {self._clock.seconds(min(runs)) if runs else self._first}"
+
+    def _reasons(self) -> str:
+        """Return the reasons of all skips, by their names."""
+        skips = [each.skip.reason for each in self._facts.skips]
+        spooled = [record.get("reason", "not-started") for record in self._facts.spooled]
+        return ", ".join(dict.fromkeys([*skips, *spooled]))
+
+    def _outlasted(self) -> str:
+        """Return which earlier run was still running, if every firing was skipped because of one."""
+        skips = [each.skip for each in self._facts.skips]
+        row = holder_of(skips[0], self._facts.holders) if skips else None
+        if row is None or any(skip.reason != "held" for skip in skips):
+            return ""
+        return f"{visible(row.execution.host)} {self._held(skips[0])}"
 
     def _at_last(self) -> str:
         """Return the end of the headline: whether another attempt follows, or none is left."""
@@ -185,54 +263,57 @@ class _Sentences:
             shown = self._command(f"history --skips {facts.key}")
             yield f"Further skips on record: {more}. To list all: {shown}"
         yield from map(self._spooled, facts.spooled)
-        for traced in facts.executions:
+        for traced in (*facts.holders, *facts.executions):
             yield from self._state(traced.execution)
-        if verdict in ("not-fired", "to-come"):
-            yield from self._unfired()
-        if verdict not in _ENDED and verdict != "running":
+        if verdict in ("not-fired", "no-record", "to-come"):
+            yield from self._due()
+            yield from self._unfired(verdict)
+        if verdict not in _ENDED and verdict not in ("running", "no-record"):
             yield from map(self._pause, facts.pauses)
             yield from self._elsewhere()
-        yield from self._due()
+        if verdict not in ("not-fired", "no-record", "to-come"):
+            yield from self._due()
 
     # Executions
 
     def _executions(self) -> Iterator[_Event]:
+        """Yield what became of the runs of other ticks that are meant, and of this one's."""
         before: Execution | None = None
-        for traced in self._facts.executions:
+        for traced in (*self._facts.holders, *self._facts.executions):
             execution = traced.execution
             if execution.outcome == "not-started":
-                what = f"claimed attempt {execution.attempt} and did not start it{_in_brackets(execution.note)}"
+                what = f"claimed attempt {execution.attempt} and did not start it{in_brackets(execution.note)}"
                 yield execution.started_at, f"{self._who(execution)} {what}; the tick stayed open"
                 continue
-            same_shard = before is not None and before.shard == execution.shard
-            yield self._start(traced, before if same_shard else None)
+            same = before is not None and _part_of(before) == _part_of(execution)
+            yield self._start(traced, before if same else None)
             yield from self._end(traced)
             before = execution
 
     def _who(self, execution: Execution) -> str:
         divided = execution.shards > 1 or execution.shard > 0
         shard = f" shard {part_of(execution.shard, execution.shards)}" if divided else ""
-        return f"{visible(execution.host)}{shard}"
+        of = f" ({tick_phrase(execution)})" if self._is_other(execution) else ""
+        return f"{visible(execution.host)}{shard}{of}"
+
+    def _is_other(self, execution: Execution) -> bool:
+        return any(each.execution == execution for each in self._facts.holders)
 
     def _start(self, traced: Traced, before: Execution | None) -> _Event:
         execution = traced.execution
-        fired = self._fired_apart(traced.fired_at, execution.started_at)
+        is_retry = execution.cause == "retry"  # started long after its firing, by any clock
+        fired = "" if is_retry else self._fired_apart(traced.fired_at, execution.started_at)
         who = f"pid {execution.pid}, user {visible(execution.user)}{fired}"
-        how = f"{_started(execution, before)}{self._late(traced)} ({who}): {visible(execution.command)}"
+        how = f"{start_phrase(execution, before)}{self._late(traced)} ({who}): {visible(execution.command)}"
         return execution.started_at, f"{self._who(execution)} {how}"
 
     def _late(self, traced: Traced) -> str:
-        """Return how long after its tick the first attempt was fired, where cron is not expected to need so long."""
-        instant, fired_at = self._facts.instant, traced.fired_at
-        scheduled = any(row.expected for row in self._facts.job_keys)
-        if instant is None or fired_at is None or not scheduled:
+        """Return how long after its tick the first attempt was started."""
+        late = delay(traced)
+        if late is None or traced.execution.cause != "schedule":
             return ""
-        if traced.execution.cause != "schedule":
-            return ""
-        minutes = (fired_at - instant) // NOTABLE_LATENESS
-        if minutes < 1:
-            return ""
-        return f" {plain_duration(minutes * NOTABLE_LATENESS)} after the tick's time"
+        side = "after" if late >= 0 else "before"
+        return f" {rounded(abs(late))} {side} its tick"
 
     def _fired_apart(self, fired_at: float | None, at: float) -> str:
         """Return when a host fired, where that is not what the store's clock shows."""
@@ -242,22 +323,24 @@ class _Sentences:
 
     def _end(self, traced: Traced) -> Iterator[_Event]:
         execution, who = traced.execution, self._who(traced.execution)
-        ended_at = _ended_at(execution)
+        ended_at = end_time(execution)
         if execution.outcome == "lost":
             yield from self._loss(traced)
         elif execution.outcome in _ENDED:
             if traced.lost_at is not None:
                 yield traced.lost_at, f"{who} was declared lost: its lease had ended"
-            how = f"{_ENDED[execution.outcome]}{_after(execution)}{_stopped_why(execution)}"
-            details = _in_brackets(_status(execution), execution.note)
+            how = f"{_ENDED[execution.outcome]}{after_phrase(execution)}{stop_phrase(execution)}"
+            details = in_brackets(status_phrase(execution), execution.note)
             yield ended_at, f"{who} {how}{details}"
 
     def _loss(self, traced: Traced) -> Iterator[_Event]:
         execution, who = traced.execution, self._who(traced.execution)
-        note = _in_brackets(execution.note)
+        note = in_brackets(execution.note)
         ended_at = execution.finished_at or traced.lost_at or execution.started_at
         if execution.duration is not None:
-            killed = f"killed the command{_after(execution)}, before another host could start it"
+            killed = (
+                f"killed the command{after_phrase(execution)}, before another host could start it"
+            )
             yield ended_at, f"{who} lost its lease and {killed}{note}"
         else:
             why = f"its lease had ended, and no end is on record{note}"
@@ -266,9 +349,12 @@ class _Sentences:
                 f"{who} was declared lost: {why}. The host probably died or was cut off.",
             )
         later = self._facts.after_loss.get(execution.shard)
-        if later and self._is_last(execution) and later.tick != execution.tick:
-            next_run = f"tick {visible(later.tick)}" if later.tick else "a firing without a tick"
-            yield later.started_at, f"{self._who(later)} started the key's next run, {next_run}"
+        is_last = not self._is_other(execution) and self._is_last(execution)
+        if later and is_last and later.tick != execution.tick:
+            yield (
+                later.started_at,
+                f"{self._who(later)} started the key's next run, {tick_phrase(later)}",
+            )
 
     def _is_last(self, execution: Execution) -> bool:
         attempts = [each.execution for each in self._facts.executions]
@@ -310,7 +396,8 @@ class _Sentences:
             return
         now = lease.asked_at or self._facts.now
         ago = max(0.0, round(now - (lease.heartbeat_at or now), 1))
-        yield f"{who} is running it and renewed its lease {format_duration(ago)} ago."
+        ran = rounded(max(0.0, now - execution.started_at))
+        yield f"{who} has been running it for {ran}, and renewed its lease {format_duration(ago)} ago."
         if lease.requested_by is not None:
             at = lease.request_acknowledged_at
             answer = (
@@ -332,14 +419,14 @@ class _Sentences:
         return skip.at, f"{visible(skip.host)} skipped{shard}{times}: {self._reason(traced)}{fired}"
 
     def _reason(self, traced: TracedSkip) -> str:
-        skip, detail = traced.skip, _in_brackets(traced.skip.detail)
+        skip, detail = traced.skip, in_brackets(traced.skip.detail)
         holder = f"{visible(skip.holder_host)} (pid {skip.holder_pid})" if skip.holder_host else ""
         holder = holder or "another host"
         return {
-            "held": f"{holder} was running the key",
+            "held": f"{holder} {self._held(skip)}",
             "done": f"{holder} had already run it{detail}",
             "passed": f"a newer tick had already been claimed{detail}",
-            "recent": f"{holder} had started the key less than --min-gap before",
+            "recent": f"{holder} had started {self._recent(skip)} less than --min-gap before",
             "late": f"{self._lateness(traced)}--starting-deadline had passed",
             "paused": f"the key was paused{detail}",
             "drained": f"the host was drained{detail}",
@@ -348,6 +435,25 @@ class _Sentences:
             "unmet": f"it did not meet --only-if{detail}",
             "no-store": f"it could not reach the store{detail}",
         }.get(skip.reason, f"{skip.reason}{detail}")
+
+    def _held(self, skip: Skip) -> str:
+        """Return what the holder was doing, with this tick or with another one."""
+        row = holder_of(skip, self._facts.executions)
+        which, still = "it", ""
+        if row is None:
+            row = holder_of(skip, self._facts.holders)
+            if row is None:
+                return "had the lease of the key, and no such run is on record"
+            which, still = tick_phrase(row.execution), "still "
+        run = row.execution
+        if run.outcome in _FAILED and end_time(run) <= skip.at:
+            return f"was waiting to retry {which}"
+        attempt = f"attempt {run.attempt} of " if run.attempt > 1 and still else ""
+        return f"was {still}running {attempt}{which}"
+
+    def _recent(self, skip: Skip) -> str:
+        row = holder_of(skip, self._facts.holders)
+        return tick_phrase(row.execution) if row and row.execution.tick else "the key"
 
     def _lateness(self, traced: TracedSkip) -> str:
         if self._facts.instant is None:
@@ -365,9 +471,9 @@ class _Sentences:
                 "unmet": "it did not meet --only-if",
             }
             reason = why.get(record["reason"], record["reason"])
-            what = f"skipped: {reason}{_in_brackets(record.get('detail'))}"
+            what = f"skipped: {reason}{in_brackets(record.get('detail'))}"
         elif record["outcome"] == "not-started":
-            what = f"did not start it{_in_brackets(record.get('note'))}"
+            what = f"did not start it{in_brackets(record.get('note'))}"
         else:
             what = f"ran it and it ended as {record['outcome']}"
         return (
@@ -375,10 +481,15 @@ class _Sentences:
             f"spooled on this host; to deliver it: {self._command('flush')}"
         )
 
-    def _unfired(self) -> Iterator[str]:
+    def _unfired(self, verdict: str) -> Iterator[str]:
         facts = self._facts
-        if facts.near:
-            yield f"Similar ticks on record: {', '.join(map(visible, facts.near))}."
+        if facts.near and verdict == "not-fired":
+            like = "Similar ticks" if facts.instant is None else "Nearest ticks"
+            yield f"{like} on record: {', '.join(map(visible, facts.near))}."
+        if verdict == "no-record":
+            yield (
+                f"They begin at {self._clock.seconds(facts.oldest)}: older ones have been removed, or there were none."
+            )
         plan = next((row.expected for row in facts.job_keys if row.expected), None)
         if plan and facts.instant is not None:
             zone = f" ({plan.zone})" if plan.zone else ""
@@ -391,24 +502,48 @@ class _Sentences:
                 yield f"{schedule} has this tick."
             else:
                 yield f"{schedule} does not have this tick; the last one before it is {near.text}."
+        if verdict == "not-fired" and facts.hosts:
+            hosts = [
+                f"{visible(row.host)} (last at {self._at(row.seen_at)})" for row in facts.hosts
+            ]
+            more = f" and {len(hosts) - _HOSTS_SHOWN} more" if len(hosts) > _HOSTS_SHOWN else ""
+            yield (
+                f"Hosts that have fired the key: {', '.join(hosts[:_HOSTS_SHOWN])}{more}. If one is up, look at its "
+                f"crontab and the log of its cron; to see all hosts: {self._command('hosts')}"
+            )
 
     def _due(self) -> Iterator[str]:
         """Yield which later ticks were not started."""
         due, key = self._facts.due, self._facts.key
         if due.missed:
-            why = self._command(f"why {key} --tick {due.last_missed}")
-            more = "+" * (due.missed >= MISSED_AT_MOST)
-            which = (
-                f"tick {due.first_missed} was missed"
-                if due.missed == 1
-                else f"{due.missed}{more} ticks were missed, {due.first_missed} to {due.last_missed}"
-            )
-            yield f"Since then, {which}: no host has started the command. To see more: {why}"
+            yield self._missed()
         if due.overdue:
             yield f"Tick {due.overdue} is due: no host has started it yet."
-        if due.overruns:
+        if due.overruns > bool(self._facts.holders):
             ticks = "1 tick was" if due.overruns == 1 else f"{due.overruns} ticks were"
-            yield f"Since then, {ticks} skipped because this run was still running."
+            start = self._facts.newest_start
+            run = (
+                f"the run of {tick_phrase(start)}"
+                if start and start.shards == 1
+                else "an earlier run"
+            )
+            yield f"Since the newest start, {ticks} skipped because {run} was still running."
+        if due.silent_since is not None:
+            yield f"The key has not run since {self._at(due.silent_since)}: longer than three times its longest gap."
+        keys = self._facts.job_keys
+        forgotten = max((row.forgotten_at or 0.0 for row in keys), default=0.0)
+        if forgotten and not any(row.expected for row in keys):
+            yield f"Key {key} was forgotten at {self._at(forgotten)}: no tick of it is expected."
+
+    def _missed(self) -> str:
+        due, key = self._facts.due, self._facts.key
+        more = "+" * (due.missed >= MISSED_AT_MOST)
+        many = f"{due.missed}{more} ticks were missed, {due.first_missed} to {due.last_missed}"
+        if self._facts.tick == due.first_missed:
+            return f"In all, {many}." if due.missed > 1 else "It is the only one that was missed."
+        why = self._command(f"why {key} --tick {due.last_missed}")
+        which = f"tick {due.first_missed} was missed" if due.missed == 1 else many
+        return f"Since then, {which}: no host has started the command. To see more: {why}"
 
     def _pause(self, pause: Pause) -> str:
         everything = pause.key == ALL_KEYS
@@ -443,49 +578,5 @@ class _Sentences:
         return text[11:19] if same else text
 
 
-def _started(execution: Execution, before: Execution | None) -> str:
-    """Return which attempt was started, and why there was a further one."""
-    attempt = f"attempt {execution.attempt}"
-    if execution.cause == "retry":
-        return f"retried it, {attempt}"
-    if execution.cause == "manual":
-        return f"started {attempt}, requested by --again"
-    if execution.cause == "takeover":
-        last = f" from {visible(before.host)}" if before else ""
-        return f"took over{last} with {attempt}"
-    lease = " without a lease" if execution.outcome == "unclaimed" else ""
-    return f"started {attempt if before or execution.attempt > 1 else 'it'}{lease}"
-
-
-def _ended_at(execution: Execution) -> float:
-    """Return when an execution ended; if the clock was set meanwhile, by the clock before."""
-    started, ended, took = execution.started_at, execution.finished_at, execution.duration
-    if ended is not None and took is not None and abs(ended - started - took) > MAX_CLOCK_SKEW:
-        return started + took
-    return ended or started
-
-
-def _after(execution: Execution) -> str:
-    return "" if execution.duration is None else f" after {format_duration(execution.duration)}"
-
-
-def _stopped_why(execution: Execution) -> str:
-    if execution.outcome == "timed-out":
-        return ", by --timeout"
-    if execution.outcome != "stopped":
-        return ""
-    if execution.requested_by is not None:
-        return f", as {visible(execution.requested_by)} had asked"
-    return ", because oncecron was stopped or killed"
-
-
-def _in_brackets(*texts: str | None) -> str:
-    """Return what is known as the end of a sentence."""
-    known = "; ".join(visible(text) for text in texts if text)
-    return f" ({known})" if known else ""
-
-
-def _status(execution: Execution) -> str:
-    if execution.signal is not None:
-        return f"signal {signal_name(execution.signal) or execution.signal}"
-    return "" if execution.exit_code is None else f"exit status {execution.exit_code}"
+def _part_of(execution: Execution) -> tuple[Which, int]:
+    return which_of(execution), execution.shard

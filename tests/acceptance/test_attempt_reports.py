@@ -96,7 +96,7 @@ def test_a_takeover(store: Store, new_host: Hosts, journal: Journal) -> None:
     lost = a.fire(*words, *job(journal, "--sleep", 120))
     journal.wait_for("start")
     standby = b.fire(*words, "true")
-    told_with("was running the key", b, "billing")
+    told_with("was running it", b, "billing")
     kill_tree(lost.process.pid)
     lost.wait()
     assert standby.wait().status == 0
@@ -119,7 +119,7 @@ def test_a_takeover_between_two_attempts(store: Store, new_host: Hosts) -> None:
     told_with("another attempt follows", a, "billing")
     ends(store, "failed")
     standby = b.fire(*words, "--", "true")
-    told_with("was running the key", b, "billing")
+    told_with("was waiting to retry it", b, "billing")
     kill_tree(lost.process.pid)
     lost.wait()
     assert standby.wait().status == 0

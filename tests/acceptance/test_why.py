@@ -2,7 +2,9 @@
 
 import getpass
 import json
+import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ from answers import refused
 from breakable import start_breakable
 from log_of import LoggedRedis, SQLiteLog, Store
 from planting import alter
-from servers import Journal, PgBouncer, eventually, job
+from servers import Journal, PgBouncer, eventually, job, skewed
 from servers.oncecron import Oncecron, installed
 from servers.process import kill_tree
 
@@ -107,7 +109,7 @@ def test_paused_and_drained(new_host: Hosts, operator: Oncecron) -> None:
     assert operator("pause", "billing", "--reason", "the bank moves").status == 0
     a.run("billing", "--tick", "t1", "--", "true")
     text = told_with(f"host-a skipped: the key was paused (by {ME}: the bank moves)", a, "billing")
-    skipped = "did not run: every firing on record was skipped."
+    skipped = "did not run: every firing on record was skipped (paused)."
     assert text.startswith(f"Tick t1 of key billing {skipped}")
     assert f"Key billing is paused by {ME} since" in text
     assert why(a, "billing")["verdict"] == "skipped"
@@ -121,16 +123,22 @@ def test_paused_and_drained(new_host: Hosts, operator: Oncecron) -> None:
 
 def test_nobody_fired(store: Store, host: Oncecron) -> None:
     """With what the schedule says of it, and what else could be."""
+    host.run("billing", "--tick", "2025-03-01T02:00Z", "--", "true")
     host.run("billing", "--schedule", "*/5 * * * *", "--tz", "UTC", "--", "true")
     for wanted, words in (
         ("2025-03-01T02:05Z", "The key's last schedule, */5 * * * * (UTC), has this tick."),
         ("2025-03-01T02:07Z", "the last one before it is 2025-03-01T02:05Z"),
         ("2025-03-01T03:05+01:00", "(UTC), has this tick."),
     ):
-        text = told(host, "billing", "--tick", wanted)
+        text = told_with(
+            "Nearest ticks on record: 2025-03-01T02:00Z", host, "billing", "--tick", wanted
+        )
         assert "did not run: no firing is on record" in text
+        assert "Hosts that have fired the key: host-a (last at " in text
         assert words in text
         assert why(host, "billing", "--tick", wanted)["verdict"] == "not-fired"
+    text = told(host, "billing", "--tick", "2025-03-01T01:00Z")
+    assert "is older than all records of the key.\nThey begin at 2025-03-01T02:00:00Z" in text
     assert "is not due yet" in told(host, "billing", "--tick", "2199-01-01T00:00Z")
 
 
@@ -216,3 +224,99 @@ def test_pauses_and_leases_are_the_store_s_where_a_log_is_beside_it(
     assert "exit status 9" in told(host, "billing")
     [row] = json.loads(host("jobs", "--json").out)
     assert (row["exit_code"], row["paused_reason"]) == (9, "moving")
+
+
+def at(host: Oncecron, when: str, *, minutes: int = 0) -> None:
+    """Let the clock of a host, and of a store that is a file there, show a time in UTC from now on."""
+    instant = datetime.fromisoformat(f"{when}+00:00").timestamp() + 60 * minutes
+    host.environment = skewed(instant - time.time(), {**host.environment, "TZ": "UTC"})
+
+
+@pytest.fixture
+def nights(new_host: Hosts) -> Oncecron:
+    """Give a host on the morning after a lost night and a missed one, and a job of every ten minutes."""
+    a, b = new_host("web1"), new_host("web2")
+    nightly = ("nightly", "--schedule", "0 2 * * *", "--tz", "UTC", "--ttl", "6s", "--")
+    often = ("often", "--schedule", "*/10 * * * *", "--tz", "UTC", "--")
+    at(a, "2026-11-23T02:00:03")
+    a.run(*nightly, "true")
+    at(a, "2026-11-24T02:00:03")
+    lost = a.fire(*nightly, "sleep", "60")
+    lost.job()
+    kill_tree(lost.process.pid)
+    lost.wait()
+    for number in range(3):
+        at(a, "2026-11-24T23:30:02", minutes=10 * number)
+        a.run(*often, "sh", "-c", f"exit {number % 2}")
+    at(b, "2026-11-25T08:00:00")
+    return b
+
+
+def test_the_morning_after(nights: Oncecron) -> None:
+    """What a tired person types is answered: the lost night is named, whatever ran since."""
+    lost = "Tick 2026-11-24T02:00Z of key nightly was started on web1 and has no end on record.\n"
+    text = told_with(lost, nights, "nightly")
+    assert text.startswith(lost)
+    assert "02:00:03 web1 started it 3" in text  # 3s, or a tenth more
+    assert "Since then, tick 2026-11-25T02:00Z was missed: " in text
+    for words in (
+        ("--outcome", "lost"), ("--tick", "yesterday"), ("--tick", "2026-11-24"), ("--tick", "yesterday 02:00"),
+        ("--tick", "30 hours ago"), ("--tick", "2026-11-24T02:00"), ("--tick", "2026-11-24T03:00+01:00"),
+        ("--outcome", "failed", "--outcome", "lost"),
+    ):  # fmt: skip
+        assert lost in told(nights, "nightly", *words), words
+    assert told(nights, "nightly", "--tick", "02:00").startswith(
+        "Tick 2026-11-25T02:00Z of key nightly did not run"
+    )
+    nights.run("nightly", "--schedule", "0 2 * * *", "--tz", "UTC", "--", "true")
+    text = told(nights, "nightly")
+    assert text.startswith("Tick 2026-11-25T02:00Z of key nightly succeeded on web2.\n")
+    assert "web2 started it 6h after its tick (pid " in text
+    assert (
+        "The last one that went wrong, tick 2026-11-24T02:00Z, was lost on web1 and has no end on record. "
+        "To see more: `oncecron why nightly --tick 2026-11-24T02:00Z`\n"
+    ) in text
+    facts = why(nights, "nightly")
+    assert (facts["because"], facts["others"][0]["because"], facts["others"][0]["verdict"]) == (
+        "newest", "trouble", "lost",
+    )  # fmt: skip
+    assert 6 * 3600 <= facts["executions"][0]["delay"] < 6 * 3600 + 60
+
+
+def test_a_time_with_several_ticks_or_none(nights: Oncecron) -> None:
+    """The worst of them, and how many others; or what to write."""
+    text = told(nights, "often", "--tick", "yesterday")
+    first, second, *_ = text.splitlines()
+    assert first.startswith(
+        "3 ticks match 'yesterday': 2 succeeded, 1 failed. The worst of them is explained here; "
+    )
+    assert first.endswith(": `oncecron history often --since 2026-11-24T23:30:00Z`")
+    assert second == "Tick 2026-11-24T23:40Z of key often failed on web1."
+    assert "often succeeded" in told(
+        nights, "often", "--tick", "yesterday", "--outcome", "succeeded"
+    )
+    text = told(nights, "often", "--tick", "9 hours ago")
+    assert text.startswith("9 hours ago was 2026-11-24T23:00:0")
+    assert "Tick 2026-11-24T23:30Z of key often succeeded" in text
+    refused(
+        nights("why", "often", "--tick", "2026-11-20"),
+        1,
+        "no tick of key often on record is of '2026-11-20'",
+    )
+    refused(
+        nights("why", "often", "--tick", "last tuesday"),
+        64,
+        "'last tuesday' is neither",
+        "14:47, yesterday",
+    )
+    refused(
+        nights("why", "often", "--outcome", "fail"),
+        64,
+        "--outcome: 'fail' is not one of",
+        "did you mean failed?",
+    )
+    refused(
+        nights("why", "often", "--outcome", "lost"),
+        1,
+        "no tick of key often on record has the outcome lost",
+    )

@@ -51,7 +51,7 @@ TEXTS: dict[str, list[Wrong]] = {
         ("0 0 30 2 *", 64, "never fires"),
         ("@reboot", 64, "--no-tick"),
     ],
-    "since": [("", 64, "2h or 7d"), ("yesterday", 64, "2h or 7d"), (b"\xff", 64, "2h or 7d")],
+    "since": [("", 64, "2h or 7d"), ("last week", 64, "2h or 7d"), (b"\xff", 64, "2h or 7d")],
     "store": [
         ("", 78, "is not a store; write postgresql://"),
         ("db.example.com", 78, "is not a store; write postgresql://"),

@@ -23,7 +23,7 @@ _VARIES = re.compile(
 )
 
 
-_LATE = re.compile(r" \w+ after the tick's time(?= \(pid )")
+_LATE = re.compile(r" [\w.]+ (?:after|before) its tick(?= \(pid )")
 
 
 class Part(NamedTuple):

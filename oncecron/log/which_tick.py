@@ -1,0 +1,413 @@
+"""Which tick of a key `oncecron why` explains: what is wrong, the one that was named, or the newest with an outcome.
+
+What is wrong is what `check` finds, by the same rules of `core`: an end that is none, then ticks that nobody started,
+then ticks that were skipped because an earlier run was still running. A text is first the exact name of a tick on
+record, and only then a time.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core import tick
+from oncecron.core.clock import believed
+from oncecron.core.errors import NotFoundError, UsageError
+from oncecron.core.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_lost
+from oncecron.core.log_rows import HistoryQuery, is_success
+from oncecron.core.missed import MISSED_AT_MOST, expected_shards
+from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
+from oncecron.core.time_span import EXPECTED, read_spans
+from oncecron.core.timing import MAX_CLOCK_SKEW, RECENT_TROUBLE
+from oncecron.core.units import MINUTE
+from oncecron.log.gaps import expected_gaps
+from oncecron.log.jobs import as_known
+from oncecron.log.tick_history import LOOKED_AT, WORST_FIRST, Which, outcome_of, which_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from typing import Any
+
+    from oncecron.core.job_summary import JobSummary
+    from oncecron.core.log_rows import Execution, Skip
+    from oncecron.core.text import Clock
+    from oncecron.core.time_span import Span
+    from oncecron.log.jobs import Sources
+
+UNFIRED = ("missed", "skipped")
+"""Outcomes of ticks without a start."""
+WANTED = tuple(dict.fromkeys((*OUTCOMES, NO_END, *UNFIRED, *REFUSAL_REASONS)))
+"""What `--outcome` takes."""
+
+
+class Choice(NamedTuple):
+    """The tick to explain."""
+
+    which: Which
+    because: str
+    """`newest`, `tick`, `time`, `worst`, `outcome`; or what is wrong: `lost`, `failed`, `silent`, `missed` or
+    `overrun`."""
+    note: str | None = None
+    """A sentence about the choice, where it is not obvious."""
+    newest: Which | None = None
+    """The newest tick, where another one is wrong."""
+    trouble: Which | None = None
+    """The last tick that ended badly a short while ago, where nothing is wrong now."""
+
+
+class _Candidate(NamedTuple):
+    which: Which
+    at: float
+    """The instant of a tick, or when it was first fired."""
+    outcome: str
+
+
+class Ticks:
+    """The ticks of one key, to choose from."""
+
+    def __init__(
+        self, sources: Sources, key: str, spooled: Sequence[dict[str, Any]], clock: Clock
+    ) -> None:
+        """`spooled`: records of this host that the store does not have yet; `clock`: how times are shown."""
+        self._sources = sources
+        self._log = sources.log
+        self._key = key
+        self._spooled = spooled
+        self._clock = clock
+        self._keys = [known for known in sources.job_keys if known.key == key]
+
+    # What is wrong
+
+    def worst(self, job: JobSummary | None) -> Choice:
+        """Return what is wrong with the key as `check` says it, else its newest tick."""
+        newest = self._newest()
+        found = self._wrong(job) if job else None
+        if found is None:
+            return Choice(newest, "newest", trouble=self._trouble(job, newest))
+        which, because = found
+        return Choice(which, because, newest=None if which == newest else newest)
+
+    def _wrong(self, job: JobSummary) -> tuple[Which, str] | None:
+        bad = "lost" if is_lost(job) else "failed" if has_failed(job) else None
+        bad = bad or ("silent" if job.silent_since is not None else None)
+        since = job.silent_since if bad == "silent" else job.started_at
+        ended = self._ended(lambda each: each.started_at == since) if bad else None
+        if bad and ended:
+            return which_of(ended), bad
+        if job.first_missed:
+            return Which(job.first_missed), "missed"
+        held = self._newest_unstarted("held") if job.overruns else None
+        return (held, "overrun") if held else None
+
+    def _trouble(self, job: JobSummary | None, newest: Which) -> Which | None:
+        if job is None or (job.failed_at or 0.0) < self._sources.now - RECENT_TROUBLE:
+            return None
+        ended = self._ended(
+            lambda each: (
+                job.failed_at == (each.finished_at or each.started_at) and not is_success(each)
+            )
+        )
+        return which_of(ended) if ended and which_of(ended) != newest else None
+
+    def _ended(self, fits: Callable[[Execution], bool]) -> Execution | None:
+        return next(filter(fits, self._log.newest(STREAK_AT_MOST, [self._key])), None)
+
+    def _newest(self) -> Which:
+        """Return the newest tick that any host fired: the latest instant where all are instants, else the last fired.
+
+        What a clock has written that was ahead is not the newest.
+        """
+        query, now = HistoryQuery(key=self._key, limit=LOOKED_AT), self._sources.now
+        fired = [(each.started_at, which_of(each)) for each in self._log.history(query)]
+        fired += [(skip.at, Which(skip.tick)) for skip in self._log.skips(query)]
+        fired += [(record["fired_at"], Which(record["tick"])) for record in self._spooled]
+        instants = [tick.instant_of(which.tick) for _, which in fired]
+        ranked = [
+            (at if None in instants else instant or at, which)
+            for (at, which), instant in zip(fired, instants, strict=True)
+        ]
+        newest = max(ranked, key=lambda each: believed(each[0], now), default=(0.0, Which(None)))
+        return newest[1]
+
+    # By outcome
+
+    def newest_with(self, words: Collection[str], within: str | None = None) -> Choice:
+        """Return the newest tick with one of these outcomes, of all or of a time. Raises `NotFoundError`."""
+        if within is not None:
+            spans = self._spans(within)
+            found = [each for each in self._within(spans) if each.outcome in _meant(words)]
+            some = [(each.at, each.which) for each in found]
+        else:
+            some = [*self._started_with(words), *self._not_started_with(words)]
+        if not some:
+            when = "" if within is None else f" at {within!r}"
+            raise NotFoundError(
+                f"no tick of key {self._key} on record{when} has the outcome {' or '.join(words)}; "
+                f"to see what there is: `oncecron history {self._key}`"
+            )
+        return Choice(max(some, key=lambda pair: pair[0])[1], "outcome")
+
+    def _started_with(self, words: Collection[str]) -> Iterator[tuple[float, Which]]:
+        """Yield the newest tick that ended so, or else the newest of which an attempt did."""
+        meant = _meant(words)
+        asked = {"running" if word == NO_END else word for word in meant} & {*OUTCOMES}
+        queries = (HistoryQuery(key=self._key, outcomes=[word], limit=LOOKED_AT) for word in asked)
+        rows = [self._known(each) for query in queries for each in self._log.history(query)]
+        rows = sorted(
+            (each for each in rows if each.outcome in meant), key=lambda each: -each.started_at
+        )
+        ticks = {which_of(each): each.started_at for each in reversed(rows)}
+        for which, at in sorted(ticks.items(), key=lambda pair: -pair[1]):
+            if self._outcome(which) in meant:
+                yield at, which
+                return
+        if rows:
+            yield rows[0].started_at, which_of(rows[0])
+
+    def _not_started_with(self, words: Collection[str]) -> Iterator[tuple[float, Which]]:
+        for reason in {*words} & {*REFUSAL_REASONS}:
+            query = HistoryQuery(key=self._key, outcomes=[reason], limit=1)
+            yield from ((skip.at, Which(skip.tick)) for skip in self._log.skips(query))
+        if "skipped" in words and (skipped := self._newest_unstarted(None)):
+            yield self._at(skipped), skipped
+        if "missed" in words:
+            yield from self._missed()
+
+    def _newest_unstarted(self, reason: str | None) -> Which | None:
+        """Return the newest tick that was skipped, for this reason, and that no host started."""
+        query = HistoryQuery(key=self._key, outcomes=[reason] if reason else None, limit=None)
+        skipped = (Which(skip.tick) for skip in self._log.skips(query) if skip.reason != "done")
+        ticks = itertools.islice(_distinct(skipped), LOOKED_AT)
+        return next((which for which in ticks if self._outcome(which) is None), None)
+
+    def _missed(self) -> Iterator[tuple[float, Which]]:
+        """Yield the last tick of each gap in the log, as `audit` finds them."""
+        gaps = expected_gaps(self._sources.store, 0.0, self._sources.now)
+        mine = [each for (key, _), each in gaps.items() if key == self._key]
+        for traced in self._log.traced(HistoryQuery(key=self._key, limit=None)) if mine else ():
+            for each in mine:
+                if each.shard == traced.execution.shard:
+                    each.add(traced)
+        for each in mine:
+            for _, last, _, _ in each.missing(self._log):
+                yield self._at(Which(last)), Which(last)
+
+    # By name or time
+
+    def named(self, text: str) -> Choice:
+        """Return the tick with this name, or of the time that it says. Raises `UsageError`."""
+        if self._is_on_record(text) or self._is_name(text):
+            return Choice(Which(text), "tick")
+        spans = self._spans(text)
+        if spans[0].start == spans[0].end:
+            return self._nearest(text, spans[0].start)
+        is_minute = spans[0].end - spans[0].start <= MINUTE
+        minutes = [str(tick.minute_tick(each.start).text) for each in spans if is_minute]
+        on_record = [each for each in minutes if self._is_on_record(each)]
+        found = [] if len(on_record) == 1 else self._within(spans)
+        if len(found) > 1:
+            return self._worst_of(text, found)
+        if found:
+            return Choice(found[0].which, "time", self._note_of(text, found[0], minutes))
+        if minutes:
+            return Choice(Which(next(iter(on_record or minutes))), "time")
+        raise NotFoundError(
+            f"no tick of key {self._key} on record is of {text!r} ({self._shown(spans[0])}), and none was expected "
+            f"then; to list its ticks: `oncecron history {self._key}`"
+        )
+
+    def _is_on_record(self, text: str) -> bool:
+        query = HistoryQuery(key=self._key, tick=text, limit=1)
+        return (
+            any(True for _ in self._log.history(query))
+            or any(True for _ in self._log.skips(query))
+            or any(record.get("tick") == text for record in self._spooled)
+        )
+
+    def _is_name(self, text: str) -> bool:
+        """Return whether a text that is on record nowhere may be a name: the key has named ticks, and it is no time."""
+        try:
+            read_spans(text, self._sources.now)
+        except ValueError:
+            names = itertools.islice(self._names(), LOOKED_AT)
+            return " " not in text and any(tick.instant_of(name) is None for name in names)
+        return text.isdigit()
+
+    def _names(self) -> Iterator[str]:
+        query = HistoryQuery(key=self._key, limit=LOOKED_AT)
+        rows: Iterable[Execution | Skip] = itertools.chain(
+            self._log.history(query), self._log.skips(query)
+        )
+        return (each.tick for each in rows if each.tick)
+
+    def _spans(self, text: str) -> list[Span]:
+        try:
+            return read_spans(text, self._sources.now, utc=self._clock.utc)
+        except ValueError as error:
+            raise UsageError(f"--tick: {_neither(text)}") from error
+
+    def _nearest(self, text: str, at: float) -> Choice:
+        """Return the tick whose time is the nearest one, on either side."""
+        reach = max(MAX_CLOCK_SKEW, self._sources.now - at)
+        rows = [*self._fired(at - reach), *self._scheduled(at - reach, self._sources.now + 1)]
+        if not rows:
+            raise NotFoundError(
+                f"no tick of key {self._key} is on record near {self._time(at)} ({text})"
+            )
+        minute = at // MINUTE
+        which, of = min(rows, key=lambda row: (row[1] // MINUTE != minute, abs(row[1] - at)))
+        is_then = of // MINUTE == minute
+        note = None if is_then else f"{text} was {self._time(at)}; the tick nearest to it:"
+        return Choice(which, "time", note)
+
+    def _worst_of(self, text: str, found: Sequence[_Candidate]) -> Choice:
+        counts = Counter(each.outcome for each in found)
+        ranked = sorted(found, key=lambda each: (WORST_FIRST.index(each.outcome), -each.at))
+        many = ", ".join(
+            f"{counts[each]} {_shown_outcome(each)}"
+            for each in reversed(WORST_FIRST)
+            if counts[each]
+        )
+        since = self._time(min(each.at for each in found))
+        which = "newest" if len(counts) == 1 else "worst"
+        note = (
+            f"{len(found)} ticks match {text!r}: {many}. The {which} of them is explained here; to list them: "
+            f"`oncecron history {self._key} --since {since}`"
+        )
+        return Choice(ranked[0].which, "worst", note)
+
+    def _note_of(self, text: str, found: _Candidate, minutes: Sequence[str]) -> str | None:
+        if not minutes or found.which.tick in (None, *minutes):
+            return None
+        return f"No tick of key {self._key} is of {text}; this one was fired then:"
+
+    # Ticks of a time
+
+    def _within(self, spans: Sequence[Span]) -> list[_Candidate]:
+        """Return the ticks of a time with their outcomes, the newest first."""
+        start, end = min(each.start for each in spans), max(each.end for each in spans)
+        now = self._sources.now
+        of_schedule = dict(self._scheduled(start, end if start > now else min(end, now)))
+        fired = dict(self._fired(start))
+        some = {**of_schedule, **fired}
+        inside = {
+            w: at
+            for w, at in some.items()
+            if any(s.start <= at < max(s.end, s.start + 1) for s in spans)
+        }
+        outcomes = self._outcomes(inside, start)
+        found = [_Candidate(which, at, outcomes[which]) for which, at in inside.items()]
+        return sorted(found, key=lambda each: -each.at)
+
+    def _fired(self, since: float) -> Iterator[tuple[Which, float]]:
+        """Yield the ticks that were fired since a time, and of which time they are."""
+        query = HistoryQuery(key=self._key, since=since - MAX_CLOCK_SKEW, limit=None)
+        rows = [(each.started_at, which_of(each)) for each in self._log.history(query)]
+        rows += [(each.at, Which(each.tick)) for each in self._log.skips(query)]
+        rows += [(each["fired_at"], Which(each["tick"])) for each in self._spooled]
+        for at, which in sorted(rows, key=lambda row: -row[0]):
+            if which.tick is not None or which.owner is not None:
+                instant = tick.instant_of(which.tick)
+                yield which, at if instant is None else instant
+
+    def _scheduled(self, start: float, end: float) -> Iterator[tuple[Which, float]]:
+        """Yield the ticks of the schedule that the key is expected to follow."""
+        for _, expected in expected_shards(self._keys):
+            begin = max(start, expected.since) - 1
+            try:
+                coming = tick.next_ticks(expected.schedule, expected.zone, begin)
+                for each in itertools.islice(coming, MISSED_AT_MOST):
+                    if (each.instant or 0.0) >= end:
+                        break
+                    yield Which(each.text), each.instant or 0.0
+            except ValueError:  # this host knows no such zone
+                continue
+
+    def _outcomes(self, ticks: Iterable[Which], since: float) -> dict[Which, str]:
+        """Return the outcome of each tick, with three questions for all of them."""
+        query = HistoryQuery(key=self._key, since=since - MAX_CLOCK_SKEW, limit=None)
+        runs: dict[Which, list[Execution]] = {}
+        for each in self._log.history(query):
+            runs.setdefault(which_of(each), []).append(self._known(each))
+        skipped = {Which(each.tick) for each in self._log.skips(query)}
+        skipped |= {Which(each["tick"]) for each in self._spooled}
+        now = self._sources.now
+        return {
+            which: outcome_of(runs.get(which, ()))
+            or (
+                "skipped"
+                if which in skipped
+                else "to-come"
+                if self._at(which) > now
+                else "not-fired"
+            )
+            for which in ticks
+        }
+
+    def _outcome(self, which: Which) -> str | None:
+        query = HistoryQuery(key=self._key, tick=which.tick, limit=LOOKED_AT)
+        rows = (self._known(each) for each in self._log.history(query))
+        return outcome_of([each for each in rows if which_of(each) == which])
+
+    def _known(self, execution: Execution) -> Execution:
+        leases = [lease for lease in self._sources.leases if lease.key == self._key]
+        return as_known(execution, leases, self._sources.now)
+
+    def _at(self, which: Which) -> float:
+        return tick.instant_of(which.tick) or 0.0
+
+    def _time(self, at: float) -> str:
+        return self._clock.seconds(at)
+
+    def _shown(self, span: Span) -> str:
+        return f"{self._time(span.start)} to {self._time(span.end)}"
+
+
+def wanted_tick(text: str, now: float) -> str:
+    """Return the text of `--tick`. Raises `UsageError` for what can be neither a name nor a time."""
+    if not text.strip():
+        raise UsageError("--tick is empty (an unset variable?); leave it out for what is wrong")
+    try:
+        tick.named_tick(text)
+    except ValueError:
+        try:
+            read_spans(text, now)
+        except ValueError as error:
+            raise UsageError(f"--tick: {_neither(text)}") from error
+    return text
+
+
+def _neither(text: str) -> str:
+    return (
+        f"{text[:60]!r} is neither a tick on record nor a time; write a tick as `oncecron history` shows it, without "
+        f"spaces, or a time: {EXPECTED}"
+    )
+
+
+def wanted_outcomes(text: str) -> list[str]:
+    """Return the words of `--outcome`, several joined by commas. Raises `UsageError` for an unknown one."""
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in WANTED:
+            near = difflib.get_close_matches(word, WANTED, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise UsageError(f"--outcome: {word!r} is not one of {', '.join(WANTED)}{hint}")
+    return words
+
+
+def _meant(words: Collection[str]) -> set[str]:
+    """Return the outcomes of ticks: a run whose end is unknown is lost, as `check` says it."""
+    more = {"lost": {NO_END}, "missed": {"not-fired"}}
+    return {*words, *itertools.chain(*(more.get(word, ()) for word in words))}
+
+
+def _distinct(ticks: Iterable[Which]) -> Iterator[Which]:
+    yield from dict.fromkeys(ticks)
+
+
+def _shown_outcome(outcome: str) -> str:
+    return {"not-fired": "without a firing", NO_END: "without an end on record"}.get(
+        outcome, outcome
+    )
