@@ -1,7 +1,8 @@
 """The SQL files: what makes and upgrades a schema, the rights that `oncecron init` gives, and the queries of people.
 
-The files of a wing stand in a folder of its own beside the others. Its `schema.sql` comes after the kernel's tables and
-functions; other files add their sections to those of the same name. Without the folder, the program has no such wing.
+The files of a wing stand in a folder of its own beside the others. Its `schema.sql` and `draw.sql` come after the
+kernel's tables and functions; other files add their sections to those of the same name. Without the folder, the program
+has no such wing.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ _DIRECTORY = os.path.join(os.path.dirname(__file__), "sql")
 STEPS = os.path.join(_DIRECTORY, "steps")
 _KERNEL = ("tables", "presence", "shared", "look", "grant", "prune", "lease", "deliver", "operator")
 """The files of the schema; each needs those before it."""
+_OF_A_WING = ("schema", "draw")
 _MARKS = "update {ns}.meta set version = {version}, oldest = {oldest};\n"
 
 
 def script(namespace: str) -> str:
     """Return the SQL that makes the schema."""
     kernel = [_text(f"{name}.sql") for name in _KERNEL]
-    return _filled("\n".join([*kernel, *_of_wings("schema.sql"), _text("rights.sql")]), namespace)
+    wings = [text for name in _OF_A_WING for text in _of_wings(f"{name}.sql")]
+    return _filled("\n".join([*kernel, *wings, _text("rights.sql")]), namespace)
 
 
 def upgrade(namespace: str, found: Recorded) -> str:
