@@ -135,7 +135,7 @@ def _forget(given: dict[str, str], words: list[str]) -> int:
     stream = output.standard_output()
     with store_reader(settings) as store:
         if host is None:
-            if not store.forget(key):
+            if not store.forget(key, author()):
                 raise unknown_key(key, known_keys(store))
         elif not store.forget_host(host):
             hosts = {row.host for row in store.key_hosts()}

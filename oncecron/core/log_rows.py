@@ -9,7 +9,16 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Literal
+    from typing import Literal, Protocol
+
+    class _Ended(Protocol):
+        """An execution, or what is known of a key's newest one."""
+
+        @property
+        def outcome(self) -> str | None: ...
+
+        @property
+        def exit_code(self) -> int | None: ...
 
 
 class Execution(NamedTuple):
@@ -64,7 +73,7 @@ FAILURES = ("failed", "timed-out", "stopped", "lost", "not-started", "unclaimed"
 """The outcomes of what neither succeeded nor runs; of `unclaimed`, without a lease, the exit status decides."""
 
 
-def is_success(execution: Execution) -> bool:
+def is_success(execution: _Ended) -> bool:
     """Return whether the command succeeded, with or without a lease."""
     unclaimed = execution.outcome == "unclaimed" and execution.exit_code == 0
     return execution.outcome == "succeeded" or unclaimed
@@ -152,6 +161,8 @@ class JobKey(NamedTuple):
     last_start: float | None = None
     forgotten_at: float | None = None
     """When `oncecron forget` removed what was expected."""
+    forgotten_by: str | None = None
+    """USER@HOST."""
 
 
 class KeyHost(NamedTuple):

@@ -189,7 +189,7 @@ class Views(Protocol):
         - `holders` (ids: a list, at most `HOLDERS_AT_ONCE`): execution_id, host, pid, outcome. Only a store that
           packs skips is asked.
         - `keys`: key, shard, schedule, zone, shards, starting_deadline, since (of the schedule), high_water,
-          last_start, forgotten_at.
+          last_start, forgotten_at, forgotten_by.
         - `key_hosts`: key, shard, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command,
           wins, skips, twice, hours. `ticks`, `ticks_at` and `twice` are words. `wins` and `skips` are numbers of
           the last 24 hours; or the counts of each hour, the newest last, of which `hours` have passed since.
@@ -217,7 +217,7 @@ class Views(Protocol):
     def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
         """End a pause or a drain; return its row, or None if there was none."""
 
-    def forget(self, key: str) -> bool:
+    def forget(self, key: str, author: str) -> bool:
         """Expect no further runs of a key until it is claimed again; return False if no host has fired it."""
 
     def forget_host(self, host: str) -> bool:

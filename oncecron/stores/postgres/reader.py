@@ -148,8 +148,8 @@ class PostgresReader(Connection, Reader):
         section = "resume" if host is None else "undrain"
         return next(iter(self._ask(section, {"key": key, "host": host}, _OPERATORS_CURE)), None)
 
-    def forget(self, key: str) -> bool:
-        return bool(self._ask("forget", {"key": key}, _OPERATORS_CURE)[0][0])
+    def forget(self, key: str, author: str) -> bool:
+        return bool(self._ask("forget", {"key": key, "author": author}, _OPERATORS_CURE)[0][0])
 
     def write_notice(self, channel: str, version: int, document: str) -> bool | None:
         values = {"channel": channel, "version": version, "document": document}

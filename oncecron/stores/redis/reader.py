@@ -35,10 +35,10 @@ class RedisReader(RedisViews):
 
     has_roles = False
 
-    def forget(self, key: str) -> bool:
+    def forget(self, key: str, author: str) -> bool:
         shards = self._shards([key])
         for shard in shards:
-            self._client.step("forget", [shard.name], {"part": shard.name})
+            self._client.step("forget", [shard.name], {"part": shard.name, "author": author})
         return bool(shards)
 
     def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:

@@ -33,7 +33,7 @@ _FLOATS = {
 }
 KEY = (
     *("schedule", "zone", "expected_shards", "starting_deadline", "expected_since"),
-    *("high_water", "last_start", "forgotten_at"),
+    *("high_water", "last_start", "forgotten_at", "forgotten_by"),
 )
 """The fields of the hash of a shard that people see."""
 

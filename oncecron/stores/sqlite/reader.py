@@ -117,9 +117,9 @@ class SQLiteReader(Reader):
             store.execute(statement, **row)
         return found.get((row["key"], row["host"]))
 
-    def forget(self, key: str) -> bool:
+    def forget(self, key: str, author: str) -> bool:
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
-            return bool(store.execute("forget", key=key, now=clock.wall()).rowcount)
+            return bool(store.execute("forget", key=key, author=author, now=clock.wall()).rowcount)
 
     def write_notice(self, channel: str, version: int, document: str) -> bool | None:
         statement = "change_notice" if version else "make_notice"

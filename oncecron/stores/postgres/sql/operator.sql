@@ -20,7 +20,7 @@ create view {ns}.outputs as
 
 create view {ns}.keys as
   select k.key_id, k.key, k.shard, k.high_water, k.last_execution_id, k.last_started_at, k.shards, k.ttl,
-         k.schedule, k.zone, k.expected_shards, k.starting_deadline, k.expected_since, k.forgotten_at
+         k.schedule, k.zone, k.expected_shards, k.starting_deadline, k.expected_since, k.forgotten_at, k.forgotten_by
     from {ns}.job_key k;
 
 -- All skips. Of the plain ones, the log of executions has the holder and how the tick ended.
@@ -149,12 +149,12 @@ begin
 end $$;
 
 -- A retired key is expected to run no more. Returns whether the key is known.
-create function {ns}.forget_v1(p_key text) returns boolean
+create function {ns}.forget_v1(p_key text, p_author text) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   with forgotten as (
     update {ns}.job_key k
        set version = {ns}.next_number(k.version), schedule = null, zone = null, expected_shards = null, starting_deadline = null, expected_since = null,
-           forgotten_at = clock_timestamp()
+           forgotten_at = clock_timestamp(), forgotten_by = p_author
      where k.key = p_key
     returning 1)
   select exists (select from forgotten)

@@ -199,7 +199,7 @@ select {execution_columns}
 -- name: keys
 select k.key, k.shard, k.schedule, k.zone, k.expected_shards, k.starting_deadline,
        extract(epoch from k.expected_since)::float8, extract(epoch from k.high_water)::float8,
-       extract(epoch from k.last_started_at)::float8, extract(epoch from k.forgotten_at)::float8
+       extract(epoch from k.last_started_at)::float8, extract(epoch from k.forgotten_at)::float8, k.forgotten_by
   from {ns}.keys k
 
 -- name: key_hosts
@@ -242,7 +242,7 @@ select {pause_columns} from {ns}.drain_v1(%(host)s, %(author)s) p
 select {pause_columns} from {ns}.undrain_v1(%(host)s) p
 
 -- name: forget
-select {ns}.forget_v1(%(key)s)
+select {ns}.forget_v1(%(key)s, %(author)s)
 
 -- name: notices
 select n.channel, n.version, n.document from {ns}.notices n where n.channel = any (%(channels)s::text[])

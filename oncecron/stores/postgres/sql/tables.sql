@@ -93,6 +93,7 @@ create table {ns}.job_key (
   starting_deadline {ns}.seconds,
   expected_since    timestamptz,
   forgotten_at      timestamptz,             -- when a person removed what was expected
+  forgotten_by      {ns}.short_text,
   shards            {ns}.shard_count not null default 1,
   divisions         text,                    -- on shard 0's row: a line "SHARDS TICK" for each of the key's last eight ticks
   divided_until     {ns}.wall_time,          -- on shard 0's row: the newest instant of an execution of any shard

@@ -108,7 +108,7 @@ SELECT {execution_columns}
  ORDER BY key, shard, started_at, execution_id
 
 -- name: keys
-SELECT key, shard, schedule, zone, expected_shards, starting_deadline, expected_since, high_water, last_start, forgotten_at
+SELECT key, shard, schedule, zone, expected_shards, starting_deadline, expected_since, high_water, last_start, forgotten_at, forgotten_by
   FROM job_key
 
 -- name: key_hosts
@@ -191,7 +191,7 @@ UPDATE job_key
 -- name: forget
 UPDATE job_key
    SET schedule = NULL, zone = NULL, expected_shards = NULL, starting_deadline = NULL, expected_since = NULL,
-       forgotten_at = :now
+       forgotten_at = :now, forgotten_by = :author
  WHERE key = :key
 
 -- name: forget_host

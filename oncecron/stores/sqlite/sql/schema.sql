@@ -29,6 +29,7 @@ CREATE TABLE job_key (
   starting_deadline  REAL,
   expected_since     REAL,
   forgotten_at       REAL,                        -- when a person removed what was expected
+  forgotten_by       TEXT,
   PRIMARY KEY (key, shard)
 ) WITHOUT ROWID
 
