@@ -1,20 +1,24 @@
 """What a channel knows, as a document in the store, and which findings are changes to it.
 
-problem     a finding that is new to the channel
+problem     a finding that is new to the channel, and has lasted for its `for`
 worse       it was a warning and is critical now
 reminder    it is still there, and `remind` is over
-recovered   it is no longer there
+recovered   it is no longer there, and what was wrong is well again (`endings`)
+closed      it is no longer there, for another reason
 
-The number of ticks, or the words, may change without a message. A channel knows only as many findings as its document
-has room for: more than a thousand. The others are told when some of these have recovered; the message counts all.
+The number of ticks, or the words, may change without a message. A key or a host is not said to be well as long as the
+channel knows another finding about it that is as bad: that one will end too. A channel knows only as many findings as
+its document has room for: more than a thousand. The others are told when some of these are over; the message counts
+all.
 
     {"known": [{"finding": "failed", "key": "billing", "shard": null, "host": null,
                 "channel": null, "state": "critical", "since": 1795400000.0, "sent_at": 1795400060.0,
                 "telling": "critical", "changed_at": 1795400059.0}],
-     "failing": null}
+     "waiting": [], "failing": null}
 
 `known` has the findings that the channel knows of. `sent_at` null: a message about it was tried and not acknowledged,
-so nobody can tell what the channel knows. `failing` is how the channel fails at present: {"since", "tried_at", "tries",
+so nobody can tell what the channel knows. `waiting` has findings that have not lasted yet, and `since` when they were
+there at each pass. `failing` is how the channel fails at present: {"since", "tried_at", "tries",
 "error"}.
 """
 
@@ -24,18 +28,21 @@ import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncecron.alerts.findings import KINDS, STATES, Finding
+from oncecron.alerts.findings import STATES, Finding
 from oncecron.core.clock import is_time
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.stderr import complain, visible
+from oncecron.core.tick import instant_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.alerts.channels import Channel
+    from oncecron.alerts.endings import Ending
     from oncecron.core.log_rows import Notice
 
-RECOVERED = "recovered"
+RECOVERED, CLOSED = "recovered", "closed"
+ENDED = (RECOVERED, CLOSED)
 
 _ROOM = 1 << 19
 """For what a channel knows, in bytes: half of the longest document that a store takes."""
@@ -81,6 +88,8 @@ class Knowledge(NamedTuple):
 
     known: Mapping[Identity, Known] = {}
     failing: Failing | None = None
+    waiting: Mapping[Identity, float] = {}
+    """The findings that have not lasted yet, and since when they have been there."""
 
 
 def identity(found: Finding) -> Identity:
@@ -107,14 +116,19 @@ def _read(document: Any) -> Knowledge:
         values = Known(*(row[name] for name in Known._fields))
         _check(which, values)
         known[which] = values
+    waiting = {}
+    for row in document["waiting"]:
+        which, since = Identity(*(row[name] for name in Identity._fields)), row["since"]
+        _check(which, Known("ok", since, None, "ok", since))
+        waiting[which] = since
     failing = document["failing"]
     if failing is None:
-        return Knowledge(known)
+        return Knowledge(known, None, waiting)
     values_of = Failing(*(failing[name] for name in Failing._fields))
     times = is_time(values_of.since) and is_time(values_of.tried_at)
     if not (times and isinstance(values_of.tries, int) and isinstance(values_of.error, str)):
         raise ValueError(f"failing is {failing!r:.60}")
-    return Knowledge(known, values_of)
+    return Knowledge(known, values_of, waiting)
 
 
 def _check(which: Identity, values: Known) -> None:
@@ -131,11 +145,16 @@ def document_of(knowledge: Knowledge) -> str:
     """Return the document."""
     known = sorted(knowledge.known.items(), key=_order)
     rows = [{**which._asdict(), **values._asdict()} for which, values in known]
-    failing = knowledge.failing and knowledge.failing._asdict()
-    return json.dumps({"known": rows, "failing": failing}, allow_nan=False, separators=(",", ":"))
+    waits = sorted(knowledge.waiting.items(), key=_order)
+    document = {
+        "known": rows,
+        "waiting": [{**which._asdict(), "since": since} for which, since in waits],
+        "failing": knowledge.failing and knowledge.failing._asdict(),
+    }
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
 
-def _order(item: tuple[Identity, Known]) -> tuple[str, ...]:
+def _order(item: tuple[Identity, object]) -> tuple[str, ...]:
     return tuple(str(each) for each in item[0])
 
 
@@ -156,31 +175,72 @@ class Change(NamedTuple):
 
     change: str
     finding: Finding
-    """Of a recovery: in the state `ok`."""
+    """Of one that is over: in the state `ok`."""
     previous: str
     """Its state as the channel knows it; `ok` if it does not."""
     change_id: str = ""
     """The same in whichever message it comes, until it is acknowledged; see `with_ids`."""
 
 
-def changes(
+class News(NamedTuple):
+    """What a pass has found out for a channel."""
+
+    knowledge: Knowledge
+    """What the channel knows, without what has ended for it without a word."""
+    changes: list[Change]
+    """What it is to be notified of, what is worst first."""
+
+
+def news_for(
     channel: Channel,
     knowledge: Knowledge,
     findings: Sequence[Finding],
     now: float,
+    ending: Callable[[Identity, Known], Ending | None] | None,
     *,
     remind: float | None = None,
-    complete: bool = True,
-) -> list[Change]:
-    """Return what a channel is to be notified of, what is worst first.
+) -> News:
+    """Return what a channel is to be notified of.
 
-    `complete`: whether every row of the store could be read. Otherwise a finding that is missing may still be there.
+    `ending` answers how a finding ended; None: not every row of the store could be read, so a finding that is missing
+    may still be there.
     """
     here = findings_for(channel, findings)
-    found = [*_of_present(here, knowledge, now, remind)]
-    if complete:
-        found += _recovered(channel, here, knowledge)
-    return found
+    waiting = {
+        which: min(knowledge.waiting.get(which, now), now)
+        for which in here
+        if which not in knowledge.known
+    }
+    lasting = {
+        which: found
+        for which, found in here.items()
+        if which in knowledge.known or now - waiting[which] >= channel.lasting
+    }
+    found = [*_of_present(lasting, knowledge, now, remind)]
+    new = {identity(each.finding) for each in found}
+    if ending is None:
+        waiting = {**knowledge.waiting, **waiting}
+    else:
+        present = {identity(each) for each in findings}
+        covering = [each for which, each in here.items() if which in {*knowledge.known, *new}]
+        over, silently = _ended(here, present, knowledge, ending, covering)
+        found += over
+        known = {w: each for w, each in knowledge.known.items() if w not in silently}
+        knowledge = knowledge._replace(known=known)
+    kept = _fitting(waiting, new) if channel.lasting else {}
+    return News(knowledge._replace(waiting=kept), found)
+
+
+def _fitting(waiting: Mapping[Identity, float], new: Collection[Identity]) -> dict[Identity, float]:
+    """Return what still has to last, as far as the document has room for it beside what the channel knows."""
+    room, kept = _ROOM // 2, {}
+    for which, since in waiting.items():
+        room -= _size(which)
+        if room < 0:
+            break
+        if which not in new:
+            kept[which] = since
+    return kept
 
 
 def findings_for(channel: Channel, findings: Sequence[Finding]) -> dict[Identity, Finding]:
@@ -188,7 +248,7 @@ def findings_for(channel: Channel, findings: Sequence[Finding]) -> dict[Identity
     return {
         identity(each): each
         for each in findings
-        if channel.is_for(each.key) and each.channel != channel.name
+        if channel.is_for(each) and each.channel != channel.name
     }
 
 
@@ -215,23 +275,50 @@ def _size(which: Identity) -> int:
     return 200 + len(json.dumps(which))
 
 
-def _recovered(
-    channel: Channel, here: Mapping[Identity, Finding], knowledge: Knowledge
-) -> Iterator[Change]:
+def _ended(
+    here: Mapping[Identity, Finding],
+    present: Collection[Identity],
+    knowledge: Knowledge,
+    ending: Callable[[Identity, Known], Ending | None],
+    covering: Collection[Finding],
+) -> tuple[list[Change], set[Identity]]:
+    """Return what is to be said of the findings that are over, and those of which nothing is to be said.
+
+    `covering`: what the channel knows, or is told now, and will be told the end of.
+    """
+    over, silently = [], set()
     for which, before in knowledge.known.items():
-        if which not in here and channel.is_for(which.key):
-            yield Change(RECOVERED, _over(which, before), before.state)
+        if which in here:
+            continue
+        how = None if which in present else ending(which, before)
+        if which in present or (how and how.is_covered and _as_bad(which, before, covering)):
+            silently.add(which)
+        elif how:
+            where = (which.host, which.channel)
+            found = Finding(
+                which.finding,
+                "ok",
+                which.key,
+                which.shard,
+                0,
+                None,
+                before.since,
+                how.words,
+                *where,
+            )
+            over.append(Change(how.change, found, before.state))
+    return over, silently
 
 
-def _over(which: Identity, before: Known) -> Finding:
-    kind = KINDS.get(which.finding)  # a newer version may have written another one
-    how = kind.over if kind else f"is no longer {which.finding}"
-    about = f"channel {which.channel} of notify " if which.channel else ""
-    about += f"shard {which.shard}: " if which.shard else ""
-    reason = about + how.replace("HOST", which.host or "as many hosts as wanted")
-    where = (which.host, which.channel)
-    return Finding(
-        which.finding, "ok", which.key, which.shard, 0, None, before.since, reason, *where
+def _as_bad(which: Identity, before: Known, others: Iterable[Finding]) -> bool:
+    """Return whether another finding about the same key or host is as bad as this one was."""
+    return any(
+        STATES.index(each.state) >= STATES.index(before.state)
+        and (
+            (which.key is not None and which.key in each.named())
+            or (which.host is not None and each.host == which.host)
+        )
+        for each in others
     )
 
 
@@ -246,13 +333,17 @@ def knowledge_under_way(knowledge: Knowledge, found: Sequence[Change], now: floa
         before = known.get(which)
         is_repeated = before and before.sent_at is None and before.telling == telling
         changed_at = before.changed_at if before and is_repeated else now
-        if change.change == RECOVERED and before:
+        if change.change in ENDED and before:
             known[which] = before._replace(sent_at=None, telling=telling, changed_at=changed_at)
         elif change.change != "reminder":
-            since = before.since if before else change.finding.since
+            since = before.since if before else _began(change.finding)
             since = now if since is None else since
             known[which] = Known(telling, since, None, telling, changed_at)
     return knowledge._replace(known=known)
+
+
+def _began(found: Finding) -> float | None:
+    return instant_of(found.tick) if found.since is None else found.since
 
 
 def knowledge_after(knowledge: Knowledge, found: Sequence[Change], now: float) -> Knowledge:
@@ -260,11 +351,11 @@ def knowledge_after(knowledge: Knowledge, found: Sequence[Change], now: float) -
     known = dict(knowledge.known)
     for change in found:
         which = identity(change.finding)
-        if change.change == RECOVERED:
+        if change.change in ENDED:
             known.pop(which, None)
         else:
             known[which] = known[which]._replace(state=change.finding.state, sent_at=now)
-    return Knowledge(known)
+    return Knowledge(known, None, knowledge.waiting)
 
 
 def with_ids(channel: str, under_way: Knowledge, found: Iterable[Change]) -> list[Change]:

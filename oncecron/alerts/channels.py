@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
+    from oncecron.alerts.findings import Finding
     from oncecron.alerts.http_request import Request
     from oncecron.alerts.mail_server import MailServer
     from oncecron.alerts.message import Message
@@ -63,10 +64,25 @@ class Channel(NamedTuple):
     sender: str | None = None
     server: MailServer | None = None
     """Where mail is sent to; None: to sendmail."""
+    findings: tuple[str, ...] = ()
+    """The kinds that it is for; empty: all."""
+    states: tuple[str, ...] = ("warning", "critical")
+    """The states that it is for."""
+    lasting: float = 0.0
+    """How long a finding must last before it is told, in seconds."""
+    zone: str | None = None
+    """The time zone in which it shows times; None: UTC."""
 
-    def is_for(self, key: str | None) -> bool:
-        """Return whether findings of a key are sent here; None: of no key."""
-        return key is None or any(is_like(key, each) for each in self.keys)
+    def is_for(self, found: Finding) -> bool:
+        """Return whether a finding is sent here. One that is about no key is for the keys of every channel."""
+        if found.state not in self.states or (self.findings and found.finding not in self.findings):
+            return False
+        keys = found.named()
+        return not keys or any(map(self.has_key, keys))
+
+    def has_key(self, key: str) -> bool:
+        """Return whether findings about a key are sent here."""
+        return any(is_like(key, each) for each in self.keys)
 
     @property
     def shown(self) -> str:

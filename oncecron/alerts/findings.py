@@ -5,9 +5,12 @@ A new finding is a row of `KINDS` and a rule below, about what `cli` has gathere
 
 from __future__ import annotations
 
+import shlex
+
 from oncecron.config.options import Option
 from oncecron.core.job_summary import STREAK_AT_MOST, has_failed, is_living, is_lost
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.log_rows import is_internal
 from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.silent_hosts import (
     LAST_TICKS,
@@ -17,13 +20,18 @@ from oncecron.core.silent_hosts import (
     newest_rows,
     recent,
     same_names,
+    silences,
 )
 from oncecron.core.stderr import visible
 from oncecron.core.text import part_of
 from oncecron.core.timing import (
     CHANNEL_FORGOTTEN,
     CHANNEL_TRIES,
+    LONGEST_PATIENCE,
+    MISSED_AFTER,
     NOTABLE_CLOCK_SKEW,
+    SHORTEST_PATIENCE,
+    SILENT_AFTER,
     SLOW_AND_MORE,
     SLOW_TIMES,
 )
@@ -31,10 +39,11 @@ from oncecron.core.units import DAY, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
     from oncecron.alerts.changes import Failing
     from oncecron.core.job_summary import JobSummary, Remark
-    from oncecron.core.log_rows import HostTicks, LeaseView
+    from oncecron.core.log_rows import HostTicks, LeaseView, Pause
     from oncecron.core.text import Clock
 
 OK, WARNING, CRITICAL = range(3)
@@ -50,8 +59,8 @@ class Kind(NamedTuple):
     """By default."""
     meaning: str
     """Also the help of its metric."""
-    over: str
-    """What `notify` says when it is over, with HOST for the host."""
+    title: str
+    """The short form of its sentence, with the fields of the finding: for the subject of a mail."""
     metric: str | None = None
     """Its gauge of each key, without the prefix; None: it is not about a key."""
     has_count: bool = False
@@ -60,63 +69,76 @@ class Kind(NamedTuple):
 
 KINDS = {
     "missed": Kind(
-        CRITICAL, "Scheduled ticks that no host has started since the newest start.",
-        "runs again: no tick is missed now", "missed_ticks", has_count=True,
+        CRITICAL, "Scheduled ticks that no host has started since the newest start.", "{key} missed {ticks}",
+        "missed_ticks", has_count=True,
     ),
     "silent": Kind(
-        CRITICAL, "1: a key without a schedule has not run for three times its longest gap.", "runs again", "silent",
+        CRITICAL, "1: a key without a schedule has not run for three times its longest gap.", "{key} has not run",
+        "silent",
     ),
-    "failed": Kind(
-        CRITICAL, "How many ticks in a row have ended badly.", "no longer fails", "failures"
-    ),
-    "lost": Kind(
-        CRITICAL, "1: the newest run was lost.", "is no longer lost: a later run has ended, or runs", "lost",
-    ),
+    "failed": Kind(CRITICAL, "How many ticks in a row have ended badly.", "{key} failed", "failures"),
+    "lost": Kind(CRITICAL, "1: the newest run was lost.", "{key} was lost", "lost"),
     "expired": Kind(
-        CRITICAL, "Leases that have expired and that no host has taken over.", "the expired lease is gone",
+        CRITICAL, "Leases that have expired and that no host has taken over.", "{key} has an expired lease",
         "expired_leases",
     ),
     "in-doubt": Kind(
-        CRITICAL, "Items of the newest list that are in doubt.", "is no longer in-doubt", "items_in_doubt",
+        CRITICAL, "Items of the newest list that are in doubt.", "{key} has items in doubt", "items_in_doubt",
         has_count=True,
     ),
-    "channel": Kind(CRITICAL, "Messages of `oncecron notify` fail.", "works again"),
+    "channel": Kind(CRITICAL, "Messages of `oncecron notify` fail.", "channel {channel} of notify fails"),
     "left": Kind(
-        WARNING, "Items of older ticks that no newer tick runs.", "is no longer left", "items_left", has_count=True,
+        WARNING, "Items of older ticks that no newer tick runs.", "{key} has items left", "items_left",
+        has_count=True,
     ),
     "slow": Kind(
-        WARNING, "1: the job runs for more than three times its usual duration, and a minute.", "is no longer slow",
+        WARNING, "1: the job runs for more than three times its usual duration, and a minute.", "{key} is slow",
         "slow",
     ),
     "overrun": Kind(
-        WARNING, "Ticks since the newest start that were skipped during the run.", "no longer skips ticks",
+        WARNING, "Ticks since the newest start that were skipped during the run.", "{key} skipped {ticks}",
         "overrun_ticks", has_count=True,
     ),
     "spooled": Kind(
-        WARNING, "Records wait in the spool of this host.", "is no longer spooled", has_count=True
+        WARNING, "Records wait in the spool of this host.", "{records} wait in a spool", has_count=True
     ),
     "silent-host": Kind(
         WARNING, "Hosts that used to fire the key and have fired none of its last three ticks.",
-        "is fired by HOST again", "silent_hosts", has_count=True,
+        "{host} fires nothing", "silent_hosts",
     ),
-    "clock": Kind(
-        WARNING, "The clock of a host is not the store's.", "the clock of HOST is right again"
-    ),
+    "clock": Kind(WARNING, "The clock of a host is not the store's.", "the clock of {host} is wrong"),
     "future": Kind(
-        WARNING, "1: a tick, a start or the pause of the key is in the future.",
-        "nothing of it is in the future any more", "in_future",
+        WARNING, "1: a tick, a start or the pause of the key is in the future.", "{key} has a time in the future",
+        "in_future",
     ),
     "zone": Kind(
-        WARNING, "1: the key starts some quarters of an hour after its ticks.", "starts at its ticks again",
+        WARNING, "1: the key starts some quarters of an hour after its ticks.", "{key} has a wrong time zone",
         "wrong_zone",
     ),
     "same-name": Kind(
-        WARNING, "Two machines have the name of one host.", "HOST is the name of one machine again"
+        WARNING, "Two machines have the name of one host.", "two machines are called {host}"
     ),
 }  # fmt: skip
+_RUNS_AGAIN = "the next tick runs as usual, and `oncecron run` with --again runs this one again"
+_CURES = {
+    **dict.fromkeys(
+        ("missed", "silent"),
+        "see whether cron runs on its hosts, and has its line; if it is retired: `oncecron forget {key}`",
+    ),
+    "failed": f"correct the cause; {_RUNS_AGAIN}",
+    "lost": f"see what it has left half done; {_RUNS_AGAIN}",
+    "expired": "the next firing takes over; to see who had it: `oncecron locks {key}`",
+    "channel": "correct it in the configuration file, and try it: `oncecron notify --test`",
+    "slow": "see what it waits for; to end it: `oncecron stop {key}`",
+    "overrun": "see why it takes so long, or run it less often",
+    "spooled": "deliver them: `oncecron flush`",
+    "clock": "set the clocks of host and store by NTP",
+}
+"""What to do, by kind, in a message; the sentences of the others say it."""
 DEFAULT_STATES = {name: kind.state for name, kind in KINDS.items()}
 
 _NAMED_FINDINGS = 3
+_NAMED_KEYS = 3
 _LISTED_FINDINGS = 1000
 """More come from a store into which somebody has written junk, and nobody reads them."""
 
@@ -145,10 +167,21 @@ OPTIONS = (
         1,
         10_000,
     ),
+    Option(
+        "missed-after", "duration", "Report a tick as missed when it was due this long ago.", "DURATION", "What counts",
+        format_duration(MISSED_AFTER), minimum=SHORTEST_PATIENCE,
+        maximum=LONGEST_PATIENCE,
+    ),
+    Option(
+        "silent-after", "duration",
+        "Report a host as silent when it has fired none of the last three ticks, and nothing for this long.",
+        "DURATION", "What counts", format_duration(SILENT_AFTER),
+        maximum=LONGEST_PATIENCE,
+    ),
     _kinds("warning", "Let these findings be warnings, such as `failed,lost`.", "w"),
     _kinds("critical", "Let these findings be critical, such as `slow,overrun`.", "c"),
     _kinds("ignore", "Do not look for these findings."),
-)
+)  # fmt: skip
 _STATE_OF = {"warning": WARNING, "critical": CRITICAL, "ignore": OK}
 
 
@@ -185,6 +218,12 @@ class Finding(NamedTuple):
     """The host that is meant."""
     channel: str | None = None
     """The channel of `notify` that is meant."""
+    keys: tuple[str, ...] = ()
+    """The keys that are meant, where there is no single one: those of a host that fires nothing."""
+
+    def named(self) -> tuple[str, ...]:
+        """Return the keys that it is about; none: it is about all of them."""
+        return (self.key,) if self.key is not None else self.keys
 
 
 class Limits(NamedTuple):
@@ -198,6 +237,18 @@ class Limits(NamedTuple):
     """The state of each kind of finding; `OK`: it is not looked for."""
     min_hosts: int = 1
     """How many hosts have to fire the last three ticks of a key."""
+    missed_after: float = MISSED_AFTER
+    """See `core.missed`."""
+    silent_after: float = SILENT_AFTER
+    """See `core.silent_hosts`."""
+
+
+def limits_of(values: Mapping[str, Any], states: Mapping[str, int]) -> Limits:
+    """Return what the values of `OPTIONS` set."""
+    return Limits(
+        *(values["failures"], values["slow"], states, values["min-hosts"]),
+        *(values["missed-after"], values["silent-after"]),
+    )
 
 
 class Situation(NamedTuple):
@@ -208,11 +259,16 @@ class Situation(NamedTuple):
     leases: Sequence[LeaseView] = ()
     hosts: Sequence[HostTicks] = ()
     """Of all keys; none where nobody looks for findings about hosts."""
-    drained: Collection[str] = ()
+    pauses: Sequence[Pause] = ()
+    """Of keys and of hosts."""
+    hints: Mapping[str, str] = {}
+    """What explains missed ticks, and what to do, by key."""
     remarks: Mapping[str, Iterable[Remark]] = {}
     """What another wing says about keys, by kind of finding."""
     failing: Mapping[str, Failing] = {}
     """How channels of `notify` fail."""
+    channels: Collection[str] = ()
+    """Those that are configured."""
     spooled: int = 0
     """Records that wait on this host."""
     is_complete: bool = True
@@ -235,12 +291,11 @@ class Checked(NamedTuple):
 
 
 def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
-    """Return what is wrong with the keys of a situation."""
+    """Return what is wrong with the keys of a situation. One event is one finding."""
     now, keys = situation.now, {job.key for job in situation.jobs}
-    rows = [row for row in recent(situation.hosts, now) if row.key in keys]
-    found = [each for job in situation.jobs for each in _of_key(job, limits, now, clock)]
+    found = [each for job in situation.jobs for each in _of_key(job, situation, limits, clock)]
     found += _expired([lease for lease in situation.leases if lease.key in keys], now, clock)
-    found += _of_hosts(rows, situation.drained, limits.min_hosts, now)
+    found += _of_hosts(situation, keys, limits, clock)
     found += _of_channels(situation.failing, now)
     for kind, remarks in situation.remarks.items():
         found += _of_remarks(kind, remarks, keys)
@@ -253,20 +308,47 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
         for each in found
         if limits.states[each.finding] != OK
     ]
+    judged = _one_per_run(judged)
     judged.sort(key=lambda each: (-STATES.index(each.state), each.key or "~"))
-    return Checked(judged, len(keys), len(keys - {each.key for each in judged}))
+    named = {key for each in judged for key in each.named()}
+    # What oncecron runs for itself counts where it is asked for, or is not well.
+    counted = {key for key in keys if not is_internal(key) or key in named} or keys
+    return Checked(judged, len(counted), len(counted - named))
 
 
-def _of_key(job: JobSummary, limits: Limits, now: float, clock: Clock) -> Iterator[Finding]:
+_SAID_BY = {"expired": "lost", "overrun": "slow"}
+"""Which finding of the same key says it too, as long as that is as bad."""
+
+
+def _one_per_run(found: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without what another one about the same run says, or says better."""
+    by_kind = {(each.finding, each.key): each for each in found}
+    fails_to_send = ("channel", None) in by_kind
+    kept = []
+    for each in found:
+        if other := by_kind.get((_SAID_BY.get(each.finding, ""), each.key)):
+            if STATES.index(other.state) >= STATES.index(each.state):
+                continue
+        elif each.finding == "failed" and is_internal(each.key or "") and fails_to_send:
+            continue  # its own channels
+        elif each.finding == "lost" and (expired := by_kind.get(("expired", each.key))):
+            each = each._replace(reason=f"was lost: {expired.reason}")  # noqa: PLW2901 - the same with more
+        elif each.finding == "slow" and (overrun := by_kind.get(("overrun", each.key))):
+            skipped = _many(overrun.count, "tick", MISSED_AT_MOST)
+            each = each._replace(reason=f"{each.reason}; it skipped {skipped}")  # noqa: PLW2901
+        kept.append(each)
+    return kept
+
+
+def _of_key(
+    job: JobSummary, situation: Situation, limits: Limits, clock: Clock
+) -> Iterator[Finding]:
     if job.missed:
         many = _many(job.missed, "tick", MISSED_AT_MOST)
-        yield finding(
-            "missed",
-            job.key,
-            job.missed,
-            f"missed {many} since {job.first_missed}",
-            tick=job.first_missed,
-        )
+        reason = f"missed {many} since {clock.tick(job.first_missed)}"
+        if hint := situation.hints.get(job.key):
+            reason += f"; {hint}"
+        yield finding("missed", job.key, job.missed, reason, tick=job.first_missed)
     if job.silent_since is not None:
         since = clock.seconds(job.silent_since)
         yield finding("silent", job.key, 1, f"has not run since {since}", since=job.silent_since)
@@ -283,10 +365,10 @@ def _of_key(job: JobSummary, limits: Limits, now: float, clock: Clock) -> Iterat
         yield finding("failed", job.key, job.failures, how, since=job.failed_at)
     if job.overruns:
         skipped = _many(job.overruns, "tick", MISSED_AT_MOST)
-        yield finding(
-            "overrun", job.key, job.overruns, f"skipped {skipped}: the run before was still running"
-        )
-    yield from _slow(job, limits, now)
+        reason = f"skipped {skipped}: the run before was still running"
+        start = max(job.running_since or 0.0, job.started_at or 0.0) or None
+        yield finding("overrun", job.key, job.overruns, reason, since=start)
+    yield from _slow(job, limits, situation.now)
 
 
 def _slow(job: JobSummary, limits: Limits, now: float) -> Iterator[Finding]:
@@ -326,22 +408,46 @@ def _of_channels(failing: Mapping[str, Failing], now: float) -> Iterator[Finding
 
 
 def _of_hosts(
-    rows: Sequence[HostTicks], drained: Collection[str], min_hosts: int, now: float
+    situation: Situation, keys: Collection[str], limits: Limits, clock: Clock
 ) -> Iterator[Finding]:
-    for key, (ticks, _, present, silent) in sorted(last_ticks(rows, drained).items()):
-        for host, since in silent:
-            reason = f"has not been fired by {host} for the last {len(ticks)} ticks"
+    now = situation.now
+    all_rows = list(recent(situation.hosts, now))
+    rows = [row for row in all_rows if row.key in keys]
+    drained = {pause.host for pause in situation.pauses if pause.host is not None}
+    forgotten = {job.key for job in situation.jobs if job.forgotten_at is not None}
+    gone: dict[str, set[str]] = {}
+    for host, since, of_host, is_whole, _ in silences(all_rows, drained, now, limits.silent_after):
+        of_host = tuple(key for key in of_host if key not in forgotten)  # noqa: PLW2901 - nobody expects it
+        silent_on = [key for key in of_host if key in keys]
+        if is_whole and silent_on:
+            for key in of_host:
+                gone.setdefault(key, set()).add(host)
+            jobs = tuple(key for key in of_host if not is_internal(key)) or of_host
+            which = f"{_many(len(jobs), 'key')}: {_names(jobs)}"
+            reason = f"{host} has fired nothing since {clock.seconds(since)} ({which})"
+            found = finding("silent-host", None, len(jobs), reason, since=since, host=host)
+            yield found._replace(keys=jobs)
+        for key in () if is_whole else silent_on:
+            last = clock.seconds(since)
+            reason = f"has not been fired by {host} since {last}, which fires other keys"
             yield finding("silent-host", key, 1, reason, since=since, host=host)
-        if len(ticks) == LAST_TICKS and len(present) < min_hosts:
+    expected = [row for row in rows if row.key not in forgotten]
+    for key, (ticks, _, present, _) in sorted(last_ticks(expected, drained).items()):
+        if len(ticks) == LAST_TICKS and len(present | gone.get(key, set())) < limits.min_hosts:
             few = f"has been fired by {_many(len(present), 'host')} in its last {len(ticks)} ticks"
-            missing = min_hosts - len(present)
-            yield finding("silent-host", key, missing, f"{few}, and not by {min_hosts}")
+            missing = limits.min_hosts - len(present)
+            yield finding("silent-host", key, missing, f"{few}, and not by {limits.min_hosts}")
     for host, reason in same_names(rows).items():
         yield finding("same-name", None, 1, f"{reason}; {NAMES_CURE}", host=host)
     for row in newest_rows(rows, now - DAY):
         if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW:
             reason = f"the clock of {row.host} {clock_difference(row.clock_ahead)}"
             yield finding("clock", None, 1, reason, since=row.seen_at, host=row.host)
+
+
+def _names(keys: Sequence[str]) -> str:
+    more = len(keys) - _NAMED_KEYS
+    return ", ".join([*keys[:_NAMED_KEYS], *([f"{more} more"] if more > 0 else [])])
 
 
 def finding(
@@ -402,6 +508,33 @@ def _count(checked: Checked, kind: str) -> int:
 def sentence(finding: Finding) -> str:
     """Return the key and what is wrong with it."""
     return f"{finding.key} {finding.reason}" if finding.key else finding.reason
+
+
+def title(found: Finding) -> str:
+    """Return the same in a few words."""
+    if found.finding == "silent-host" and found.key:
+        return f"{found.key} is not fired by {found.host or 'enough hosts'}"
+    counts = {what: _many(found.count, what[:-1]) for what in ("ticks", "records")}
+    return KINDS[found.finding].title.format(**found._asdict(), **counts)
+
+
+def cure(found: Finding) -> str:
+    """Return what to do about a finding; empty: its sentence says it."""
+    if found.finding == "missed" and "oncecron forget" in found.reason:
+        return ""
+    if found.finding == "silent-host":
+        return _cure_of_silence(found)
+    return _CURES.get(found.finding, "").format(**found._asdict())
+
+
+def _cure_of_silence(found: Finding) -> str:
+    host = shlex.quote(visible(found.host or ""))
+    if found.key is None:
+        forget = f"if it is retired: `oncecron forget --host {host}`"
+        return f"see whether it is up, cron runs there, and it can reach the store; {forget}"
+    if found.host is None:
+        return f"see which hosts fire it: `oncecron why {found.key}`, `oncecron hosts`"
+    return f"see whether the crontab of {host} has its line"
 
 
 def without_bars(text: str) -> str:

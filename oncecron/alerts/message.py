@@ -7,10 +7,11 @@ So no text is taken for a header, for an escape sequence of a terminal, or for a
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncecron.alerts.changes import RECOVERED
-from oncecron.alerts.findings import STATES, sentence
+from oncecron.alerts.changes import CLOSED, ENDED
+from oncecron.alerts.findings import STATES, cure, sentence, title
 from oncecron.core.masking import without_logins
 from oncecron.core.stderr import visible
 from oncecron.core.text import Clock
@@ -26,7 +27,8 @@ FORMAT = 1
 _LIMITS = {"text": 200_000, "slack": 12_000, "mattermost": 12_000}
 """The most characters of a message. Slack cuts a text after 40,000, Mattermost refuses one of over 16,383."""
 _LONGEST_LINE = 1000
-_LONGEST_SUBJECT = 200
+_LONGEST_SUBJECT = 69
+"""With `Subject: ` the line of a mail has at most the 78 characters that RFC 5322 recommends, so nothing folds it."""
 _BREAK = "\u200b"
 """A blank without width: Mattermost takes `@all` and `<!all>` for a mention, also where a webhook sends them."""
 
@@ -56,6 +58,8 @@ class Message(NamedTuple):
     open: int
     """How many findings there are for this channel, the recovered ones not counted."""
     test: bool = False
+    zone: str | None = None
+    """In which the text shows times; None: UTC."""
 
     @property
     def state(self) -> str:
@@ -64,13 +68,19 @@ class Message(NamedTuple):
 
 
 def summary(message: Message) -> str:
-    """Return one line: the state, the first change, and how many others there are."""
+    """Return one line for a subject: the state, the worst change by its name, and how many others there are."""
     if message.test:
         return f"oncecron TEST: channel {_clean(message.channel)} works"
-    first = _clean(sentence(message.changes[0].finding))
-    others = len(message.changes) - 1
-    more = f" (and {others} more)" if others else ""
-    return f"oncecron {message.state.upper()}: {_cut(first, _LONGEST_SUBJECT)}{more}"
+    first, others = message.changes[0], len(message.changes) - 1
+    state = CLOSED if {each.change for each in message.changes} == {CLOSED} else message.state
+    head, more = f"oncecron {state.upper()}: ", f" and {others} more" if others else ""
+    room = _LONGEST_SUBJECT - len(head) - len(more)
+    words = _clean(sentence(first.finding))
+    if len(words) > room and first.change in ENDED:
+        words = re.split(r"[:;,] ", words)[0]
+    elif len(words) > room:
+        words = _clean(title(first.finding))
+    return f"{head}{_cut(words, room)}{more}"
 
 
 def text(message: Message) -> str:
@@ -141,17 +151,18 @@ def _fields(change: Change, evidence: Evidence | None, shown: Clock) -> dict[str
         "previous": change.previous,
         "account": account,
         "output": output,
+        "cure": (cure(found) or None) if change.change not in ENDED else None,
     }
 
 
 def _body(message: Message, limit: int) -> Iterator[str]:
     """Yield the lines below the summary: each change, then the accounts, as far as they fit."""
-    shown = Clock(utc=True)
+    shown = Clock(utc=True, zone=message.zone)
     if message.test:
         yield "This is a test of `oncecron notify --test`. Nothing is wrong."
     left = limit // 2
     for place, change in enumerate(message.changes):
-        line = _line(change)
+        line = "\n".join(_lines(change))
         left -= len(line) + 1
         if left < 0:
             yield f"... and {len(message.changes) - place} more changes; see `oncecron check`"
@@ -171,10 +182,13 @@ def _body(message: Message, limit: int) -> Iterator[str]:
     yield f"{now}Sent by {_clean(message.host)}, namespace {message.namespace}, at {at}."
 
 
-def _line(change: Change) -> str:
-    state = change.finding.state if change.change != RECOVERED else RECOVERED
+def _lines(change: Change) -> Iterator[str]:
+    found, is_over = change.finding, change.change in ENDED
+    state = change.change if is_over else found.state
     again = " (reminder)" if change.change == "reminder" else ""
-    return _cut(f"{state}{again}: {_clean(sentence(change.finding))}", _LONGEST_LINE)
+    yield _cut(f"{state}{again}: {_clean(sentence(found))}", _LONGEST_LINE)
+    if not is_over and (what := cure(found)):
+        yield f"  To do: {_clean(what)}"
 
 
 def _account(change: Change, evidence: Evidence) -> Iterator[str]:

@@ -80,6 +80,7 @@ class Readings(Collector):
             yield _of_host(
                 "incomplete", "1: a row of the store cannot be read.", float(reading.unreadable)
             )
+            yield _of_silent_hosts(reading.findings)
             yield InfoMetricFamily("oncecron", "The versions in use.", value={**reading.versions})
             yield from _of_keys(reading)
             if reading.counts is not None:
@@ -96,6 +97,15 @@ def registry_of(read: Callable[[], Reading]) -> CollectorRegistry:
 def text_of(reading: Reading) -> bytes:
     """Return the metrics in the text format of Prometheus."""
     return generate_latest(registry_of(lambda: reading))
+
+
+def _of_silent_hosts(findings: Iterable[Finding]) -> GaugeMetricFamily:
+    text = "1: the host used to fire keys, and fires nothing while others fire them."
+    family = GaugeMetricFamily("oncecron_host_silent", text, labels=["host"])
+    for each in findings:
+        if each.finding == "silent-host" and each.key is None:
+            family.add_metric([each.host or ""], 1)
+    return family
 
 
 def _of_keys(reading: Reading) -> Iterator[GaugeMetricFamily]:

@@ -22,33 +22,38 @@ from concurrent.futures import Future, as_completed
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.alerts.changes import (
-    RECOVERED,
+    ENDED,
+    Identity,
     Knowledge,
-    changes,
     document_of,
     failure_after,
     findings_for,
+    identity,
     knowledge_after,
     knowledge_in,
     knowledge_under_way,
     message_id,
+    news_for,
     with_ids,
 )
 from oncecron.alerts.channels import ChannelError, ping, send
+from oncecron.alerts.endings import Now, ending_of
 from oncecron.alerts.findings import OK, check
 from oncecron.alerts.message import Evidence, Message
 from oncecron.alerts.settings import NOTIFY_KEY, PING
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.log_rows import Notice
+from oncecron.core.silent_hosts import recent, silences
 from oncecron.core.text import Clock
 from oncecron.core.timing import CHANNEL_REPORTS, PING_TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from oncecron.alerts.changes import Change
+    from oncecron.alerts.changes import Change, Known
     from oncecron.alerts.channels import Channel
-    from oncecron.alerts.findings import Finding, Situation
+    from oncecron.alerts.endings import Ending
+    from oncecron.alerts.findings import Finding, Limits, Situation
     from oncecron.alerts.settings import Notify
     from oncecron.stores.reader import Reader
 
@@ -64,9 +69,9 @@ class Context(NamedTuple):
     namespace: str
     host: str
     now: float
-    gather: Callable[[Mapping[str, int]], Situation]
-    """Reads what is judged, for the findings that have these states."""
-    explain: Callable[[Finding], Evidence]
+    gather: Callable[[Limits], Situation]
+    """Reads what is judged within these limits."""
+    explain: Callable[[Finding, Clock], Evidence]
     """Returns what is known of the tick that a finding is about."""
 
 
@@ -96,21 +101,58 @@ class Result(NamedTuple):
 def prepare(context: Context, notify: Notify) -> list[Prepared]:
     """Return what there is to send to each channel. Nothing is changed. Raises `StoreError`."""
     notices = {notice.channel: notice for notice in context.store.notices(notify.names)}
-    findings, is_complete = _findings(context, notify)
+    # What only one host can see is left out.
+    limits = notify.limits._replace(states={**notify.limits.states, "spooled": OK})
+    situation = context.gather(limits)
+    judged = {
+        zone: _judged(situation, limits, Clock(utc=True, zone=zone))
+        for zone in {channel.zone for channel in notify.channels}
+    }
+    unproven = unproven_silences(situation, limits)
     prepared = []
     for channel in notify.channels:
         notice, before = _notice_of(notices, channel.name)
-        found = changes(
-            channel, before, findings, context.now, remind=notify.remind, complete=is_complete
+        findings, ending = judged[channel.zone]
+        new = unproven - before.known.keys() - before.waiting.keys()
+        findings = [each for each in findings if identity(each) not in new]
+        before, found = news_for(
+            channel, before, findings, context.now, ending, remind=notify.remind
         )
         knowledge = knowledge_under_way(before, found, context.now)
         message = None
         if found:
             found = with_ids(channel.name, knowledge, found)
-            message = _message(context, channel.name, message_id(found))
+            message = _message(context, channel, message_id(found))
             message = message._replace(changes=found, open=len(findings_for(channel, findings)))
         prepared.append(Prepared(channel, notice, knowledge, message))
     return _with_evidence(context, prepared)
+
+
+def unproven_silences(situation: Situation, limits: Limits) -> set[Identity]:
+    """Return what is no news yet: a host that is back after hours comes to one key after the other."""
+    hosts = list(recent(situation.hosts, situation.now))
+    found = silences(hosts, (), situation.now, limits.silent_after)
+    return {
+        Identity("silent-host", key, None, each.host, None)
+        for each in found
+        if not each.is_proven
+        for key in each.keys
+    }
+
+
+def _judged(
+    situation: Situation, limits: Limits, clock: Clock
+) -> tuple[list[Finding], Callable[[Identity, Known], Ending | None] | None]:
+    """Return what is wrong but for the pass itself, which is running, and what answers how a finding ended."""
+    found = [
+        each
+        for each in check(situation, limits, clock).findings
+        if each.key != NOTIFY_KEY or each.finding == "silent-host"
+    ]
+    if not situation.is_complete:
+        return found, None
+    now = Now(situation, limits, clock)
+    return found, lambda which, before: ending_of(which, before, now)
 
 
 def _notice_of(notices: dict[str, Notice], channel: str) -> tuple[Notice, Knowledge]:
@@ -118,23 +160,9 @@ def _notice_of(notices: dict[str, Notice], channel: str) -> tuple[Notice, Knowle
     return (notice, knowledge_in(notice)) if notice else (Notice(channel, 0, ""), Knowledge())
 
 
-def _findings(context: Context, notify: Notify) -> tuple[list[Finding], bool]:
-    """Return what is wrong, and whether every row could be read.
-
-    Without what only one host can see, and without the pass itself, which is running.
-    """
-    limits = notify.limits._replace(states={**notify.limits.states, "spooled": OK})
-    situation = context.gather(limits.states)
-    found = [
-        each
-        for each in check(situation, limits, Clock(utc=True)).findings
-        if each.key != NOTIFY_KEY or each.finding == "silent-host"
-    ]
-    return found, situation.is_complete
-
-
-def _message(context: Context, channel: str, number: str) -> Message:
-    return Message(number, channel, context.namespace, context.host, context.now, (), {}, 0)
+def _message(context: Context, channel: Channel, number: str) -> Message:
+    where = (channel.name, context.namespace, context.host, context.now)
+    return Message(number, *where, (), {}, 0, zone=channel.zone)
 
 
 def trial_messages(context: Context, notify: Notify) -> list[Prepared]:
@@ -144,7 +172,7 @@ def trial_messages(context: Context, notify: Notify) -> list[Prepared]:
             channel,
             Notice(channel.name, 0, ""),
             Knowledge(),
-            _message(context, channel.name, f"{time.time_ns():032x}")._replace(test=True),
+            _message(context, channel, f"{time.time_ns():032x}")._replace(test=True),
         )
         for channel in notify.channels
     ]
@@ -160,7 +188,8 @@ def _with_evidence(context: Context, prepared: Sequence[Prepared]) -> list[Prepa
     for each in prepared:
         if each.message is not None:
             first = itertools.islice(_about_a_tick(each.message), _ACCOUNTS)
-            evidence = {place: explain(change.finding) for place, change in first}
+            clock = Clock(utc=True, zone=each.channel.zone)
+            evidence = {place: explain(change.finding, clock) for place, change in first}
             each = each._replace(message=each.message._replace(evidence=evidence))  # noqa: PLW2901 - the same with more
         explained.append(each)
     return explained
@@ -169,7 +198,7 @@ def _with_evidence(context: Context, prepared: Sequence[Prepared]) -> list[Prepa
 def _about_a_tick(message: Message) -> Iterator[tuple[int, Change]]:
     for place, change in enumerate(message.changes):
         found = change.finding
-        if change.change != RECOVERED and found.key and found.finding in _ABOUT_A_TICK:
+        if change.change not in ENDED and found.key and found.finding in _ABOUT_A_TICK:
             yield place, change
 
 
@@ -182,7 +211,10 @@ def deliver(context: Context, notify: Notify, prepared: Sequence[Prepared]) -> I
     well = True
     for each in prepared:
         try:
-            if each.message and _put(context, each, each.knowledge):
+            is_new = document_of(each.knowledge) != (
+                each.notice.document or document_of(Knowledge())
+            )
+            if (each.message or is_new) and _put(context, each, each.knowledge) and each.message:
                 under_way.append(each)
         except RecordRefusedError as refused:  # the others have room
             well = False

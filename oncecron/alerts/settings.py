@@ -9,7 +9,8 @@ import os
 import stat
 
 from oncecron.alerts.channels import KINDS, Channel, Kind, url_of
-from oncecron.alerts.findings import OPTIONS, Limits, states_of
+from oncecron.alerts.findings import KINDS as KINDS_OF_FINDINGS
+from oncecron.alerts.findings import OPTIONS, STATES, Limits, limits_of, states_of
 from oncecron.alerts.mail_server import NAMES as SERVER_NAMES
 from oncecron.alerts.mail_server import MailServer, server_of
 from oncecron.config.file import FileProblem, did_you_mean, read_private
@@ -18,11 +19,18 @@ from oncecron.config.ping_table import wrong_keys
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.masking import in_web_hook, masked
-from oncecron.core.timing import CHANNEL_TIMEOUT, LONGEST_CHANNEL_TIMEOUT, SHORTEST_REMINDER
+from oncecron.core.time_zone import offsets
+from oncecron.core.timing import (
+    CHANNEL_TIMEOUT,
+    LONGEST_CHANNEL_TIMEOUT,
+    LONGEST_PATIENCE,
+    SHORTEST_REMINDER,
+    USUAL_REMINDER,
+)
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from typing import Any, TypeVar
 
     from oncecron.config.file import File
@@ -35,7 +43,9 @@ NOTIFY_KEY = "oncecron/notify"
 PING = "ping_url"
 """The name of the ping among the channels; no channel can have it."""
 
-_REMIND = Option("remind", "duration", "", minimum=SHORTEST_REMINDER)
+_NEVER = "never"
+_REMIND = Option("remind", "duration", "", default=USUAL_REMINDER, minimum=SHORTEST_REMINDER)
+_FOR = Option("for", "duration", "", default="0s", maximum=LONGEST_PATIENCE)
 _TIMEOUT = Option("timeout", "duration", "", minimum=1, maximum=LONGEST_CHANNEL_TIMEOUT)
 _TOP = {option.name: option for option in (_REMIND, *OPTIONS)}
 _TARGETS = [
@@ -45,12 +55,16 @@ _TARGETS = [
 ]
 
 
+_OF_ALL = ("form", "keys", "findings", "states", "for", "tz", "timeout")
+"""The names that every channel may set."""
+
+
 class Notify(NamedTuple):
     """What `oncecron notify` sends, and where."""
 
     channels: tuple[Channel, ...]
     remind: float | None
-    """Repeat a finding after this time; None: never."""
+    """Say again after this time that a finding is still there; None: never."""
     ping_url: str | None
     limits: Limits
 
@@ -89,8 +103,7 @@ def parse_notify(file: File) -> tuple[Notify, list[FileProblem]]:
         tables = {}
     ping = reader.url(table, "ping_url")
     values = reader.values(table)
-    states = reader.states(values)
-    limits = Limits(values["failures"], values["slow"], states, values["min-hosts"])
+    limits = limits_of(values, reader.states(values))
     channels = filter(None, (reader.channel(name, each) for name, each in tables.items()))
     return Notify(tuple(channels), values["remind"], ping, limits), reader.problems
 
@@ -115,7 +128,8 @@ class _Reader:
         for key, value in table.items():
             name = key.replace("_", "-")
             if name in _TOP:
-                found[name] = self._converted(_TOP[name], value)
+                never = name == _REMIND.name and value == _NEVER
+                found[name] = None if never else self._converted(_TOP[name], value)
             elif isinstance(value, dict) and not any(
                 isinstance(each, dict) for each in value.values()
             ):
@@ -159,14 +173,37 @@ class _Reader:
         keys = table.pop("keys", ["*"])
         if problem := wrong_keys(keys):
             self.wrong("keys", problem)
+        findings = self._names(table, "findings", KINDS_OF_FINDINGS)
+        states = self._names(table, "states", STATES[1:])
+        lasting = self._converted(_FOR, table.pop("for", _FOR.default))
+        zone = table.pop("tz", None)
+        if zone is not None:
+            self._read("tz", _known_zone, zone)
         timeout = self._converted(_TIMEOUT, table.pop("timeout", CHANNEL_TIMEOUT))
         sender = self._sender(table) if kind.has_sender else None
         server = self._server(table, sender) if kind.has_sender else None
         for other in table:
-            self._unknown(other, (*_TARGETS, "from", *SERVER_NAMES, "form", "keys", "timeout"))
+            self._unknown(other, (*_TARGETS, "from", *SERVER_NAMES, *_OF_ALL))
         if value is None or len(self.problems) > known:
             return None
-        return Channel(name, target, value, form, tuple(keys), timeout, sender, server)
+        states = states or STATES[1:]
+        return Channel(
+            *(name, target, value, form, tuple(keys), timeout, sender, server),
+            *(findings, states, lasting, zone),
+        )
+
+    def _names(self, table: dict[str, Any], name: str, known: Collection[str]) -> tuple[str, ...]:
+        """Take a list of names out of a table; all of them have to be known."""
+        is_given = name in table
+        given = table.pop(name, [])
+        names = given if isinstance(given, list) else [given]
+        for each in names:
+            if not isinstance(each, str) or each not in known:
+                self.wrong(name, f"{name}: {each!r} is not one of {', '.join(known)}")
+                return ()
+        if is_given and not names:
+            self.wrong(name, f"{name} is empty; leave it out for all of them")
+        return tuple(names)
 
     def url(self, table: dict[str, Any], name: str) -> str | None:
         """Take a URL out of a table: as it stands there, or from the file that is named there."""
@@ -252,6 +289,12 @@ class _Reader:
 
     def _unknown(self, name: str, known: tuple[str, ...]) -> None:
         self.wrong(name, f"unknown key {name!r}; {did_you_mean(name, known)}")
+
+
+def _known_zone(zone: Any) -> None:
+    if not isinstance(zone, str):
+        raise ValueError(f"tz: {zone!r} is no name of a time zone, such as Europe/Berlin")  # noqa: TRY004
+    offsets(zone)
 
 
 def channel_section(name: str) -> str:

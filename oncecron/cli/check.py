@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from oncecron.alerts.findings import OPTIONS as WHAT_COUNTS
-from oncecron.alerts.findings import STATES, Limits, check, lines, states_of, without_bars
+from oncecron.alerts.findings import STATES, check, limits_of, lines, states_of, without_bars
 from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_and_log
@@ -70,13 +70,13 @@ def _states(settings: Settings) -> Mapping[str, int]:
 
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
     keys = {valid_key(word) for word in words}
-    limits = Limits(settings["failures"], settings["slow"], states, settings["min-hosts"])
+    limits = limits_of({option.name: settings[option.name] for option in WHAT_COUNTS}, states)
     now, utc = clock.wall(), settings["utc"]
     with store_and_log(settings) as (store, log):
         sources = Sources(store, log, now)
         situation = gather(
             sources,
-            states,
+            limits,
             utc=utc,
             keys=keys,
             channels=channel_names(settings.file),

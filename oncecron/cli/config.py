@@ -122,7 +122,7 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
 def _channels(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     """Yield where `oncecron notify` sends what it finds, about a key or at all."""
     for channel in parse_notify(settings.file)[0].channels:
-        if channel.is_for(key):
+        if key is None or channel.has_key(key):
             shown = shown_words([channel.shown], "masked")[0]
             keys = f" ({', '.join(channel.keys)})" if key is None else ""
             place = f"{settings.file.path} {channel_section(channel.name)}"

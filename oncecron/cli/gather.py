@@ -12,6 +12,7 @@ from oncecron.alerts.findings import Situation
 from oncecron.cli.command import spools
 from oncecron.core.silent_hosts import recent
 from oncecron.core.text import Clock
+from oncecron.core.tick import instant_of
 from oncecron.each.reports import (
     fields_of_jobs,
     item_lists,
@@ -19,12 +20,14 @@ from oncecron.each.reports import (
     items_left,
     newest_lists,
 )
+from oncecron.log.gone_lines import gone_lines
 from oncecron.log.jobs import jobs
 from oncecron.log.wrong_times import future_marks, wrong_zones
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from oncecron.alerts.findings import Limits
     from oncecron.config.settings import Settings
     from oncecron.core.job_summary import JobSummary, Remark
     from oncecron.core.log_rows import HostTicks
@@ -44,7 +47,7 @@ def every_job(
 
 def gather(
     sources: Sources,
-    states: Mapping[str, int],
+    limits: Limits,
     *,
     utc: bool = True,
     keys: Collection[str] = (),
@@ -54,12 +57,13 @@ def gather(
 ) -> Situation:
     """Read once all that is judged of every key, or of `keys`. Raises `StoreError`.
 
-    `states`: the state of each finding; what nobody looks for is not read. `utc`: how the sentences show times.
+    `limits`: what nobody looks for is not read. `utc`: how the sentences show times.
     `channels`: those of `notify` that are configured. `brief`: see `jobs`.
     """
-    store = sources.store
+    store, states = sources.store, limits.states
     leases, lists = sources.leases, item_lists(store)
-    found = list(jobs(sources, keys, items=fields_of_jobs(lists), brief=brief))
+    items = fields_of_jobs(lists)
+    found = list(jobs(sources, keys, items=items, brief=brief, missed_after=limits.missed_after))
     failing = {} if keys else failing_channels(store.notices(channels))
     hosts = store.host_ticks() if any(states[kind] for kind in _OF_HOSTS) else ()
     remarks = {
@@ -72,12 +76,20 @@ def gather(
         found,
         leases,
         hosts,
-        {pause.host for pause in sources.pauses if pause.host is not None},
+        sources.pauses,
+        _hints(sources, found) if states["missed"] else {},
         remarks,
         failing,
+        channels,
         spooled,
         not (store.unreadable or sources.log.unreadable),
     )
+
+
+def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]:
+    instants = {job.key: instant_of(job.first_missed) for job in found if job.missed}
+    missed = {key: instant for key, instant in instants.items() if instant is not None}
+    return gone_lines(sources.store.key_hosts(), sources.store_keys, missed) if missed else {}
 
 
 def _remarks(

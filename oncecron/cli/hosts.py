@@ -26,12 +26,19 @@ def _drained(host: HostSummary, _clock: Clock) -> str:
     return ABSENT if host.drained_by is None else f"by {host.drained_by}"
 
 
+def _silent_on(host: HostSummary, _clock: Clock) -> str:
+    if host.silent_on is None:
+        return ABSENT
+    is_whole = 1 < host.keys <= len(host.silent_on.split(","))
+    return f"all {host.keys} keys" if is_whole else host.silent_on
+
+
 HOSTS = Kind(
     HostSummary._fields, ("seen_at",),
     (
         output.field("host"), output.time("seen_at", "SEEN"), output.field("version"),
         Column("CLOCK", _clock_ahead, right=True), *map(output.number, ("keys", "wins", "skips")),
-        Column("DRAINED", _drained), output.field("silent_on", "SILENT ON"),
+        Column("DRAINED", _drained), Column("SILENT ON", _silent_on),
         output.number("machines"),
     ),
 )  # fmt: skip

@@ -187,11 +187,12 @@ def _reading(settings: Settings, counts: Counts | None) -> Reading:
 
     now = clock.wall()
     spooled = spooled_records(settings)
+    limits = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
     with store_and_log(settings) as (store, log):
         channels = channel_names(settings.file)
         situation = gather(
             Sources(store, log, now),
-            DEFAULT_STATES,
+            limits,
             channels=channels,
             spooled=spooled,
             brief=False,
@@ -200,7 +201,6 @@ def _reading(settings: Settings, counts: Counts | None) -> Reading:
         counts = counts and count(counts, log, now)
         is_complete = not (store.unreadable or log.unreadable)
     versions = {"version": __version__, "schema": str(schema), "server": server}
-    limits = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
     findings = check(situation, limits, Clock(utc=True)).findings
     return Reading(
         now, spooled, situation.jobs, findings, not is_complete, versions=versions, counts=counts

@@ -26,11 +26,12 @@ from oncecron.core.stderr import complain
 from oncecron.core.timing import NOTIFY_TIMEOUT, NOTIFY_TTL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
-    from oncecron.alerts.findings import Finding, Situation
+    from oncecron.alerts.findings import Finding, Limits, Situation
     from oncecron.alerts.notify import Context, Result
     from oncecron.alerts.settings import Notify
+    from oncecron.core.text import Clock
     from oncecron.stores.reader import Reader
 
 # ruff: noqa: PLC0415 - most hosts skip the pass, each minute
@@ -128,13 +129,13 @@ def _context(settings: Settings, notify: Notify, store: Reader, log: Reader) -> 
 
     now = clock.wall()
 
-    def situation(states: Mapping[str, int]) -> Situation:
-        return gather(Sources(store, log, now), states, channels=notify.names)
+    def situation(limits: Limits) -> Situation:
+        return gather(Sources(store, log, now), limits, channels=notify.names)
 
     sources = Sources(store, log, now)
 
-    def explain(found: Finding) -> Evidence:
-        return Evidence(*evidence(sources, found.key or "", found.tick, found.since))
+    def explain(found: Finding, shown: Clock) -> Evidence:
+        return Evidence(*evidence(sources, found.key or "", found.tick, found.since, shown))
 
     return Context(store, settings["namespace"], host_name(), now, situation, explain)
 

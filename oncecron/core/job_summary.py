@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.log_rows import is_success
 
 if TYPE_CHECKING:
     from oncecron.core.log_rows import LeaseView
@@ -33,6 +34,7 @@ class JobSummary(NamedTuple):
     running_host: str | None
     """Several hosts, joined by commas, where shards of the key run on them."""
     running_since: float | None
+    """When the attempt that runs has started; None while the lease is kept for the next attempt."""
     successes: int
     """How many ticks in a row succeeded up to the newest that has ended; at most `FIRST_LOOK`."""
     failures: int
@@ -62,6 +64,10 @@ class JobSummary(NamedTuple):
     """Whether `outcome` is no success, but of a slot of `each`, and all items of its tick are done by now."""
     state: str | None = None
     """The worst that is wrong, else `running`, `paused` or `ok`; None: it has not run yet, and nothing is due."""
+    forgotten_at: float | None = None
+    """When a person said that it is retired (`oncecron forget`), if it has not started since."""
+    forgotten_by: str | None = None
+    """USER@HOST."""
 
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")
@@ -69,13 +75,17 @@ _FAILED = ("failed", "timed-out", "unclaimed", "not-started")
 
 def is_lost(job: JobSummary) -> bool:
     """Return whether the newest tick that has ended was lost, as far as is known."""
-    return not job.settled and job.outcome in ("lost", NO_END)
+    return _counts(job) and job.outcome in ("lost", NO_END)
 
 
 def has_failed(job: JobSummary) -> bool:
     """Return whether the newest tick that has ended did not succeed, and was neither lost nor stopped by a person."""
-    well = job.outcome == "unclaimed" and job.exit_code == 0
-    return not job.settled and job.outcome in _FAILED and not well
+    return _counts(job) and job.outcome in _FAILED and not is_success(job)
+
+
+def _counts(job: JobSummary) -> bool:
+    """Return whether people still have to see how the newest tick ended: of a retired key they have not."""
+    return not job.settled and job.forgotten_at is None
 
 
 class Remark(NamedTuple):

@@ -50,9 +50,9 @@ def expected_shards(keys: Iterable[JobKey]) -> Iterator[tuple[JobKey, Expectatio
             yield known, expected
 
 
-def grace_of(expected: Expectation) -> float:
+def grace_of(expected: Expectation, missed_after: float = MISSED_AFTER) -> float:
     """Return how long after its time a tick may still start, in seconds."""
-    return max(MISSED_AFTER, expected.starting_deadline or 0.0)
+    return max(missed_after, expected.starting_deadline or 0.0)
 
 
 def paused_since(key: str, pauses: Sequence[Pause]) -> float | None:
@@ -108,13 +108,14 @@ def dues(
     skip_reasons: Callable[[Mapping[str, tick.Tick]], Iterable[SkipReason]],
     now: float,
     more: Callable[[Collection[str]], Mapping[str, Sequence[Execution]]] | None = None,
+    missed_after: float = MISSED_AFTER,
 ) -> dict[str, Due]:
     """Return what is due of each key.
 
     `skip_reasons` answers why ticks were skipped, by the first tick of each key; it is called once. `more` reads the
     newest executions of keys that drained hosts have skipped, where `keys` may have one alone: their hosts count.
     """
-    calendar = _Calendar(now)
+    calendar = _Calendar(now, missed_after)
     scheduled = {key: calendar.scheduled(known) for key, known in keys.items()}
     since = {key: each.ticks[0] for key, each in scheduled.items() if each.ticks}
     skips: dict[str, list[SkipReason]] = {}
@@ -146,8 +147,9 @@ class _Scheduled(NamedTuple):
 class _Calendar:
     """The ticks of schedules up to now. Many keys have the same schedule, and stop running at the same time."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, missed_after: float) -> None:
         self._now = now
+        self._missed_after = missed_after
         self._ticks: dict[tuple[str, str | None, float], Sequence[tick.Tick]] = {}
         self._next: dict[tuple[str, str | None, float], float] = {}
 
@@ -164,7 +166,7 @@ class _Calendar:
         if known.paused is not None:
             paused = believed(known.paused, self._now)
             ticks = ticks[: bisect.bisect_left(ticks, paused, key=_instant)]
-        grace = min((grace_of(each) for _, each in expected), default=0.0)
+        grace = min((grace_of(each, self._missed_after) for _, each in expected), default=0.0)
         coming = min(
             (self._following(each, known.paused_until) for _, each in expected), default=math.inf
         )

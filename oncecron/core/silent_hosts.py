@@ -1,15 +1,18 @@
 """Who is called a silent host, and what else the rows of the hosts show: names that two machines have, wrong clocks.
 
-A host is silent on a key that it used to fire, when other hosts fired the last three ticks of the key and it did not.
-A drained host is not: somebody knows about it. A firing by hand (--again) is no tick of its host. A host that has not
-fired a key for `HOST_FORGOTTEN_AFTER` is none of its hosts.
+A host is silent on a key that it used to fire, when other hosts fired the last three ticks of the key and it did not,
+and that for `SILENT_AFTER`: a host that reboots is not. A drained host is not: somebody knows about it. A firing by
+hand (--again) is no tick of its host. A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is none of its hosts.
+
+A host that is silent on a key and has fired nothing else since is dead, or its cron is: that is one silence, of all its
+keys. One that fires other keys has lost a line of its crontab.
 """
 
 from __future__ import annotations
 
 from oncecron.core.clock import believed
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.timing import HOST_FORGOTTEN_AFTER
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER, SETTLED, SILENT_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -31,6 +34,19 @@ class Silence(NamedTuple):
     host: str
     since: float
     """When it last fired the key."""
+
+
+class HostSilence(NamedTuple):
+    """A host that is silent: on a key, or on all that it used to fire."""
+
+    host: str
+    since: float
+    """When it last fired one of these keys."""
+    keys: tuple[str, ...]
+    is_whole: bool
+    """Whether it has fired nothing at all since."""
+    is_proven: bool = True
+    """Whether it was there when the key was due last: one that is back after hours has not come to all keys yet."""
 
 
 class KeyHosts(NamedTuple):
@@ -89,6 +105,50 @@ def last_ticks(rows: Iterable[Row], drained: Collection[str]) -> dict[str, KeyHo
     for row in rows:
         of_key.setdefault(row.key, []).append(row)
     return {key: _of_key(of_hosts, drained) for key, of_hosts in of_key.items()}
+
+
+def silences(
+    rows: Sequence[Row], drained: Collection[str], now: float, after: float = SILENT_AFTER
+) -> list[HostSilence]:
+    """Return what hosts are silent on, by host: of each one silence of all its keys, or one of each key.
+
+    `rows`: of all keys. `after`: how long a host must have fired nothing of a key, in seconds.
+    """
+    newest: dict[str, float] = {}
+    fires: dict[str, set[str]] = {}
+    fired_at: dict[str, list[float]] = {}
+    for row in rows:
+        for _, at in row.ticks:
+            newest[row.host] = max(at, newest.get(row.host, at))
+            fires.setdefault(row.host, set()).add(row.key)
+            fired_at.setdefault(row.host, []).append(at)
+    missed_from: dict[str, float] = {}
+    of_host: dict[str, list[HostSilence]] = {}
+    for key, of_key in sorted(last_ticks(rows, drained).items()):
+        for host, since in of_key.silent:
+            if now - since >= after:
+                is_proven = _was_there(fired_at[host], of_key, now)
+                silence = HostSilence(host, since, (key,), False, is_proven)
+                of_host.setdefault(host, []).append(silence)
+                first = of_key.first_at[of_key.ticks[-1]]
+                missed_from[host] = max(first, missed_from.get(host, first))
+    found = []
+    for host, of_keys in sorted(of_host.items()):
+        if newest[host] < missed_from[host] and now - newest[host] >= after:
+            found.append(HostSilence(host, newest[host], tuple(sorted(fires[host])), True))
+        else:
+            found += of_keys
+    return found
+
+
+def _was_there(fired_at: Iterable[float], of_key: KeyHosts, now: float) -> bool:
+    """Return whether a host has fired another key between the last ticks of a key on which it is silent.
+
+    It may still come to the very newest tick, a moment after another host.
+    """
+    newest, second, third = (of_key.first_at[each] for each in of_key.ticks)
+    until = newest if newest <= now - SETTLED / 2 else second
+    return any(third < at < until for at in fired_at)
 
 
 def _of_key(rows: Sequence[Row], drained: Collection[str]) -> KeyHosts:

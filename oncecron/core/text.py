@@ -7,14 +7,18 @@ from datetime import UTC, datetime
 
 from oncecron.core.light_typing import NamedTuple
 from oncecron.core.stderr import visible as visible  # noqa: PLC0414 - one of the formats
+from oncecron.core.tick import instant_of
+from oncecron.core.time_zone import find_zone
 
 ABSENT = "-"
 
 
 class Clock(NamedTuple):
-    """How times are shown: in UTC, or in the zone of this host."""
+    """How times are shown: in UTC, in the zone of this host, or in another zone with the UTC beside it."""
 
     utc: bool
+    zone: str | None = None
+    """The name of the other zone."""
 
     def seconds(self, time: float | None) -> str:
         """Return RFC 3339 to the second, or `ABSENT`."""
@@ -24,11 +28,24 @@ class Clock(NamedTuple):
         """Return RFC 3339 to the millisecond, or None."""
         return None if time is None else self._text(time, "milliseconds")
 
+    def tick(self, text: str | None) -> str:
+        """Return a tick: its text, and in another zone its time if it has one."""
+        instant = None if self.zone is None or text is None else instant_of(text)
+        return text or ABSENT if instant is None else self.seconds(instant)
+
     def _text(self, time: float, precision: str) -> str:
+        if self.zone is not None:
+            return self._in_zone(time, self.zone)
         if self.utc:
             text = datetime.fromtimestamp(time, UTC).isoformat(timespec=precision)
             return text.removesuffix("+00:00") + "Z"
         return datetime.fromtimestamp(time).astimezone().isoformat(timespec=precision)
+
+    @staticmethod
+    def _in_zone(time: float, zone: str) -> str:
+        there, utc = (datetime.fromtimestamp(time, each) for each in (find_zone(zone) or UTC, UTC))
+        beside = f"{utc:%H:%M}Z" if utc.date() == there.date() else f"{utc:%Y-%m-%d %H:%M}Z"
+        return f"{there:%Y-%m-%d %H:%M:%S %Z} ({beside})"
 
 
 def part_of(shard: int, shards: int) -> str:

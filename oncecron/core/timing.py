@@ -218,6 +218,10 @@ SETTLED = 60.0
 MISSED_AFTER = 600.0
 """A tick that was due this long ago and was not started is missed: cron, a retry of the network and `--wait` are
 over. With a longer --starting-deadline, that counts."""
+SILENT_AFTER = 900.0
+"""A host that has fired none of the last three ticks of a key for this long is silent: a reboot is over by then."""
+SHORTEST_PATIENCE, LONGEST_PATIENCE = 60.0, 7 * DAY
+"""What people may set of `missed_after` and, from 0 on, of `silent_after` and `for`: a pass is made each minute."""
 SILENT_WAIT = 2.0
 """A firing at a terminal or with -v says what it waits for after this long: shorter waits are usual."""
 LEAST_SILENCE = 3600.0
@@ -250,6 +254,8 @@ LONGEST_CHANNEL_TIMEOUT = 40.0
 """The longest `timeout` of a channel: the pass has to record what was sent before it is stopped itself."""
 CHANNEL_REPORTS = 0.5
 """A channel gets this much beyond its timeout, to report by itself that it failed."""
+USUAL_REMINDER = "24h"
+"""An open finding is said again after this time, unless `remind` says otherwise."""
 SHORTEST_REMINDER = 600.0
 """The least that `remind` may be: more often, it would be noise."""
 CHANNEL_TRIES = 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import is_internal
-from oncecron.core.silent_hosts import last_ticks, newest_rows, recent
+from oncecron.core.silent_hosts import newest_rows, recent, silences
 from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Itera
     known = list(recent(rows, now))
     drained = {pause.host: pause.author for pause in pauses if pause.host is not None}
     silent: dict[str, list[str]] = {}
-    for key, each in sorted(last_ticks(known, drained).items()):
-        for host, _ in each.silent:
-            silent.setdefault(host, []).append(key)
+    for each in silences(known, drained, now):
+        silent.setdefault(each.host, []).extend(each.keys)
     of_host: dict[str, list[KeyHost]] = {}
     for row in known:
         of_host.setdefault(row.host, []).append(row)

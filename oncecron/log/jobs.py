@@ -15,10 +15,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.clock import is_ahead
-from oncecron.core.job_summary import FIRST_LOOK, NO_END, STREAK_AT_MOST, JobSummary, is_living
+from oncecron.core.job_summary import (
+    FIRST_LOOK,
+    NO_END,
+    STREAK_AT_MOST,
+    JobSummary,
+    has_failed,
+    is_living,
+    is_lost,
+)
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_internal, is_success
 from oncecron.core.missed import Known, dues, paused_time
-from oncecron.core.timing import LEAST_SILENCE
+from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,9 +44,6 @@ WRONG = {
     **dict.fromkeys(("stopped", "overdue", "overrun"), 1),
 }
 """The states in which something is wrong with a key, and how bad that is."""
-_STATE_OF = {NO_END: "lost", "lost": "lost", "stopped": "stopped", "not-started": "stopped"}
-"""Of an outcome; of others without success it is `failed`."""
-
 USUAL_OF = 20
 """Successes whose median is the usual duration."""
 
@@ -85,9 +90,8 @@ class State(NamedTuple):
 
 def states(job: JobSummary) -> list[State]:
     """Return all that is wrong with a key, the worst first; where nothing is, its one state."""
-    outcome = job.outcome
-    is_well = outcome in (None, "running", "succeeded") or job.settled or job.successes
-    of_outcome = "" if is_well else _STATE_OF.get(str(outcome), "failed")
+    ends = {"lost": is_lost(job), "failed": has_failed(job), "stopped": job.outcome == "stopped"}
+    of_outcome = next((word for word, is_so in ends.items() if is_so), "")
     wrong = (
         (of_outcome, State(of_outcome)),
         (job.missed, State("missed", job.missed)),
@@ -124,6 +128,7 @@ def jobs(
     internal: bool = True,
     items: ItemFields = lambda _key, _ended: {},
     brief: bool = False,
+    missed_after: float = MISSED_AFTER,
 ) -> Iterator[JobSummary]:
     """Yield every key by name, or only `keys`. However many there are, each store is asked a few questions.
 
@@ -150,7 +155,8 @@ def jobs(
         key: Known(shards[key], past.newest, *paused_time(key, sources.pauses))
         for key, past in pasts.items()
     }
-    due = dues(known_keys, log.reasons, now, functools.partial(_newest, log) if brief else None)
+    more = functools.partial(_newest, log) if brief else None
+    due = dues(known_keys, log.reasons, now, more, missed_after)
     by_name = {pause.key: pause for pause in sources.pauses}
     for key, past in pasts.items():
         job = _job(key, shards[key], past, running.get(key, []), _pause_of(key, by_name), due[key])
@@ -321,7 +327,8 @@ def _job(
 ) -> JobSummary:
     ended, success, failure = past.ended, past.success, past.failure
     expected = next((shard.expected for shard in shards if shard.expected), None)
-    since = [lease.acquired_at for lease in running if lease.acquired_at is not None]
+    since = [at for lease in running if (at := _runs_since(lease, past.newest)) is not None]
+    forgotten = _forgotten(shards)
     return JobSummary(
         key=key,
         outcome=ended.outcome if ended else None,
@@ -341,4 +348,21 @@ def _job(
         paused_reason=pause.reason if pause else None,
         schedule=expected.schedule if expected else None,
         zone=expected.zone if expected else None,
+        forgotten_at=forgotten.forgotten_at if forgotten else None,
+        forgotten_by=forgotten.forgotten_by if forgotten else None,
     )
+
+
+def _runs_since(lease: LeaseView, newest: Iterable[Execution]) -> float | None:
+    """Return when the attempt under a lease started; None while the lease is kept for the next one."""
+    for each in newest:
+        if (each.shard, each.fencing_token) == (lease.shard, lease.fencing_token):
+            return each.started_at if each.outcome == "running" else None
+    return lease.acquired_at
+
+
+def _forgotten(shards: Sequence[JobKey]) -> JobKey | None:
+    """Return the shard by which a key was forgotten last, if none of its shards has started since."""
+    last = max(shards, key=lambda each: each.forgotten_at or 0.0)
+    newest = max(each.last_start or 0.0 for each in shards)
+    return last if last.forgotten_at is not None and last.forgotten_at > newest else None

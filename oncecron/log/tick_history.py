@@ -170,6 +170,8 @@ def spooled_of(sources: Sources, key: str, spools: Iterable[Spool]) -> list[dict
     keys = {known.key for known in sources.job_keys}
     if key in keys or spooled:
         return spooled
+    if any(row.host == key for row in sources.store.host_ticks()):
+        raise NotFoundError(f"{key} is a host, and no key; to see it: `oncecron hosts {key}`")
     near = difflib.get_close_matches(key, sorted(keys), 3, 0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else "`oncecron jobs` lists all keys"
     raise NotFoundError(f"no host has fired key {key}; {hint}")

@@ -78,7 +78,6 @@ _HEADLINES = {
 _SKIPS_SHOWN = 20
 _HOSTS_SHOWN = 5
 _FAILED = ("failed", "timed-out")
-_UTC = Clock(utc=True)
 _EVIDENCE_AMONG = 20
 """The newest executions of a key that are searched for the one that a finding is about."""
 
@@ -130,7 +129,7 @@ def _known(facts: Facts) -> Facts:
 
 
 def evidence(
-    sources: Sources, key: str, text: str | None, since: float | None, shown: Clock = _UTC
+    sources: Sources, key: str, text: str | None, since: float | None, shown: Clock
 ) -> tuple[Sequence[str], str | None]:
     """Return the sentences about the tick behind a finding, and the captured output of its execution.
 
@@ -567,15 +566,17 @@ class _Sentences:
     # Times
 
     def _day(self, *, by: str) -> str:
-        zone = self._first[19:]
-        utc = zone in ("Z", "+00:00")
-        return f"On {self._first[:10]} ({'UTC' if utc else 'UTC' + zone}{by}):"
+        zone = self._first[19:].partition(" (")[0].strip()
+        if self._clock.zone is None:
+            zone = "UTC" if zone in ("Z", "+00:00") else f"UTC{zone}"
+        return f"On {self._first[:10]} ({zone}{by}):"
 
     def _at(self, time: float | None) -> str:
-        """Return the time of day; in full where day or zone are not those of the line above the times."""
+        """Return the time of day, and the UTC beside it; in full where day or zone are not those of the first line."""
         text = self._clock.seconds(time)
-        same = (text[:10], text[19:]) == (self._first[:10], self._first[19:])
-        return text[11:19] if same else text
+        zone, beside, utc = text[19:].partition(" (")
+        same = (text[:10], zone) == (self._first[:10], self._first[19:].partition(" (")[0])
+        return f"{text[11:19]}{beside}{utc}" if same else text
 
 
 def _part_of(execution: Execution) -> tuple[Which, int]:

@@ -1,0 +1,247 @@
+"""How a finding ended that is no longer there: what is said of it is true of the store at that moment.
+
+recovered   what was wrong is well again: a run has succeeded, a host fires again
+closed      nobody expects it any more, or it cannot be known: the key was forgotten, the host was drained
+
+As long as neither can be said, because a run is under way, or because a dead host explains it, nothing is said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core.job_summary import NO_END
+from oncecron.core.log_rows import is_success
+from oncecron.core.missed import paused_time
+from oncecron.core.silent_hosts import last_ticks, newest_rows, recent, silences
+from oncecron.core.timing import CHANNEL_FORGOTTEN
+from oncecron.core.units import DAY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from oncecron.alerts.changes import Identity, Known
+    from oncecron.alerts.findings import Limits, Situation
+    from oncecron.core.job_summary import JobSummary
+    from oncecron.core.log_rows import HostTicks
+    from oncecron.core.text import Clock
+
+
+class Ending(NamedTuple):
+    """How a finding ended."""
+
+    change: str
+    """`recovered` or `closed`."""
+    words: str
+    """A sentence, without its subject if that is a key."""
+    is_covered: bool = False
+    """Whether another finding about the same key or host that is as bad leaves nothing to say of this one."""
+
+
+class Now:
+    """What is so now, and how it is said."""
+
+    def __init__(self, situation: Situation, limits: Limits, clock: Clock) -> None:
+        self.situation = situation
+        self.limits = limits
+        self.clock = clock
+        self.jobs = {job.key: job for job in situation.jobs}
+        self.rows: Sequence[HostTicks] = list(recent(situation.hosts, situation.now))
+        self.drained = {pause.host: pause for pause in situation.pauses if pause.host is not None}
+
+    def when(self, time: float | None) -> str:
+        """Return a time for people."""
+        return self.clock.seconds(time)
+
+    def is_dead(self, host: str | None = None, key: str | None = None) -> bool:
+        """Return whether a host that fires nothing explains what else is said of it, or of a key."""
+        found = silences(self.rows, self.drained, self.situation.now, self.limits.silent_after)
+        return any(each.is_whole and (each.host == host or key in each.keys) for each in found)
+
+
+def ending_of(which: Identity, before: Known, now: Now) -> Ending | None:
+    """Return how a finding ended that is not there any more; None: nothing can be said yet."""
+    if which.key is None:
+        return _OF_NO_KEY.get(which.finding, _unknown)(which, before, now)
+    job = now.jobs.get(which.key)
+    if job is None:
+        return _closed("is not known to the store any more")
+    if job.forgotten_at is not None:
+        by = job.forgotten_by or "somebody"
+        return _closed(
+            f"is not expected to run any more: forgotten by {by} at {now.when(job.forgotten_at)}"
+        )
+    return _OF_KEYS.get(which.finding, _unknown_of_key)(which, before, now, job)
+
+
+def _recovered(words: str) -> Ending:
+    return Ending("recovered", words, is_covered=True)
+
+
+def _closed(words: str) -> Ending:
+    return Ending("closed", words)
+
+
+def _ended_otherwise(words: str) -> Ending:
+    return Ending("closed", words, is_covered=True)
+
+
+def _unknown(which: Identity, _before: Known, _now: Now) -> Ending:
+    """Say so of a kind that a newer version has written."""
+    return _closed(f"{which.finding} is no finding any more")
+
+
+def _unknown_of_key(which: Identity, before: Known, now: Now, _job: JobSummary) -> Ending:
+    return _unknown(which, before, now)
+
+
+# Findings of keys
+
+
+def _newest_run(job: JobSummary, now: Now) -> str:
+    if job.running_since is not None:
+        return f"running on {job.running_host} since {now.when(job.running_since)}"
+    if job.running_host is not None:
+        return f"tried again soon on {job.running_host}"
+    if is_success(job):
+        return f"succeeded at {now.when(job.succeeded_at)}"
+    outcome = "lost" if job.outcome == NO_END else job.outcome
+    return f"{outcome}, started at {now.when(job.started_at)}"
+
+
+def _starts(which: Identity, before: Known, now: Now, job: JobSummary) -> Ending:
+    """`missed`, `silent`, `overrun`: ended by a start."""
+    started = max(job.running_since or 0.0, job.started_at or 0.0)
+    if started > before.since:
+        return _recovered(f"runs again: {_newest_run(job, now)}")
+    if which.finding == "overrun" and job.overruns:
+        return _ended_otherwise("still skips ticks: it is slow")
+    pauses = [each for each in now.situation.pauses if each.key is not None]
+    since, _ = paused_time(job.key, pauses)
+    if since is not None:
+        return _closed(f"is paused by {job.paused_by} since {now.when(since)}")
+    if job.schedule is None:
+        return _closed("is expected by no schedule any more")
+    return _closed("misses no tick by what is expected of it now")
+
+
+def _ends_well(which: Identity, before: Known, now: Now, job: JobSummary) -> Ending | None:
+    """`failed`, `lost`, `expired`: ended by a success."""
+    if job.settled:
+        return _recovered("is well again: all items of its tick are done by now")
+    if is_success(job) and (job.succeeded_at or 0.0) >= before.since:
+        return _recovered(f"is well again: it succeeded at {now.when(job.succeeded_at)}")
+    if job.running_host is not None:
+        return None
+    if job.outcome is None:
+        return _closed("has no run on record any more")
+    return _ended_otherwise(f"{_not_any_more(which, now)}; its newest run: {_newest_run(job, now)}")
+
+
+def _not_any_more(which: Identity, now: Now) -> str:
+    if which.finding != "expired":
+        return f"is not {which.finding} any more"
+    is_there = any(each.key == which.key for each in now.situation.leases)
+    return "has an expired lease still" if is_there else "has no expired lease any more"
+
+
+def _slow(_which: Identity, before: Known, now: Now, job: JobSummary) -> Ending:
+    if job.running_since is not None and job.running_since <= before.since:
+        return _closed("still runs, and that is no longer slow for it")
+    is_well = is_success(job) and (job.started_at or 0.0) >= before.since
+    ending = _recovered if job.running_since is not None or is_well else _ended_otherwise
+    return ending(f"has ended; its newest run: {_newest_run(job, now)}")
+
+
+def _silent_on_key(which: Identity, before: Known, now: Now, _job: JobSummary) -> Ending | None:
+    of_key = [row for row in now.rows if row.key == which.key]
+    if which.host is None:
+        last = last_ticks(of_key, now.drained).get(which.key or "")
+        if last is not None and len(last.hosts) >= now.limits.min_hosts:
+            return _recovered(f"was fired by {len(last.hosts)} hosts in its last ticks")
+        return None if now.is_dead(key=which.key) else _closed("needs no more hosts than fire it")
+    fired = _fired([row for row in of_key if row.host == which.host])
+    drained = now.drained.get(which.host)
+    if fired is not None and fired[0] > before.since:
+        return _recovered(f"is fired by {which.host} again: at {now.when(fired[0])}")
+    if drained is not None:
+        return _closed(
+            f"is not expected from {which.host}: drained by {drained.author} at {now.when(drained.since)}"
+        )
+    if fired is None:
+        return _closed(
+            f"is not expected from {which.host} any more: the host was forgotten, or long gone"
+        )
+    return None if now.is_dead(which.host) else _closed(f"is no longer due on {which.host}")
+
+
+def _said(words: str) -> Callable[[Identity, Known, Now, JobSummary], Ending]:
+    """Return the ending of what is read afresh at each pass, and is not so now."""
+    return lambda _which, _before, _now, _job: _recovered(words)
+
+
+# Findings of no key
+
+
+def _silent_host(which: Identity, before: Known, now: Now) -> Ending | None:
+    fired = _fired([row for row in now.rows if row.host == which.host])
+    drained = now.drained.get(which.host or "")
+    if fired is not None and fired[0] > before.since:
+        return _recovered(f"{which.host} fires again: {fired[1]} at {now.when(fired[0])}")
+    if drained is not None:
+        return _closed(
+            f"{which.host} is drained by {drained.author} since {now.when(drained.since)}"
+        )
+    if fired is None:
+        return _closed(
+            f"{which.host} is not expected to fire any more: it was forgotten, or is long gone"
+        )
+    return _closed(f"{which.host} is not called silent any more, by what is expected of it now")
+
+
+def _clock(which: Identity, _before: Known, now: Now) -> Ending:
+    seen = newest_rows(now.rows, now.situation.now - DAY)
+    row = next((row for row in seen if row.host == which.host), None)
+    if row is None:
+        return _closed(f"the clock of {which.host} is not known: it has fired nothing for a day")
+    return _recovered(f"the clock of {which.host} is right again ({row.clock_ahead:+.1f} s)")
+
+
+def _same_name(which: Identity, _before: Known, now: Now) -> Ending:
+    if any(row.host == which.host for row in now.rows):
+        return _recovered(f"{which.host} is the name of one machine again")
+    return _closed(f"{which.host} is the name of no host any more")
+
+
+def _channel(which: Identity, _before: Known, now: Now) -> Ending | None:
+    if which.channel not in now.situation.channels:
+        return _closed(f"channel {which.channel} of notify is not configured any more")
+    failing = now.situation.failing.get(which.channel or "")
+    if failing is not None and failing.tried_at >= now.situation.now - CHANNEL_FORGOTTEN:
+        return None  # it has failed again, once
+    if failing is not None:
+        return _closed(f"channel {which.channel} of notify has not been tried for an hour")
+    return _recovered(f"channel {which.channel} of notify works again")
+
+
+def _fired(rows: Sequence[HostTicks]) -> tuple[float, str] | None:
+    """Return when the newest tick of these rows was fired, and its key."""
+    return max(((at, row.key) for row in rows for _, at in row.ticks), default=None)
+
+
+_OF_KEYS: dict[str, Callable[[Identity, Known, Now, JobSummary], Ending | None]] = {
+    **dict.fromkeys(("missed", "silent", "overrun"), _starts),
+    **dict.fromkeys(("failed", "lost", "expired"), _ends_well),
+    "slow": _slow,
+    "silent-host": _silent_on_key,
+    "in-doubt": _said("has no items in doubt in its newest list"),
+    "left": _said("has no items left of older ticks"),
+    "future": _said("has no tick, start or pause in the future any more"),
+    "zone": _said("starts at the times of its schedule again"),
+}
+_OF_NO_KEY: dict[str, Callable[[Identity, Known, Now], Ending | None]] = {
+    "silent-host": _silent_host,
+    "clock": _clock,
+    "same-name": _same_name,
+    "channel": _channel,
+}

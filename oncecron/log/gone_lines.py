@@ -1,0 +1,67 @@
+"""Keys whose line seems to be gone from the crontabs: their hosts fire other keys, and this one no more.
+
+A line is removed because the job is retired, or because it has another key now. Or it is there, and its hosts were not
+when the tick was due: nobody can tell from what they last fired.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from oncecron.core.text import visible
+from oncecron.core.timing import SETTLED
+from oncecron.log.hosts import fires
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from oncecron.core.log_rows import JobKey, KeyHost
+
+_NAMED_HOSTS = 3
+
+
+def gone_lines(
+    rows: Sequence[KeyHost], keys: Iterable[JobKey], missed: Mapping[str, float]
+) -> dict[str, str]:
+    """Return what is to be said of the keys whose line is gone, by key.
+
+    `missed`: the instants of the first ticks that are missed, by key.
+    """
+    seen: dict[str, float] = {}
+    for row in rows:
+        seen[row.host] = max(row.seen_at, seen.get(row.host, row.seen_at))
+    since = {known.key: known.expected.since for known in keys if known.expected}
+    found = {}
+    for key, instant in missed.items():
+        after = instant + SETTLED
+        of_key = [row for row in rows if row.key == key and fires(row) and row.seen_at < after]
+        alive = sorted({row.host for row in of_key if seen[row.host] > after})
+        if not alive:
+            continue
+        last = max(of_key, key=lambda row: row.seen_at)
+        successor = next(
+            (
+                row.key
+                for row in sorted(rows)
+                if row.host in alive
+                and row.key not in missed
+                and row.command == last.command
+                and since.get(row.key, 0.0) >= last.seen_at
+            ),
+            None,
+        )
+        found[key] = _words(key, alive, successor)
+    return found
+
+
+def _words(key: str, hosts: Sequence[str], successor: str | None) -> str:
+    names = [visible(host) for host in hosts[:_NAMED_HOSTS]]
+    names += [f"{len(hosts) - len(names)} more"] if len(hosts) > len(names) else []
+    who = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    one = len(hosts) == 1
+    forget = f"oncecron forget {shlex.quote(key)}"
+    if successor is not None:
+        return f"{who} {'runs' if one else 'run'} its command as {successor} now: if it was renamed, run `{forget}`"
+    fires_others = f"{who} {'fires other keys, but has' if one else 'fire other keys, but have'} not fired this one"
+    return f"{fires_others}: if it is retired, run `{forget}`, else see that its line is there"
