@@ -239,7 +239,7 @@ def test_since_limits_what_is_looked_at(ticks: Ticks) -> None:
 
 def test_an_audit_that_cannot_ask_says_so(host: Oncecron) -> None:
     """With the statuses of every command: nothing configured, a wrong line, a store that is away."""
-    refused(host("audit", "--since", "yesterday"), 64, "--since")
+    refused(host("audit", "--since", "tuesday"), 64, "--since")
     refused(host("audit", "--store", "postgresql://u@127.0.0.1:1/d"), 69, "127.0.0.1")
     del host.environment["ONCECRON_STORE"]
     for command in (("audit",), ("jobs",), ("why", "k")):

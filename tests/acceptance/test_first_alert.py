@@ -82,7 +82,7 @@ def test_a_mail_comes_when_the_job_fails_and_when_it_has_recovered(
     assert shown(mail) == alike(MAIL)
     shell(home, REPAIR)
     recovered = host.wait_mail(lambda text: text != mail, 150)
-    assert "Subject: oncecron OK: import-orders no longer fails" in recovered.splitlines()
+    assert "Subject: oncecron OK: import-orders is well again" in recovered.splitlines()
     assert host.mails() == [mail, recovered]
 
 

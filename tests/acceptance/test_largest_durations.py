@@ -22,7 +22,7 @@ BESIDE = {"starting-deadline": ["--schedule", "* * * * *"], "retry-delay": ["--r
 ELSEWHERE = {
     ("init", "keep-executions"): ["init"],
     ("init", "keep-skips"): ["init"],
-    ("check", "timeout"): ["check"],
+    **{("check", name): ["check"] for name in ("timeout", "missed-after", "silent-after")},
     ("pause", "for"): ["pause", "k"],
     ("stop", "grace"): ["stop", "k"],
     ("prune", "executions"): ["prune"],

@@ -1,8 +1,11 @@
 """`oncecron notify` by the installed console script: mail, webhooks and commands, on every store."""
 
 import json
+import re
 import threading
+import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -10,8 +13,10 @@ from typing import Any
 import pytest
 from answers import refused
 from log_of import Store
+from planting import last_started
 from servers import Answer, Certificates, Received, Recorder, SmtpSink, eventually
-from servers.oncecron import Ended, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Oncecron
+from servers.process import kill_tree
 
 Hosts = Callable[..., Oncecron]
 Recorders = Callable[..., Recorder]
@@ -100,7 +105,7 @@ def test_a_failure_and_its_end_are_told_once_to_every_channel(
     problem, over = [mail.content for mail in smtp_sink.mails]
     assert [mail.to for mail in smtp_sink.mails] == [["ops@example.com", "ann@example.com"]] * 2
     assert problem["Subject"] == "oncecron CRITICAL: billing failed (exit status 3)"
-    assert over["Subject"] == "oncecron OK: billing no longer fails"
+    assert over["Subject"] == "oncecron OK: billing is well again"
     text = problem.get_content()
     for words in ("critical: billing failed", "host-a started it", "  | the end", "Sent by host-a"):
         assert words in text
@@ -388,3 +393,100 @@ def test_a_store_that_is_typed_reaches_the_pass(
     assert host.run("billing", *where, *FAILING).status == 3
     del host.environment["ONCECRON_CONFIG"]
     assert "exit status 3: oncecron CRITICAL: billing failed" in host("notify", *where).err
+
+
+def test_a_missed_key_that_is_forgotten_does_not_run_again(
+    store: Store, cluster: Cluster, new_recorder: Recorders, operator: Oncecron
+) -> None:
+    """Its end says who forgot it."""
+    recorder = new_recorder()
+    cluster.configure(hook(recorder))
+    host = cluster.host()
+    host.run("removed", "--schedule", "* * * * *", "--tz", "UTC", "--", "true")
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    last_started(store, "removed", hour_ago.strftime("%Y-%m-%dT%H:%MZ"))
+    passed(host)
+    assert operator("forget", "removed").status == 0
+    for _ in range(2):
+        passed(host)
+    problem, over = bodies(recorder)
+    assert said(problem) == [("problem", "missed", "removed")]
+    assert said(over) == [("closed", "missed", "removed")]
+    forgotten = (
+        r"oncecron CLOSED: removed is not expected to run any more: forgotten by \S+@\S+ at \S+Z"
+    )
+    assert re.match(forgotten.partition(":")[0], over["summary"])
+    [change] = over["changes"]
+    assert re.fullmatch(forgotten.partition("removed ")[2], change["reason"])
+    assert "runs again" not in json.dumps(over)
+
+
+def test_a_lost_run_is_one_change_in_the_time_of_its_channel(
+    store: Store, cluster: Cluster, new_recorder: Recorders, public_path: Path
+) -> None:
+    """Its expired lease is no other one; the account has the same zone, with the UTC beside it."""
+    recorder, told = new_recorder(), public_path / "told"
+    berlin = f"[notify.channel.log]\ncommand = 'cat >> {told}'\ntz = \"Europe/Berlin\"\n"
+    cluster.configure(hook(recorder) + berlin)
+    host = cluster.host()
+    firing = host.fire("billing", "--tick", "1", "--ttl", SHORT_TTL, "--", "sleep", "60")
+    firing.job()
+    kill_tree(firing.process.pid)
+    eventually(lambda: b"billing was lost" in host("check").out, 30)
+    passed(host)
+    [body] = bodies(recorder)
+    assert said(body) == [("problem", "lost", "billing")]
+    assert len(body["changes"][0]["account"]) > 0
+    text = told.read_text()
+    assert re.search(
+        r"^critical: billing was lost: the lease of host-a has expired at ", text, re.MULTILINE
+    )
+    there, utc = r"\d\d:\d\d:\d\d", r"\((\d{4}-\d\d-\d\d )?\d\d:\d\dZ\)"
+    assert re.search(rf"has expired at \S+ {there} CES?T {utc}, and", text)
+    assert re.search(r"^  On \S+ \(CES?T, by the store's clock\):$", text, re.MULTILINE)
+    assert re.search(rf"^  {there} {utc} host-a started it", text, re.MULTILINE)
+    assert re.search(rf"at \S+ {there} CES?T {utc}\.$", text, re.MULTILINE)
+    assert text.count("\nbilling:\n") == 1
+
+
+def test_a_channel_gets_what_it_chose_and_what_has_lasted(
+    cluster: Cluster, public_path: Path
+) -> None:
+    """The pager what is critical, a patient one what is still there a moment later."""
+    channels = {"pager": 'states = ["critical"]', "patient": 'for = "2s"', "all": ""}
+    cluster.configure(
+        '[notify]\nwarning = "failed"\n'
+        + "".join(
+            f"[notify.channel.{name}]\ncommand = 'cat >> {public_path}/{name}'\n{more}\n"
+            for name, more in channels.items()
+        )
+    )
+    host = cluster.host()
+    host.run("billing", *FAILING)
+    host.run("brief", *FAILING)
+    passed(host)
+    host.run("brief", "--no-tick", "--", "true")
+    time.sleep(2)  # `for` is a time
+    passed(host)
+    found = {name: public_path / name for name in channels}
+    assert not found["pager"].exists()
+    patient = found["patient"].read_text()
+    assert ("warning: billing failed" in patient, "brief" in patient) == (True, False)
+    assert "recovered: brief is well again" in found["all"].read_text()
+
+
+def test_a_subject_stands_on_one_line(cluster: Cluster, public_path: Path) -> None:
+    """The longest key; the worst is named, and how many others there are."""
+    raw, sendmail = public_path / "raw", public_path / "sendmail"
+    sendmail.write_text(f"#!/bin/sh\ncat > {raw}\n")
+    sendmail.chmod(0o755)
+    cluster.configure('[notify.channel.ops]\nto = "ops@example.com"\n')
+    host = cluster.host(PATH=f"{public_path}:/usr/bin:/bin")
+    for key in ("k" * 200, "z"):
+        host.run(key, *FAILING)
+    passed(host)
+    lines = raw.read_text().splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith("Subject:"))
+    assert re.fullmatch(r"Subject: oncecron CRITICAL: k{30,}\.\.\. and 1 more", lines[place])
+    assert len(lines[place]) <= 78
+    assert not lines[place + 1].startswith((" ", "\t"))

@@ -73,7 +73,7 @@ def _read_block(lines: list[tuple[int, str]]) -> tuple[object, list[tuple[int, s
 def hosts(public_path: Path) -> tuple[SQLiteLog, list[Oncecron]]:
     """Return a store and two hosts that share it."""
     store = SQLiteLog(public_path / "store" / "oncecron.db")
-    (public_path / "store").mkdir(mode=0o700)
+    (public_path / "store").mkdir(mode=0o700, exist_ok=True)
     return store, [Oncecron(store.url, public_path, name) for name in ("host-a", "host-b")]
 
 

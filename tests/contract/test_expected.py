@@ -125,11 +125,12 @@ def test_since_begins_anew_with_another_schedule_alone(
 def test_a_forgotten_key_is_expected_again_when_it_is_claimed(a: Host, log: Log) -> None:
     """Nothing is missed in between, and the log stays."""
     a.run(minute(1), **MINUTELY)
-    assert log.people.forget(KEY)
-    assert not log.people.forget("unknown")
+    assert log.people.forget(KEY, "ann@desk")
+    assert not log.people.forget("unknown", "ann@desk")
     [known] = log.people.job_keys()
     assert known.expected is None
     assert known.forgotten_at is not None
+    assert (known.forgotten_by, job(log).forgotten_by) == ("ann@desk", "ann@desk")
     assert (findings(log), job(log).missed, len(log.executions())) == ([], 0, 1)
     a.run(minute(2), **MINUTELY)
     found = expected(log)
@@ -296,7 +297,7 @@ def test_a_key_without_a_schedule_is_silent_after_three_gaps(
     log.people.pause(KEY, author="ops@x", reason=None, seconds=None)
     assert silent(log) is None
     log.people.resume(KEY)
-    assert log.people.forget(KEY)
+    assert log.people.forget(KEY, "ann@desk")
     assert silent(log) is None
 
 

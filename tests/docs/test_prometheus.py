@@ -20,6 +20,7 @@ METRIC = re.compile(r"\boncecron_[a-z_]+")
 OF_HOST = {
     *("up", "collected_timestamp_seconds", "spooled_records", "incomplete", "failing_channels"),
     "info",
+    "host_silent",
 }
 COUNTERS = {"oncecron_runs_total", "oncecron_skips_total"}
 OF_FINDINGS = {kind.metric for kind in KINDS.values() if kind.metric}

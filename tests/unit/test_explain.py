@@ -244,7 +244,7 @@ def test_a_streak_is_counted_further_where_it_is_bad(newest: list[Execution], st
         ({"outcome": "no-end", "missed": 2}, [("lost", 0), ("missed", 2)]),
         ({"outcome": "stopped", "overruns": 3}, [("stopped", 0), ("overrun", 3)]),
         ({"overdue": "t", "paused_by": "x@y"}, [("overdue", 0)]),
-        ({"outcome": "not-started", "silent_since": 1.0}, [("silent", 0), ("stopped", 0)]),
+        ({"outcome": "not-started", "silent_since": 1.0}, [("failed", 0), ("silent", 0)]),
     ],
 )
 def test_what_is_wrong_with_a_key_comes_before_what_is_well(

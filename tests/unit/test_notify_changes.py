@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from oncecron.alerts.changes import (
     Failing,
     Knowledge,
-    changes,
     document_of,
     failing_channels,
     failure_after,
@@ -20,9 +18,11 @@ from oncecron.alerts.changes import (
     knowledge_in,
     knowledge_under_way,
     message_id,
+    news_for,
     with_ids,
 )
 from oncecron.alerts.channels import Channel
+from oncecron.alerts.endings import Ending
 from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check, finding
 from oncecron.core.bounds import LONGEST_DOCUMENT
 from oncecron.core.log_rows import Notice
@@ -38,7 +38,23 @@ DAY = 86400.0
 OPS = Channel("ops", "command", "true", "text")
 FAILED = finding("failed", "billing", 1, "failed (exit status 3)", since=NOW - 60)
 SLOW = finding("slow", "import", 1, "has been running for 3h", since=NOW - 7200)
+HOST_IS_DEAD = finding(
+    "silent-host", None, 2, "web2 has fired nothing", since=NOW - 1000, host="web2"
+)._replace(keys=("billing", "mail"))
 MISSED = finding("missed", "billing", 2, "missed 2 ticks", tick="2026-11-20T02:00Z")
+
+
+def is_well(*_: object) -> Ending:
+    """Say that what a finding is about is well again."""
+    return Ending("recovered", "is well", is_covered=True)
+
+
+def changes(
+    channel: Channel, known: Knowledge, findings: list[Finding], now: float, **options: Any
+) -> list[Change]:
+    """Return what a channel is notified of."""
+    options.setdefault("ending", is_well)
+    return news_for(channel, known, findings, now, **options).changes
 
 
 def said(found: list[Change]) -> list[tuple[str, str, str | None, str]]:
@@ -50,7 +66,7 @@ def said(found: list[Change]) -> list[tuple[str, str, str | None, str]]:
 
 def know(*findings: Finding, at: float = NOW) -> Knowledge:
     """Return what a channel knows that has acknowledged these findings."""
-    found = changes(OPS, Knowledge(), findings, at)
+    found = changes(OPS, Knowledge(), [*findings], at)
     return knowledge_after(knowledge_under_way(Knowledge(), found, at), found, at)
 
 
@@ -91,11 +107,86 @@ def test_findings_of_one_key_are_apart() -> None:
         ("expired", 1),
         ("missed", None),
     ]
-    assert said(changes(OPS, known, [FAILED], NOW)) == [("recovered", "expired", "billing", "ok")]
+    assert said(changes(OPS, known, [], NOW)) == [
+        ("recovered", "failed", "billing", "ok"),
+        ("recovered", "expired", "billing", "ok"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([MISSED], []),  # as bad
+        ([MISSED._replace(state="warning")], ["failed"]),
+        ([SLOW._replace(state="critical")], ["failed"]),  # of another key
+        ([HOST_IS_DEAD], ["failed"]),  # a warning
+        ([HOST_IS_DEAD._replace(state="critical")], []),
+    ],
+)
+def test_nothing_is_well_as_long_as_something_as_bad_is_known_of_it(
+    others: list[Finding], told: list[str]
+) -> None:
+    """Of the same key, or of a host that fires it; that will end too. Until then, nothing is said, once for all."""
+    known = know(FAILED, *others)
+    news = news_for(OPS, known, others, NOW, is_well)
+    assert [each.finding.finding for each in news.changes] == told
+    assert (identity(FAILED) in news.knowledge.known) == bool(told)
+
+
+def test_what_is_closed_is_told_whatever_else_is_open() -> None:
+    """That a key is forgotten is no recovery. What cannot be told yet stays known."""
+    known = know(FAILED, MISSED)
+    [change] = changes(OPS, known, [MISSED], NOW, ending=lambda *_: Ending("closed", "is gone"))
+    assert (change.change, change.finding.reason) == ("closed", "is gone")
+    news = news_for(OPS, known, [MISSED], NOW, lambda *_: None)
+    assert (news.changes, news.knowledge) == ([], known)
+
+
+def test_a_finding_has_to_last_for_the_time_of_its_channel() -> None:
+    """At each pass it has to be there; a minute without it, and it begins anew."""
+    slow = OPS._replace(lasting=300.0)
+    known = Knowledge()
+    for later, present, told in (
+        *((0, True, []), (240, True, []), (270, False, []), (300, True, [])),
+        *((540, True, []), (600, True, ["problem"]), (660, True, []), (720, False, ["recovered"])),
+    ):
+        at = NOW + later
+        news = news_for(slow, known, [FAILED] if present else [], at, is_well)
+        assert [each.change for each in news.changes] == told, later
+        under_way = knowledge_under_way(news.knowledge, news.changes, at)
+        known = knowledge_after(under_way, news.changes, at) if news.changes else under_way
+        assert knowledge_in(Notice("ops", 1, document_of(known))) == known
+    assert known == Knowledge()
+
+
+@pytest.mark.parametrize(
+    ("channel", "told"),
+    [
+        (OPS._replace(states=("critical",)), ["failed", "missed"]),
+        (OPS._replace(findings=("missed", "slow")), ["missed", "slow"]),
+        (OPS._replace(keys=("imp*",)), ["slow"]),
+        (
+            OPS._replace(keys=("bill*",), findings=("silent-host", "missed")),
+            ["missed", "silent-host"],
+        ),
+        (OPS._replace(keys=("other",)), []),
+    ],
+)
+def test_a_channel_chooses(channel: Channel, told: list[str]) -> None:
+    """Keys, kinds and states; a dead host is for those whose keys it fired."""
+    found = changes(channel, Knowledge(), [FAILED, MISSED, SLOW, HOST_IS_DEAD], NOW)
+    assert sorted(each.finding.finding for each in found) == told
+
+
+def test_what_a_channel_is_for_no_more_ends_without_a_word() -> None:
+    """It is still there."""
+    pager = OPS._replace(states=("critical",))
+    news = news_for(pager, know(FAILED, SLOW), [FAILED, SLOW], NOW, is_well)
+    assert (news.changes, news.knowledge) == ([], know(FAILED))
 
 
 def test_findings_of_one_host_are_apart() -> None:
-    """Each host of a key, each clock; the end names the host."""
+    """Each host of a key, each clock."""
     silent = [
         finding("silent-host", "billing", 1, "silent", since=NOW, host=host)
         for host in ("web1", "web2", None)
@@ -103,11 +194,12 @@ def test_findings_of_one_host_are_apart() -> None:
     clock = finding("clock", None, 1, "wrong", since=NOW, host="web1")
     known = know(*silent, clock)
     assert len(known.known) == 4
-    over = changes(OPS, known, [silent[0]], NOW)
-    assert [(each.finding.key, each.finding.reason) for each in over] == [
-        ("billing", "is fired by web2 again"),
-        ("billing", "is fired by as many hosts as wanted again"),
-        (None, "the clock of web1 is right again"),
+    over = changes(OPS, known, [], NOW)
+    assert [(each.finding.key, each.finding.host) for each in over] == [
+        ("billing", "web1"),
+        ("billing", "web2"),
+        ("billing", None),
+        (None, "web1"),
     ]
 
 
@@ -180,6 +272,18 @@ def test_what_is_worse_keeps_its_id_where_it_is_sent_again_as_a_problem() -> Non
     assert ids(know(SLOW), worse, NOW + 60) == ids(lost, again, NOW + 120)
 
 
+def test_what_has_to_last_takes_no_more_than_the_document_holds() -> None:
+    """Beside a full one. Somebody may have written junk."""
+    many = [finding("failed", f"job-{number}", 1, "failed") for number in range(9000)]
+    news = news_for(OPS, Knowledge(), many, NOW, is_well)
+    full = knowledge_after(
+        knowledge_under_way(news.knowledge, news.changes, NOW), news.changes, NOW
+    )
+    waiting = news_for(OPS._replace(lasting=60.0), full, many, NOW, is_well).knowledge.waiting
+    assert len(waiting) > 500
+    assert len(document_of(full._replace(waiting=waiting))) < LONGEST_DOCUMENT
+
+
 def test_a_channel_knows_no_more_than_its_document_holds() -> None:
     """The others come when some have recovered; none is forgotten, and none is told twice."""
     many = [finding("failed", f"job-{number}", 1, "failed") for number in range(5000)]
@@ -198,47 +302,22 @@ def test_a_channel_knows_no_more_than_its_document_holds() -> None:
 
 def test_a_row_that_cannot_be_read_is_no_recovery() -> None:
     """What is not seen may still be there; what is new is told all the same."""
-    assert said(changes(OPS, know(FAILED), [SLOW], NOW, complete=False)) == [
+    assert said(changes(OPS, know(FAILED), [SLOW], NOW, ending=None)) == [
         ("problem", "slow", "import", "warning")
     ]
 
 
 def test_a_channel_has_its_keys_and_never_its_own_failure() -> None:
-    """A finding of no key is for every channel; what it no longer is for, ends without a word."""
+    """A finding of no key is for every channel."""
     mine = OPS._replace(keys=("bill*", "report"))
     broken = [
         finding("channel", None, 1, "fails", since=NOW, channel=name) for name in ("ops", "chat")
     ]
-    found = changes(mine, know(SLOW), [FAILED, *broken], NOW)
+    found = changes(mine, Knowledge(), [SLOW, FAILED, *broken], NOW)
     assert [(each.finding.key, each.finding.channel) for each in found] == [
         ("billing", None),
         (None, "chat"),
     ]
-
-
-def test_no_change_is_ever_forgotten() -> None:
-    """Random findings and passes that are killed anywhere: what a channel was told last is what is, in the end."""
-    random = Random(4711)
-    kinds = [FAILED, SLOW, MISSED, SLOW._replace(state="critical")]
-    for _ in range(200):
-        known, told = Knowledge(), dict[object, str]()
-        seen, at = set[object](), NOW
-        for _ in range(random.randrange(1, 12)):
-            at += 60
-            present = {identity(each): each for each in random.sample(kinds, random.randrange(4))}
-            found = changes(OPS, known, list(present.values()), at)
-            under_way = knowledge_under_way(known, found, at)
-            fate = random.choice(["before", "lost", "unrecorded", "well"])
-            if fate == "before":
-                continue  # killed before anything was written: the findings are still unknown
-            seen |= set(present)
-            if fate in ("unrecorded", "well"):
-                told |= {identity(each.finding): each.finding.state for each in found}
-            known = knowledge_after(under_way, found, at) if fate == "well" else under_way
-        found = changes(OPS, known, [], at + 60)
-        told |= {identity(each.finding): each.finding.state for each in found}
-        assert set(told.values()) <= {"ok"}
-        assert set(told) == seen
 
 
 def test_a_document_is_read_as_it_was_document_of() -> None:
@@ -258,11 +337,20 @@ def test_a_document_is_read_as_it_was_document_of() -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        *("", "{", "[]", "null", "{}", '{"known": []}', '{"known": [{}], "failing": null}'),
-        '{"known": 3, "failing": null}',
-        '{"known": [], "failing": {}}',
-        '{"known": [], "failing": {"since": 1, "tried_at": 1e300, "tries": 1, "error": ""}}',
-        '{"known": [], "failing": {"since": 1, "tried_at": 1, "tries": "1", "error": ""}}',
+        *(
+            "",
+            "{",
+            "[]",
+            "null",
+            "{}",
+            '{"known": []}',
+            '{"known": [{}], "waiting": [], "failing": null}',
+        ),
+        '{"known": 3, "waiting": [], "failing": null}',
+        '{"known": [], "waiting": [{}], "failing": null}',
+        '{"known": [], "waiting": [], "failing": {}}',
+        '{"known": [], "waiting": [], "failing": {"since": 1, "tried_at": 1e300, "tries": 1, "error": ""}}',
+        '{"known": [], "waiting": [], "failing": {"since": 1, "tried_at": 1, "tries": "1", "error": ""}}',
         *(
             document_of(know(FAILED)).replace(*swap)
             for swap in (

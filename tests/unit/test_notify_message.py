@@ -8,10 +8,12 @@ import json
 
 import pytest
 
-from oncecron.alerts.changes import Change
+from oncecron.alerts.changes import Change, Failing
 from oncecron.alerts.channels import Channel, mail_of, render
-from oncecron.alerts.findings import finding
+from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check, finding
 from oncecron.alerts.message import Evidence, Message, as_json, summary, text
+from oncecron.core.job_summary import JobSummary
+from oncecron.core.text import Clock
 
 NOW = 1_795_400_000.0
 FORMS = ("text", "json", "slack", "mattermost")
@@ -48,7 +50,8 @@ def test_the_json_form_has_the_published_fields() -> None:
     assert change == {
         "id": "", "change": "problem", "finding": "failed", "state": "critical", "key": "key0", "shard": None,
         "count": 1, "tick": None, "since": "2026-11-23T02:13:20.000Z", "reason": "failed", "host": None,
-        "channel": None, "previous": "ok", "account": ["a", "b"], "output": None,
+        "channel": None, "keys": [], "previous": "ok", "account": ["a", "b"], "output": None,
+        "cure": "correct the cause; the next tick runs as usual, and `oncecron run` with --again runs this one again",
     }  # fmt: skip
 
 
@@ -105,3 +108,36 @@ def test_a_hostile_text_adds_no_header_to_a_mail() -> None:
     assert mail["Subject"] == summary(found)
     assert mail["Message-ID"] == f"<{'0' * 32}@oncecron.invalid>"
     assert mail.get_content() == text(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "host", "reason", "to_do"),
+    [
+        ("lost", "k", None, "was lost", "  To do: see what it has left half done; the next tick runs as usual, and "),
+        ("missed", "k", None, "missed 1 tick", "if it is retired: `oncecron forget k`"),
+        ("missed", "k", None, "missed 1 tick; a runs l now: `oncecron forget k`", None),
+        ("silent-host", None, "a b", "a b has fired nothing", "if it is retired: `oncecron forget --host 'a b'`"),
+        ("silent-host", "k", "a", "has not been fired by a", "see whether the crontab of a has its line"),
+        ("zone", "k", None, "starts 2 h late; use --tz UTC", None),
+    ],
+)  # fmt: skip
+def test_a_finding_says_what_to_do(
+    kind: str, key: str | None, host: str | None, reason: str, to_do: str | None
+) -> None:
+    """Below its sentence, once; what is over needs nothing."""
+    found = finding(kind, key, 1, reason, host=host)
+    for change in ("problem", "recovered"):
+        said = text(message("x")._replace(changes=[Change(change, found, "ok")]))
+        is_said = change == "problem" and to_do is not None
+        assert ("To do: " in said) == is_said
+        assert not is_said or str(to_do) in said
+
+
+def test_a_channel_that_fails_is_no_failure_of_the_pass_too() -> None:
+    """A pass by hand exits with 1 then."""
+    job = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "oncecron/notify",
+                        "outcome": "failed", "failures": 2, "missed": 0})  # fmt: skip
+    for failing, kinds in (({}, ["failed"]), ({"ops": Failing(NOW, NOW, 2, "no")}, ["channel"])):
+        situation = Situation(NOW, [job], failing=failing, channels=["ops"])
+        found = check(situation, Limits(1, 3, DEFAULT_STATES), Clock(utc=True)).findings
+        assert [each.finding for each in found] == kinds

@@ -63,12 +63,26 @@ def test_channels_have_their_kind_and_form(tmp_path: Path) -> None:
     assert [limits.states[kind] for kind in ("overrun", "slow", "failed")] == [0, 2, 2]
     assert notify.ping_url == "https://hc.example.com/uuid"
     assert problems(tmp_path, (tmp_path / "oncecron.toml").read_text()) == []
-    assert [notify.channels[1].is_for(key) for key in ("billing", "a/b", "a/c", None)] == [
-        True,
-        True,
-        False,
-        True,
-    ]
+    chat = notify.channels[1]
+    assert [chat.has_key(key) for key in ("billing", "a/b", "a/c")] == [True, True, False]
+
+
+def test_a_channel_chooses_what_it_is_told(tmp_path: Path) -> None:
+    """Findings, states, how long one has to last, and the zone of its times."""
+    file = written(
+        tmp_path,
+        '[notify]\nremind = "never"\nmissed_after = "20m"\nsilent_after = "1h"\n'
+        '[notify.channel.pager]\ncommand = "page"\nfindings = ["missed", "lost"]\nstates = ["critical"]\n'
+        'for = "5m"\ntz = "Europe/Berlin"\n',
+    )
+    notify = read_notify(read_file(file))
+    [pager] = notify.channels
+    chosen = (pager.findings, pager.states, pager.lasting, pager.zone)
+    assert chosen == (("missed", "lost"), ("critical",), 300.0, "Europe/Berlin")
+    limits = notify.limits
+    assert (notify.remind, limits.missed_after, limits.silent_after) == (None, 1200.0, 3600.0)
+    usual = read_notify(read_file(written(tmp_path, '[notify.channel.ops]\ncommand = "x"\n')))
+    assert (usual.remind, usual.limits.missed_after, usual.limits.silent_after) == (86400, 600, 900)
 
 
 OPS = "[notify.channel.ops]\n"
@@ -127,6 +141,14 @@ LOGIN = "user = 'x'\npassword_file = 'password'\n"
         (OPS + "command = 'x'\nkeys = 'a'", "[notify.channel.ops]: keys must be a list of keys"),
         (OPS + "command = 'x'\nkeys = ['a b']", "[notify.channel.ops]: keys: no job can have a key such as 'a b'"),
         (OPS + "command = 'x'\ntimeout = '2h'", "[notify.channel.ops]: timeout: '2h' is too large"),
+        (OPS + "command = 'x'\nfindings = ['faild']", "[notify.channel.ops]: findings: 'faild' is not one of"),
+        (OPS + "command = 'x'\nfindings = []", "[notify.channel.ops]: findings is empty; leave it out"),
+        (OPS + "command = 'x'\nstates = ['ok']", "[notify.channel.ops]: states: 'ok' is not one of warning, cr"),
+        (OPS + "command = 'x'\nstates = 3", "[notify.channel.ops]: states: 3 is not one of warning"),
+        (OPS + "command = 'x'\nfor = '8d'", "[notify.channel.ops]: for: '8d' is too large"),
+        (OPS + "command = 'x'\ntz = 'Europe/Belin'", "[notify.channel.ops]: unknown time zone 'Europe/Belin'"),
+        (OPS + "command = 'x'\ntz = 3", "[notify.channel.ops]: tz: 3 is no name of a time zone"),
+        ("[notify]\nmissed_after = '1s'", "[notify]: missed-after: '1s' is too small; the minimum is 60 s"),
         (OPS + "command = 'x'\nkind = 1", "[notify.channel.ops]: unknown key 'kind'; known keys: "),
         ("[notify.channel.ping_url]\nto = 'a@b'", "[notify.channel.ping_url]: 'ping_url' cannot"),
         ('[notify.channel."a b"]\nto = "a@b"', "[notify.channel.\"a b\"]: 'a b' cannot be the"),

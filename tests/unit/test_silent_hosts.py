@@ -37,7 +37,8 @@ def row(host: str, *ticks: int, key: str = "k", **parts: Any) -> KeyHost:
 def findings(*rows: KeyHost, min_hosts: int = 1, drained: tuple[str, ...] = ()) -> list[Finding]:
     """Return what is wrong with the hosts of one key, which is well."""
     seen = [HostTicks(*(getattr(each, name) for name in HostTicks._fields)) for each in rows]
-    situation = Situation(NOW, [WELL], hosts=seen, drained=drained)
+    pauses = [Pause(None, host, "ann@desk", None, 1.0, None) for host in drained]
+    situation = Situation(NOW, [WELL], hosts=seen, pauses=pauses)
     return check(situation, Limits(1, 3, DEFAULT_STATES, min_hosts), Clock(utc=True)).findings
 
 
@@ -100,9 +101,9 @@ def test_a_host_at_a_glance() -> None:
     rows = [
         row("a", 60, 120, 180),
         row("a", 30, key="l", version="0.2.0", clock_ahead=-3.0),
-        row("b", 600),
-        row("b", 500, key="l"),
-        *(row(host, *ticks, key="x") for host, ticks in (("a", (90, 91, 92)), ("b", (900,)))),
+        row("b", 1600),
+        row("b", 1500, key="l"),
+        *(row(host, *ticks, key="x") for host, ticks in (("a", (90, 91, 92)), ("b", (1900,)))),
         row("by-hand", command=None, seen_at=NOW - 5),
         row(
             "by-hand", key="oncecron/notify", seen_at=NOW - 4, version="0.2.0"
@@ -112,7 +113,7 @@ def test_a_host_at_a_glance() -> None:
     drains = [Pause(None, "a", "ann@web1", None, 1.0, None), Pause("k", None, "x", None, 1.0, None)]
     assert list(hosts(rows, drains, NOW)) == [
         HostSummary("a", NOW - 30, "0.2.0", -3.0, "ann@web1", 3, 3, 6, None),
-        HostSummary("b", NOW - 500, "0.1.0", 0.5, None, 3, 3, 6, "k,x"),
+        HostSummary("b", NOW - 1500, "0.1.0", 0.5, None, 3, 3, 6, "k,l,x"),
         HostSummary("by-hand", NOW - 4, "0.2.0", 0.5, None, 0, 1, 2, None),
     ]
 
@@ -120,14 +121,36 @@ def test_a_host_at_a_glance() -> None:
 # check
 
 
-def test_a_silent_host_is_a_warning() -> None:
-    """For each key and host; with the time of its last firing. Only of keys that were asked about."""
-    [found] = findings(A, row("b", 240))
+OFTEN = row("a", 60, 120, 180)
+
+
+def test_a_dead_host_is_one_finding() -> None:
+    """Of all its keys, also of those that are not due yet; with the time of its last firing."""
+    keys = ("k", "l", "m", "n")
+    dead = [row("b", 1000 + 10 * number, key=key) for number, key in enumerate(keys)]
+    rows = [OFTEN, row("a", 60, 120, 180, key="l"), *dead]
+    [found] = findings(*rows)
+    assert found[:5] == ("silent-host", "warning", None, None, 4)
+    assert (found.since, found.host, found.keys) == (NOW - 1000, "b", keys)
+    at = Clock(utc=True).seconds(NOW - 1000)
+    assert found.reason == f"b has fired nothing since {at} (4 keys: k, l, m, 1 more)"
+    assert findings(*rows, drained=("b",)) == []
+    [few] = [each for each in findings(*rows, min_hosts=3) if each.key]
+    assert few.reason == "has been fired by 1 host in its last 3 ticks, and not by 3"
+
+
+def test_a_line_that_is_gone_is_a_finding_of_its_key() -> None:
+    """The host fires others."""
+    [found] = findings(OFTEN, row("b", 1000), row("b", 60, key="l"))
     assert found[:5] == ("silent-host", "warning", "k", None, 1)
-    assert found.since == NOW - 240
-    assert found.reason == "has not been fired by b for the last 3 ticks"
-    assert findings(A, row("b", 240), drained=("b",)) == []
-    assert findings(row("a", 60, 120, 180, key="l"), row("b", 240, key="l")) == []
+    at = Clock(utc=True).seconds(NOW - 1000)
+    assert found.reason == f"has not been fired by b since {at}, which fires other keys"
+
+
+@pytest.mark.parametrize(("ago", "count"), [(240, 0), (899, 0), (900, 1)])
+def test_a_host_that_reboots_is_not_silent(ago: int, count: int) -> None:
+    """Three ticks, and a quarter of an hour."""
+    assert len(findings(OFTEN, row("b", ago))) == count
 
 
 @pytest.mark.parametrize(("min_hosts", "count"), [(1, None), (2, None), (3, 1), (5, 3)])
