@@ -74,7 +74,7 @@ def wrong_zones(
         late = _late_by([(text, _fired_at(log, key, text)) for text, _ in fired])
         if late and all(_is_scheduled(text, plan) for text, _ in fired):
             zone = f"--tz {plan.zone}" if plan.zone else "the time zone of the host"
-            text = f"starts {plain_duration(late)} after its ticks: is {zone} that of cron?"
+            text = f"starts {plain_duration(late)} after its ticks: {zone} is probably not that of cron"
             yield Remark(key, text, "give --tz the zone in which cron reads the line")
 
 
