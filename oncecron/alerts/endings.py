@@ -8,6 +8,7 @@ As long as neither can be said, because a run is under way, or because a dead ho
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.job_summary import NO_END
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from oncecron.alerts.findings import Limits, Situation
     from oncecron.core.job_summary import JobSummary
     from oncecron.core.log_rows import HostTicks
+    from oncecron.core.silent_hosts import HostSilence
     from oncecron.core.text import Clock
 
 
@@ -49,14 +51,19 @@ class Now:
         self.rows: Sequence[HostTicks] = list(recent(situation.hosts, situation.now))
         self.drained = {pause.host: pause for pause in situation.pauses if pause.host is not None}
 
+    @cached_property
+    def _dead(self) -> Sequence[HostSilence]:
+        """The hosts that fire nothing. Many endings ask, of the same rows."""
+        found = silences(self.rows, self.drained, self.situation.now, self.limits.silent_after)
+        return [each for each in found if each.is_whole]
+
     def when(self, time: float | None) -> str:
         """Return a time for people."""
         return self.clock.seconds(time)
 
     def is_dead(self, host: str | None = None, key: str | None = None) -> bool:
         """Return whether a host that fires nothing explains what else is said of it, or of a key."""
-        found = silences(self.rows, self.drained, self.situation.now, self.limits.silent_after)
-        return any(each.is_whole and (each.host == host or key in each.keys) for each in found)
+        return any(each.host == host or key in each.keys for each in self._dead)
 
 
 def ending_of(which: Identity, before: Known, now: Now) -> Ending | None:

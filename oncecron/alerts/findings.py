@@ -431,7 +431,8 @@ def _of_hosts(
             last = clock.seconds(since)
             reason = f"has not been fired by {host} since {last}, which fires other keys"
             yield finding("silent-host", key, 1, reason, since=since, host=host)
-    expected = [row for row in rows if row.key not in forgotten]
+    # Each tick has one host at least.
+    expected = [row for row in rows if row.key not in forgotten] if limits.min_hosts > 1 else []
     for key, (ticks, _, present, _) in sorted(last_ticks(expected, drained).items()):
         if len(ticks) == LAST_TICKS and len(present | gone.get(key, set())) < limits.min_hosts:
             few = f"has been fired by {_many(len(present), 'host')} in its last {len(ticks)} ticks"
