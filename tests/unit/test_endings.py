@@ -70,6 +70,20 @@ def test_a_channel_that_failed_once_more_does_not_work_again() -> None:
     assert ending_of(which, BEFORE, Now(now, Limits(1, 3, DEFAULT_STATES), Clock(utc=True))) is None
 
 
+@pytest.mark.parametrize("which", [("web2", "k"), (None, "k")])
+def test_a_dead_host_leaves_nothing_to_say_of_its_keys(which: tuple[str | None, str]) -> None:
+    """As long as it is dead: neither of the one that it does not fire, nor of how few fire it."""
+    host, key = which
+    well = HostTicks("k", "web1", NOW, 0.0, tuple((f"t{n}", NOW - 60 * n) for n in (1, 2, 3)))
+    dead = HostTicks("k", "web2", NOW - 7200, 0.0, (("t9", NOW - 7200),))
+    limits = Limits(1, 3, DEFAULT_STATES, min_hosts=2)
+    for rows, is_told in (([well, dead], False), ([well], True)):
+        now = Now(Situation(NOW, [JobSummary(**NOTHING)], hosts=rows), limits, Clock(utc=True))
+        about = Identity("silent-host", key, None, host, None)
+        before = BEFORE._replace(since=NOW)
+        assert (ending_of(about, before, now) is not None) == is_told
+
+
 def line(key: str, host: str, ago: float, command: str = "/bin/bill") -> KeyHost:
     """Return a host that fired a key so many seconds ago."""
     fired = (("t", NOW - ago),)
