@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from oncecron.core.doctor import Diagnosis
 from oncecron.core.errors import OncecronError
-from oncecron.core.safe_paths import unsafe
 from oncecron.core.silent_hosts import NAMES_CURE, clock_difference, newest_rows, recent, same_names
 from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
@@ -42,15 +41,14 @@ _SHOWN = 100
 def of_spool(spool: Spool) -> Iterator[Diagnosis]:
     """Judge the directory in which records wait for the store."""
     try:
-        why = unsafe(spool.root) if os.path.lexists(spool.root) else None
         waiting = sum(1 for _ in spool.pending())
         aside = spool.set_aside()
+        spool.probe()
     except (OncecronError, OSError) as error:
-        yield Diagnosis("fail", "spool", str(error), None)
+        text = "records cannot be kept while the store is away"
+        yield Diagnosis("fail", "spool", text, str(error))
         return
-    if why:
-        yield Diagnosis("fail", "spool", "records cannot be kept while the store is away", why)
-    elif waiting:
+    if waiting:
         text = f"{waiting} record{'s' * (waiting != 1)} in {spool.root}: the store was unreachable"
         yield Diagnosis("warn", "spool", text, "`oncecron flush`")
     else:

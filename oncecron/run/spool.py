@@ -79,6 +79,10 @@ class Spool:
         """Keep a record, marked `late`, until it is delivered. Raises `SpoolError` when the disk refuses it."""
         self._write({**record, "late": True}, "")
 
+    def probe(self) -> None:
+        """Write what no reader takes for a record, and remove it. Raises `SpoolError` where no record could be kept."""
+        self.remove(self._write({"key": "", "owner": "probe", "kind": str(os.getpid())}, ".probe"))
+
     def keep(self, record: dict[str, Any]) -> bool:
         """Do what `add` does; if the disk refuses, write the record to standard error and return False."""
         try:

@@ -1,6 +1,7 @@
 """`oncecron doctor`: what is wrong with a host and its store, by the installed console script."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -10,6 +11,7 @@ import pytest
 from answers import refused
 from log_of import Store
 from servers import Database, RedisServer, eventually, skewed
+from servers.disk import Disk
 from servers.namespaces import Machine
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.require import program
@@ -137,6 +139,24 @@ def test_records_that_wait_and_hosts_that_differ(any_store: Store, new_host: Hos
     assert diagnoses(a)["spool"]["state"] == "warn"
     assert a("flush").status == 0
     assert diagnoses(a)["spool"]["state"] == "ok"
+
+
+def test_a_full_disk_keeps_no_record(any_store: Store, new_host: Hosts) -> None:
+    """Nobody would see it before the store is away, and then the record is lost."""
+    host = new_host("host-a")
+    disk = Disk(1)
+    try:
+        os.chown(disk.path, os.geteuid(), os.getegid())
+        host.environment["XDG_STATE_HOME"] = str(disk.path)
+        assert diagnoses(host)["spool"]["state"] == "ok"
+        disk.fill()
+        found = diagnoses(host)["spool"]
+        assert found["state"] == "fail"
+        assert found["cure"].endswith("No space left on device")
+        disk.free()
+        assert diagnoses(host)["spool"]["state"] == "ok"
+    finally:
+        disk.remove()
 
 
 SETUP = """\
