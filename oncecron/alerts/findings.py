@@ -356,12 +356,11 @@ def _of_key(
         reason = "was lost: its host died or was cut off"
         yield finding("lost", job.key, 1, reason, since=job.started_at)
     elif has_failed(job) and job.failures >= limits.failures:
-        many = _many(job.failures, "run", STREAK_AT_MOST)
-        how = (
-            f"{job.outcome}{_status(job)}, {many} in a row"
-            if job.failures > 1
-            else f"{job.outcome}{_status(job)}"
-        )
+        how = f"{job.outcome}{_status(job)}"
+        if job.outcome == "stopped":
+            how = f"was {how}, because oncecron was stopped or killed, perhaps with its host"
+        if job.failures > 1:
+            how += f", {_many(job.failures, 'run', STREAK_AT_MOST)} in a row"
         yield finding("failed", job.key, job.failures, how, since=job.failed_at)
     if job.overruns:
         skipped = _many(job.overruns, "tick", MISSED_AT_MOST)

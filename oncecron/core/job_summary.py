@@ -68,6 +68,8 @@ class JobSummary(NamedTuple):
     """When a person said that it is retired (`oncecron forget`), if it has not started since."""
     forgotten_by: str | None = None
     """USER@HOST."""
+    stopped_by: str | None = None
+    """Who asked it to stop, where `outcome` is `stopped`: USER@HOST; None: nobody did, its host was shut down."""
 
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")
@@ -80,7 +82,8 @@ def is_lost(job: JobSummary) -> bool:
 
 def has_failed(job: JobSummary) -> bool:
     """Return whether the newest tick that has ended did not succeed, and was neither lost nor stopped by a person."""
-    return _counts(job) and job.outcome in _FAILED and not is_success(job)
+    is_cut_short = job.outcome == "stopped" and job.stopped_by is None
+    return _counts(job) and (is_cut_short or job.outcome in _FAILED) and not is_success(job)
 
 
 def _counts(job: JobSummary) -> bool:

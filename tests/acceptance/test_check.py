@@ -13,7 +13,7 @@ import pytest
 from answers import refused
 from log_of import Store
 from planting import last_started
-from servers import eventually
+from servers import Journal, eventually, job
 from servers.oncecron import SHORT_TTL, Ended, Oncecron
 from servers.process import kill_tree
 
@@ -128,6 +128,24 @@ def test_a_failure_is_critical_and_its_limit_can_be_raised(host: Oncecron) -> No
     assert kinds(host, "--failures", 2) == (2, [("failed", "billing", 2)])
     assert b"billing failed (exit status 3), 2 runs in a row" in host("check").out
     host.run("billing", "--tick", "3", "--", "true")
+    assert kinds(host) == (0, [])
+
+
+def test_a_run_that_ends_with_its_host_has_failed(
+    host: Oncecron, operator: Oncecron, journal: Journal
+) -> None:
+    """A host that is shut down stops its jobs with TERM; one that a person has stopped is no failure."""
+    firing = host.fire("billing", "--tick", "1", "--", *job(journal, "--sleep", 60))
+    eventually(lambda: journal.runs() != [])
+    firing.process.terminate()
+    firing.wait()
+    assert kinds(host) == (2, [("failed", "billing", 1)])
+    reason = b"billing was stopped (signal 15), because oncecron was stopped or killed, perhaps with its host\n"
+    assert reason in host("check").out
+    firing = host.fire("billing", "--tick", "2", "--", *job(journal, "--sleep", 60))
+    eventually(lambda: len(journal.runs()) == 2)
+    assert operator("stop", "billing").status == 0
+    firing.wait()
     assert kinds(host) == (0, [])
 
 

@@ -27,7 +27,7 @@ JOB = [
     ),
     *("first_missed", "last_missed", "overruns", "silent_since", "paused_by", "paused_until"),
     *("paused_reason", "schedule", "zone", "items_ended", "items_total", "settled", "state"),
-    *("forgotten_at", "forgotten_by"),
+    *("forgotten_at", "forgotten_by", "stopped_by"),
 ]
 
 
