@@ -6,10 +6,10 @@ reminder    it is still there, and `remind` is over
 recovered   it is no longer there, and what was wrong is well again (`endings`)
 closed      it is no longer there, for another reason
 
-The number of ticks, or the words, may change without a message. A key or a host is not said to be well as long as the
-channel knows another finding about it that is as bad: that one will end too. A channel knows only as many findings as
-its document has room for: more than a thousand. The others are told when some of these are over; the message counts
-all.
+The number of ticks, or the words, may change without a message. A key or a host is not said to be well as long as
+another finding about it that is as bad is open: when that ends, one end is told of both. A channel knows only as many
+findings as its document has room for: more than a thousand. The others are told when some of these are over; the
+message counts all.
 
     {"known": [{"finding": "failed", "key": "billing", "shard": null, "host": null,
                 "channel": null, "state": "critical", "since": 1795400000.0, "sent_at": 1795400060.0,
@@ -222,8 +222,8 @@ def news_for(
         waiting = {**knowledge.waiting, **waiting}
     else:
         present = {identity(each) for each in findings}
-        covering = [each for which, each in here.items() if which in {*knowledge.known, *new}]
-        over, silently = _ended(here, present, knowledge, ending, covering)
+        open_now = {w: each.state for w, each in here.items() if w in {*knowledge.known, *new}}
+        over, silently = _ended(open_now, present, knowledge, ending)
         found += over
         known = {w: each for w, each in knowledge.known.items() if w not in silently}
         knowledge = knowledge._replace(known=known)
@@ -276,49 +276,54 @@ def _size(which: Identity) -> int:
 
 
 def _ended(
-    here: Mapping[Identity, Finding],
+    open_now: Mapping[Identity, str],
     present: Collection[Identity],
     knowledge: Knowledge,
     ending: Callable[[Identity, Known], Ending | None],
-    covering: Collection[Finding],
 ) -> tuple[list[Change], set[Identity]]:
     """Return what is to be said of the findings that are over, and those of which nothing is to be said.
 
-    `covering`: what the channel knows, or is told now, and will be told the end of.
+    `open_now`: the states of what is found and the channel knows, or is told now.
     """
-    over, silently = [], set()
-    for which, before in knowledge.known.items():
-        if which in here:
-            continue
-        how = None if which in present else ending(which, before)
-        if which in present or (how and how.is_covered and _as_bad(which, before, covering)):
-            silently.add(which)
-        elif how:
-            where = (which.host, which.channel)
-            found = Finding(
-                which.finding,
-                "ok",
-                which.key,
-                which.shard,
-                0,
-                None,
-                before.since,
-                how.words,
-                *where,
-            )
-            over.append(Change(how.change, found, before.state))
-    return over, silently
-
-
-def _as_bad(which: Identity, before: Known, others: Iterable[Finding]) -> bool:
-    """Return whether another finding about the same key or host is as bad as this one was."""
-    return any(
-        STATES.index(each.state) >= STATES.index(before.state)
-        and (
-            (which.key is not None and which.key in each.named())
-            or (which.host is not None and each.host == which.host)
+    gone = {which: each for which, each in knowledge.known.items() if which not in open_now}
+    endings = {which: ending(which, each) for which, each in gone.items() if which not in present}
+    undecided = {which: gone[which].state for which, how in endings.items() if how is None}
+    covering = {**open_now, **undecided}
+    over: dict[Identity | str, Change] = {}
+    silently = {*gone} & {*present}
+    for which, how in sorted(endings.items(), key=lambda item: _weight(gone[item[0]])):
+        before = gone[which]
+        if how is None or (how.is_covered and _as_bad(which, before, covering)):
+            continue  # the end of that comes first
+        silently.add(which)
+        where = (which.host, which.channel)
+        found = Finding(
+            which.finding, "ok", which.key, which.shard, 0, None, before.since, how.words, *where
         )
-        for each in others
+        # Of what ends for a key at once, the worst is told: one event.
+        over[which.key if which.key and not which.host else which] = Change(
+            how.change, found, before.state
+        )
+    changes = [*over.values()]
+    return changes, silently - {identity(each.finding) for each in changes}
+
+
+def _weight(known: Known) -> tuple[int, float]:
+    return STATES.index(known.state), known.since
+
+
+def _as_bad(which: Identity, before: Known, others: Mapping[Identity, str]) -> bool:
+    """Return whether another finding about the same key or host is as bad as this one was.
+
+    A host that fires nothing is none about the keys that it fired: other hosts run them.
+    """
+    return any(
+        STATES.index(state) >= STATES.index(before.state)
+        and (
+            (which.key is not None and which.key == each.key)
+            or (which.host is not None and which.host == each.host)
+        )
+        for each, state in others.items()
     )
 
 

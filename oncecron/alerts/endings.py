@@ -37,7 +37,7 @@ class Ending(NamedTuple):
     words: str
     """A sentence, without its subject if that is a key."""
     is_covered: bool = False
-    """Whether another finding about the same key or host that is as bad leaves nothing to say of this one."""
+    """Whether it is not said while another finding about the same key or host is open that is as bad."""
 
 
 class Now:
@@ -155,6 +155,8 @@ def _not_any_more(which: Identity, now: Now) -> str:
 def _slow(_which: Identity, before: Known, now: Now, job: JobSummary) -> Ending:
     if job.running_since is not None and job.running_since <= before.since:
         return _closed("still runs, and that is no longer slow for it")
+    if job.running_since is None and job.outcome is None:
+        return _closed("has ended, and has no run on record any more")
     is_well = is_success(job) and (job.started_at or 0.0) >= before.since
     ending = _recovered if job.running_since is not None or is_well else _ended_otherwise
     return ending(f"has ended; its newest run: {_newest_run(job, now)}")
@@ -203,6 +205,12 @@ def _silent_host(which: Identity, before: Known, now: Now) -> Ending | None:
         return _closed(
             f"{which.host} is not expected to fire any more: it was forgotten, or is long gone"
         )
+    of_host = {row.key for row in now.rows if row.host == which.host}
+    forgotten = [job for key in of_host if (job := now.jobs.get(key)) and job.forgotten_at]
+    if len(forgotten) == len(of_host):
+        last = max(forgotten, key=lambda job: job.forgotten_at or 0.0)
+        by = f"the last one was forgotten by {last.forgotten_by or 'somebody'}"
+        return _closed(f"nothing that {which.host} used to fire is expected any more: {by}")
     return _closed(f"{which.host} is not called silent any more, by what is expected of it now")
 
 

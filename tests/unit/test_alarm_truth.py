@@ -57,8 +57,8 @@ class Told:
     def __init__(self) -> None:
         self.open: dict[Identity, Change] = {}
         self.opened_at: dict[Identity, float] = {}
-        self.ends: list[tuple[float, Finding, Finding | None]] = []
-        """When an end was told, of what, and the problem as it was told."""
+        self.ends: list[tuple[float, Finding]] = []
+        """When an end was told, and of what."""
         self.refusals = 0
 
     def hear(self, message: Message) -> None:
@@ -66,8 +66,8 @@ class Told:
         for change in message.changes:
             which = identity(change.finding)
             if change.change in ENDED:
-                problem = self.open.pop(which, None)
-                self.ends.append((message.at, change.finding, problem and problem.finding))
+                self.open.pop(which, None)
+                self.ends.append((message.at, change.finding))
             else:
                 self.opened_at.setdefault(which, message.at)
                 if which not in self.open:
@@ -120,7 +120,7 @@ class Oracle:
             there = other.finding
             as_bad = STATES.index(there.state) >= STATES.index(change.previous)
             if as_bad and self.is_so(there) is not False:
-                assert found.key is None or found.key not in there.named(), (which, there)
+                assert found.key is None or found.key != there.key, (which, there)
                 assert found.host is None or found.host != there.host, (which, there)
 
     # What is wrong
@@ -172,17 +172,28 @@ class Oracle:
         if newest is None or host.drained or self.now - newest < SILENT:
             return False
         if key is not None:
-            lives = (host.newest() or 0.0) > newest and not host.has_line(key)
+            is_there = not host.has_line(key) or self._was_up_between(host, key.name)
+            lives = (host.newest() or 0.0) > newest and is_there
             return lives and self._fired_by_others(key.name, newest)
-        names = host.fired
-        return any(self._fired_by_others(name, host.newest(name) or 0.0) for name in names)
+        is_expected = any(not self.world.keys[name].forgotten for name in host.fired)
+        return is_expected and any(
+            self._fired_by_others(name, host.newest(name) or 0.0) for name in host.fired
+        )
+
+    def _was_up_between(self, host: Host, key: str) -> bool:
+        """Judge that a host which was down at each of a key's last ticks was not down all the time."""
+        last = sorted(self._first_fired(key).values())[-LATEST:]
+        return any(last[0] < at < last[-1] for each in host.fired.values() for _, at in each)
 
     def _fired_by_others(self, key: str, since: float) -> bool:
+        return sum(at > since for at in self._first_fired(key).values()) >= LATEST
+
+    def _first_fired(self, key: str) -> dict[str, float]:
         first: dict[str, float] = {}
         for host in self.world.hosts.values():
             for tick, at in host.fired.get(key, ()):
                 first[tick] = min(at, first.get(tick, at))
-        return sum(at > since for at in first.values()) >= LATEST
+        return first
 
     def _channel(self, found: Finding) -> bool:
         return self.told[found.channel].refusals > 1
@@ -251,6 +262,10 @@ class Oracle:
             stop = key.paused if by[1] == "paused" else key.forgotten
         return stop is not None and stop[0] == by[2]
 
+    def _fires_nothing_expected(self, found: Finding, by: re.Match[str]) -> bool:
+        keys = [self.world.keys[name].forgotten for name in self.world.hosts[by[1]].fired]
+        return all(keys) and max(keys, key=lambda each: each[1] if each else 0.0)[0] == by[2]
+
     def _is_forgotten(self, found: Finding, _: object) -> bool:
         host = self.world.hosts[str(found.host)]
         return host.newest(found.key) is None and host.forgotten_at is not None
@@ -306,13 +321,14 @@ class Oracle:
             told = self.told[channel.name]
             for which, change in told.open.items():
                 assert any(
-                    at >= told.opened_at[which] and _is_about(change.finding, over, problem or over)
-                    for at, over, problem in told.ends
+                    at >= told.opened_at[which] and _is_about(change.finding, over)
+                    for at, over in told.ends
                 ), (channel.name, which)
 
 
 _CLOSED = {
     r"(forgotten|paused|drained) by (\S+) (?:at|since)": Oracle._is_stopped,
+    r"that (\S+) used to fire is .* by (\S+)$": Oracle._fires_nothing_expected,
     "it was forgotten, or|the host was forgotten, or": Oracle._is_forgotten,
     "tried again soon": Oracle._is_tried_again,
     "newest run: ": Oracle._is_of_newest_run,
@@ -323,8 +339,8 @@ _CLOSED = {
 """Which judge is asked about what is said of an end without recovery."""
 
 
-def _is_about(found: Finding, over: Finding, problem: Finding) -> bool:
-    same_key = found.key is not None and found.key in (over.key, *problem.keys)
+def _is_about(found: Finding, over: Finding) -> bool:
+    same_key = found.key is not None and found.key == over.key
     return same_key or (found.host is not None and over.host == found.host)
 
 

@@ -13,7 +13,6 @@ from oncecron.alerts.changes import (
     document_of,
     failing_channels,
     failure_after,
-    identity,
     knowledge_after,
     knowledge_in,
     knowledge_under_way,
@@ -107,10 +106,8 @@ def test_findings_of_one_key_are_apart() -> None:
         ("expired", 1),
         ("missed", None),
     ]
-    assert said(changes(OPS, known, [], NOW)) == [
-        ("recovered", "failed", "billing", "ok"),
-        ("recovered", "expired", "billing", "ok"),
-    ]
+    [over] = changes(OPS, known, [], NOW)
+    assert said([over]) == [("recovered", "expired", "billing", "ok")]  # one event
 
 
 @pytest.mark.parametrize(
@@ -120,17 +117,21 @@ def test_findings_of_one_key_are_apart() -> None:
         ([MISSED._replace(state="warning")], ["failed"]),
         ([SLOW._replace(state="critical")], ["failed"]),  # of another key
         ([HOST_IS_DEAD], ["failed"]),  # a warning
-        ([HOST_IS_DEAD._replace(state="critical")], []),
+        ([HOST_IS_DEAD._replace(state="critical")], ["failed"]),  # other hosts run the key
     ],
 )
 def test_nothing_is_well_as_long_as_something_as_bad_is_known_of_it(
     others: list[Finding], told: list[str]
 ) -> None:
-    """Of the same key, or of a host that fires it; that will end too. Until then, nothing is said, once for all."""
+    """Of the same key. Its end is told with the end of the other, and of both together one."""
     known = know(FAILED, *others)
     news = news_for(OPS, known, others, NOW, is_well)
     assert [each.finding.finding for each in news.changes] == told
-    assert (identity(FAILED) in news.knowledge.known) == bool(told)
+    assert news.knowledge == known
+    if not told:
+        news = news_for(OPS, known, [], NOW, is_well)
+        assert [each.finding.key for each in news.changes] == ["billing"]
+        assert len(news.knowledge.known) == 1
 
 
 def test_what_is_closed_is_told_whatever_else_is_open() -> None:
