@@ -462,7 +462,7 @@ def with_names(answers: dict[str, str]) -> str:
     return "\n".join(f"{name}: {answer}" for name, answer in answers.items())
 
 
-def moment(text: str, now: float) -> float:
+def moment(text: str, now: float, option: str = "since") -> float:
     """Return the time (seconds since the epoch) of an age, a date or a time. A time without offset is local.
 
     Raises `UsageError`.
@@ -471,7 +471,7 @@ def moment(text: str, now: float) -> float:
         return read_spans(text, now)[0].exactly
     except ValueError as error:
         raise UsageError(
-            f"--since: {text!r} is not an age or a time; use 2h or 7d, 2026-11-20, or 2026-11-20T02:00+01:00"
+            f"--{option}: {text!r} is not an age or a time; use 2h or 7d, 2026-11-20, or 2026-11-20T02:00+01:00"
         ) from error
 
 
