@@ -70,6 +70,8 @@ class JobSummary(NamedTuple):
     """USER@HOST."""
     stopped_by: str | None = None
     """Who asked it to stop, where `outcome` is `stopped`: USER@HOST; None: nobody did, its host was shut down."""
+    host: str | None = None
+    """Where the execution ran that has its outcome."""
 
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
-    from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
+    from oncecron.core.log_rows import Execution, JobKey, KeyHost, LeaseView, Pause
     from oncecron.core.missed import Due
     from oncecron.stores.reader import Reader
 
@@ -68,6 +68,11 @@ class Sources:
         return self.store.pauses()
 
     @cached_property
+    def key_hosts(self) -> Sequence[KeyHost]:
+        """The hosts that fire each key."""
+        return self.store.key_hosts()
+
+    @cached_property
     def store_keys(self) -> Sequence[JobKey]:
         """The shards of all keys that were claimed in the store."""
         return self.store.job_keys()
@@ -101,6 +106,11 @@ def states(job: JobSummary) -> list[State]:
     )
     found = [state for is_so, state in wrong if is_so]
     return sorted(found, key=lambda each: -WRONG[str(each.word)]) or [State(_word_where_well(job))]
+
+
+def severity(job: JobSummary) -> tuple[int, bool, str]:
+    """Return where a person wants to see a key: what is wrong comes first, and then what runs."""
+    return -WRONG.get(str(job.state), 0), job.running_host is None, job.key
 
 
 def _word_where_well(job: JobSummary) -> str | None:
@@ -351,6 +361,7 @@ def _job(
         forgotten_at=forgotten.forgotten_at if forgotten else None,
         forgotten_by=forgotten.forgotten_by if forgotten else None,
         stopped_by=ended.requested_by if ended and ended.outcome == "stopped" else None,
+        host=ended.host if ended else None,
     )
 
 

@@ -10,17 +10,19 @@ row hides itself alone, and what is printed is always what the formats promise.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import lru_cache
 from itertools import islice
 
 from oncecron.core import bounds
 from oncecron.core.clock import is_time
-from oncecron.core.decision import PLAIN_BITS, PLAIN_DONE
+from oncecron.core.decision import PLAIN_BITS, PLAIN_DONE, PLAIN_WINDOW
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import (
     ALL_KEYS,
     FAILURES,
+    EndedRuns,
     Execution,
     Expectation,
     HistoryQuery,
@@ -43,7 +45,7 @@ from oncecron.core.timing import PLAIN_SKIP_EARLY
 from oncecron.stores.api import Views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, TypeVar
 
     from oncecron.core.tick import Tick
@@ -67,6 +69,8 @@ class Reader(Views):
     def __init__(self) -> None:
         self.unreadable: set[str] = set()
         """The names of the rows that all queries have passed over."""
+        self.keeps: int | None = None
+        """How many executions of each shard the store keeps at most."""
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, newest first, or oldest first after an id."""
@@ -107,6 +111,23 @@ class Reader(Views):
         found = self._executions("timeline", since=since, keys=named)
         return (row for row in found if since is None or row.execution.started_at >= since)
 
+    def runs(
+        self, since: float, keys: Collection[str] | None = None
+    ) -> Iterator[Traced | EndedRuns]:
+        """Yield the executions since a time, of all keys or of some, in no order: most of them packed.
+
+        Packed ones may have started up to a day before. An execution that ends meanwhile may come twice: as it was, and
+        packed.
+        """
+        for row in self.rows("runs", since=since, keys=None if keys is None else list(keys)):
+            found: Traced | EndedRuns | None
+            if isinstance(row, PackedRuns):
+                found = self.readable("the runs of key {0} on host {1}", _unpacked_runs, *row)
+            else:
+                found = self.readable("execution {0}", _traced, *row)
+            if isinstance(found, EndedRuns) or (found and found.execution.started_at >= since):
+                yield found
+
     def _executions(self, view: str, **bounds: Any) -> Iterator[Traced]:
         return self.read(view, _traced, "execution {0}", **bounds)
 
@@ -119,9 +140,9 @@ class Reader(Views):
         """Yield recorded refusals, the newest first."""
         return (traced.skip for traced in self.traced_skips(query))
 
-    def skips_since(self, since: float) -> Iterator[Skip]:
+    def skips_since(self, since: float, key: str | None = None) -> Iterator[Skip]:
         """Yield the skips since a time without the holders of plain ones, in no order: it costs less than `skips`."""
-        query = HistoryQuery(since=since, limit=None)
+        query = HistoryQuery(key=key, since=since, limit=None)
         for row in self.rows("skips", **query._asdict(), minute=None):
             yield from (each.skip for each in self._unpacked([row])[0] if each.skip.at >= since)
 
@@ -182,15 +203,21 @@ class Reader(Views):
             }
             yield TracedSkip(each.skip._replace(**parts), None)
 
-    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
+    def reasons(
+        self, since: Mapping[str, Tick], wanted: Mapping[str, Sequence[float]] | None = None
+    ) -> Iterator[SkipReason]:
         """Yield why ticks of some keys were skipped, in no order. `since`: the first tick of each, an instant.
 
-        One question for all keys. There may be answers for named ticks.
+        One question for all keys. There may be answers for named ticks. `wanted`: the instants of a few ticks, rising;
+        others need not come.
         """
         ticks = {key: first.text for key, first in since.items()}
         minutes = {key: int((first.instant or 0.0) // 60) for key, first in since.items()}
-        for row in self.rows("reasons", ticks=ticks, minutes=minutes):
+        few = {key: [int(at // 60) for at in ats] for key, ats in (wanted or {}).items()} or None
+        for row in self.rows("reasons", ticks=ticks, minutes=minutes, wanted=few):
             if isinstance(row, PackedSkips):
+                if few and not is_wanted(few.get(row.key, ()), row.window):
+                    continue
                 skips = [each.skip for each in self._unpacked([row])[0]]
                 found = [
                     SkipReason(skip.key, str(skip.tick), skip.host, skip.reason) for skip in skips
@@ -399,6 +426,30 @@ class PackedSkips(NamedTuple):
     """The minute at which it begins, since the epoch."""
     words: str
     """`PlainSkip.word` of each: CODE:EXECUTION, hexadecimal. CODE: minute in the window, then `PlainSkip.code`."""
+
+
+class PackedRuns(NamedTuple):
+    """The fields of `EndedRuns`, but for their times."""
+
+    key: str
+    host: str
+    outcome: str
+    has_tick: bool
+    minutes: str
+    """Of each, since the epoch: words in any order."""
+
+
+def _unpacked_runs(key: str, host: str, outcome: str, has_tick: object, minutes: str) -> EndedRuns:
+    times = tuple(60 * minute for minute in sorted(map(int, minutes.split())))
+    if not all(map(is_time, times[:1] + times[-1:])):
+        raise ValueError("the time of a tick is none")
+    return EndedRuns(key, host, outcome, bool(has_tick), times)
+
+
+def is_wanted(minutes: Sequence[int], window: int) -> bool:
+    """Return whether one of some rising minutes is in a window of plain skips."""
+    place = bisect_left(minutes, window)
+    return place < len(minutes) and minutes[place] < window + PLAIN_WINDOW
 
 
 class _Holder(NamedTuple):

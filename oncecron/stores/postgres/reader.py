@@ -7,6 +7,7 @@ and no sort, neither here nor on the server.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import select
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, HistoryQuery, Released, Unblocked
 from oncecron.core.model import recordable_values
+from oncecron.core.tick import minute_tick
 from oncecron.core.timing import (
     READER_TIMEOUT,
     RELEASE_POLL,
@@ -28,7 +30,7 @@ from oncecron.stores.address import as_role, command_line, masked
 from oncecron.stores.postgres import installation, schema
 from oncecron.stores.postgres.doctor import examine, of_foreign_locks
 from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
-from oncecron.stores.reader import Reader
+from oncecron.stores.reader import PackedRuns, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -57,8 +59,21 @@ _OWNERS_CURE = "run it as {owner}, who owns the schema"
 _CURES = dict.fromkeys(("leases", "notices", "item_lists"), _WATCHERS_CURE)
 """For views that readers alone may not see."""
 _NO_FILTERS = HistoryQuery()._asdict() | {"before": None, "window": None}
-_STREAMED = ("timeline", "skips", "reasons", "items")
+_STREAMED = ("timeline", "skips", "reasons", "reasons_of_ticks", "items")
 """Views of many rows, which the server sends as they are read."""
+
+
+def _reasons(
+    ticks: Mapping[str, str], minutes: Mapping[str, int], wanted: Mapping[str, list[int]] | None
+) -> tuple[str, dict[str, Any]]:
+    """Return the section for why ticks were skipped: those from one of each key on, or a few; and its arguments."""
+    if wanted is None:
+        values = {"ticks": [*ticks.values()], "minutes": [*minutes.values()]}
+        return "reasons", {"keys": [*ticks], **values}
+    pairs = [(key, minute) for key, found in wanted.items() for minute in found]
+    names = [minute_tick(minute * 60).text for _, minute in pairs]
+    values = {"ticks": names, "minutes": [minute for _, minute in pairs]}
+    return "reasons_of_ticks", {"keys": [key for key, _ in pairs], **values}
 
 
 class PostgresReader(Connection, Reader):
@@ -77,11 +92,11 @@ class PostgresReader(Connection, Reader):
             return self._history(bounds)
         if view == "skips" and bounds["limit"] is not None:
             return self._newest_skips(bounds)
+        if view == "runs":
+            packed = map(PackedRuns._make, self._later("packed_runs", bounds))
+            return itertools.chain(self._stream("single_runs", bounds), packed)
         if view == "reasons":
-            bounds = {
-                "keys": [*bounds["ticks"]],
-                **{name: [*bounds[name].values()] for name in bounds},
-            }
+            view, bounds = _reasons(**bounds)
         if view in _STREAMED:
             return self._stream(view, bounds)
         if view == "namespaces":
@@ -89,6 +104,10 @@ class PostgresReader(Connection, Reader):
                 return iter(self._connected().execute(self._sql[view]).fetchall())
         values = {**_NO_FILTERS, **bounds}
         return iter(self._ask(view, values, _CURES.get(view, READERS_CURE)))
+
+    def _later(self, section: str, values: Mapping[str, Any]) -> Iterator[Row]:
+        """Yield the rows of a query that is asked when the first of them is wanted."""
+        yield from self._ask(section, values)
 
     def _history(self, bounds: dict[str, Any]) -> Iterator[Row]:
         """Yield executions page by page."""

@@ -188,6 +188,19 @@ select s.key, s.tick, s.host, s.reason
   join {ns}.keys k on k.key = wanted.key
   join {ns}.skips s on s.plain and s.key_id = k.key_id and s.plain_until >= wanted.minute and s.tick_name >= wanted.tick
 
+-- name: reasons_of_ticks
+-- Of a few ticks.
+select s.key, s.tick, s.host, s.reason
+  from unnest(%(keys)s::text[], %(ticks)s::text[]) wanted (key, tick)
+  join {ns}.keys k on k.key = wanted.key
+  join {ns}.skips s on not s.plain and s.key_id = k.key_id and s.tick_name = wanted.tick
+ union all
+select s.key, s.tick, s.host, s.reason
+  from unnest(%(keys)s::text[], %(ticks)s::text[], %(minutes)s::integer[]) wanted (key, tick, minute)
+  join {ns}.keys k on k.key = wanted.key
+  join {ns}.skips s on s.plain and s.key_id = k.key_id and wanted.minute between s.plain_from and s.plain_until
+                   and s.tick_name = wanted.tick
+
 -- name: timeline
 -- Executions since a time, part by part in the order of starts; the server sorts, on disk if it must.
 select {execution_columns}
@@ -195,6 +208,34 @@ select {execution_columns}
  where (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
    and (%(keys)s::text[] is null or e.key = any (%(keys)s))
  order by e.key, e.shard, e.started_at, e.execution_id
+
+-- name: is_packed
+-- Never null. An infinite time, which somebody else has written, is read by itself, and named.
+(e.attempt = 1 and e.shards = 1 and e.outcome in ('succeeded', 'failed', 'timed-out', 'stopped', 'lost')
+        and pg_catalog.isfinite(e.started_at) and (e.tick is null or coalesce(pg_catalog.isfinite(e.tick_at), false)))
+
+-- name: single_runs
+-- Executions since a time that are not packed, without the texts.
+select e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e."user", '' as command,
+       extract(epoch from e.started_at)::float8 as started_at, extract(epoch from e.finished_at)::float8 as finished_at,
+       e.duration, e.fencing_token, e.owner, null as note, e.shards, e.cause, e.lost_reason, e.request, e.requested_by,
+       extract(epoch from e.tick_at)::float8 as instant, extract(epoch from e.fired_at)::float8 as fired_at,
+       extract(epoch from e.lost_at)::float8 as lost_at
+  from {ns}.executions e
+ where e.started_at >= pg_catalog.to_timestamp(%(since)s) and (%(keys)s::text[] is null or e.key = any (%(keys)s))
+   and not {is_packed}
+
+-- name: packed_runs
+-- The others, grouped by the number of the key: that is half as fast again as by its name.
+select k.key, r.host, r.outcome, r.has_tick, r.minutes
+  from (select e.key_id, e.host, e.outcome, e.tick is not null as has_tick,
+               pg_catalog.string_agg(pg_catalog.floor(pg_catalog.date_part('epoch', coalesce(e.tick_at, e.started_at)) / 60)::bigint::text,
+                                     ' ') as minutes
+          from {ns}.executions e
+         where e.started_at >= pg_catalog.to_timestamp(%(since)s) and (%(keys)s::text[] is null or e.key = any (%(keys)s))
+           and {is_packed}
+         group by 1, 2, 3, 4) r
+  join {ns}.keys k using (key_id)
 
 -- name: keys
 select k.key, k.shard, k.schedule, k.zone, k.expected_shards, k.starting_deadline,

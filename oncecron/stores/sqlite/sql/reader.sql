@@ -107,6 +107,27 @@ SELECT {execution_columns}
  WHERE (:since IS NULL OR started_at >= :since) AND (:keys IS NULL OR key IN (SELECT value FROM json_each(:keys)))
  ORDER BY key, shard, started_at, execution_id
 
+-- name: young
+-- By the primary key: neither the index of the starts nor that of the keys reads as fast what is most of the table. The two
+-- indexes of the starts alone say where it begins. A unary plus keeps SQLite from taking another index.
+execution_id >= min((SELECT coalesce(min(+execution_id), 9e15) FROM job_execution WHERE named = 0 AND started_at >= :since),
+                    (SELECT coalesce(min(+execution_id), 9e15) FROM job_execution WHERE named = 1 AND started_at >= :since))
+   AND +started_at >= :since AND (:keys IS NULL OR +key IN (SELECT value FROM json_each(:keys)))
+
+-- name: is_packed
+attempt = 1 AND shards = 1 AND named = 0 AND outcome IN ('succeeded', 'failed', 'timed-out', 'stopped', 'lost')
+
+-- name: single_runs
+-- Those that are not packed.
+SELECT {execution_columns} FROM job_execution WHERE {young} AND NOT ({is_packed})
+
+-- name: packed_runs
+-- The others.
+SELECT key, host, outcome, tick IS NOT NULL, group_concat(CAST(coalesce(tick_instant, started_at) / 60 AS INTEGER), ' ')
+  FROM job_execution
+ WHERE {young} AND {is_packed}
+ GROUP BY +key, +host, +outcome, tick IS NOT NULL
+
 -- name: keys
 SELECT key, shard, schedule, zone, expected_shards, starting_deadline, expected_since, high_water, last_start, forgotten_at, forgotten_by
   FROM job_key
