@@ -13,7 +13,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from oncecron.core.masking import without_logins
 from oncecron.core.missed import MISSED_AT_MOST
@@ -117,8 +116,8 @@ def environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as a template shows it: a text without what would act, and not at any length."""
-    if not isinstance(value, str) or isinstance(value, Markup):
+    """Return a value as a template shows it: a text without what would act, and not at any length; what a template made is as it is."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     text = value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"
     return visible(without_logins(text))
