@@ -116,9 +116,9 @@ def environment() -> Environment:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as a template shows it: a text without what would act, and not at any length; what a template made is as it is."""
+    """Return a value as a template shows it: a text without what would act, and not at any length."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
-        return value
+        return value  # a template made it, or it is no text
     text = value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"
     return visible(without_logins(text))
 
