@@ -57,7 +57,7 @@ def overview(
     sources: Sources, settings: Settings, *, since: float, keys: Collection[str] = ()
 ) -> Overview:
     """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`."""
-    now, utc = sources.now, settings["utc"]
+    now, utc, kept = sources.now, settings["utc"], settings.file.retention.skips
     checked, summaries = _judged(sources, settings, keys)
     jobs = _jobs(sources, checked.findings, summaries, keys)
     names = [job.summary.key for job in jobs]
@@ -76,7 +76,7 @@ def overview(
         running=_running(sources, {job.key: job for job in summaries}),
         hosts=_hosts(sources, keys),
         timeline=_grid(ticks, names, starts, now),
-        hosts_of=list(_hosts_of(sources, jobs, since, utc=utc)),
+        hosts_of=list(_hosts_of(sources, jobs, max(since, now - kept), utc=utc)),
         days=_days(_grid(ticks, names, of_days, now), utc=utc),
         unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
     )
