@@ -25,8 +25,6 @@ BARS = 30
 _STEP, _WIDTH, _HEIGHT = 6, 4, 22
 """Of bars, in the units of the picture."""
 _LEAST_HEIGHT = 3
-_OF_MISSED = 14
-"""The height of a bar without a duration."""
 
 
 class Stroke(NamedTuple):
@@ -61,7 +59,7 @@ def bars(runs: Sequence[Run]) -> list[Stroke]:
 
 def _bar_height(duration: float | None, longest: float) -> int:
     if duration is None:
-        return _OF_MISSED
+        return _HEIGHT
     share = math.sqrt(max(0.0, duration) / longest) if longest else 0.0
     return max(_LEAST_HEIGHT, round(share * _HEIGHT))
 
@@ -73,7 +71,7 @@ _LANES = {
     "running": (20, 60),
     "well": (35, 30),
     "paused": (44, 12),
-    "nothing": (42, 16),
+    "nothing": (38, 24),
 }
 """Where the marks in a lane of a hundred begin, and how high they are: what is wrong is taller than what is well."""
 

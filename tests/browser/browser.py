@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pictures import SWITCHES
 from playwright.sync_api import sync_playwright
 from servers.require import program
 
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-SWITCHES = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 SCRIPT = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pictures
 import pytest
-
-from oncecron.cli.main import invoke
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from browser import Shown
     from fleet import Fleet
+    from playwright.sync_api import Browser
 
 TEXTS = "all => all.map(each => each.textContent)"
 LOOKS = (
@@ -31,10 +31,7 @@ SIZES = [
 @pytest.fixture(scope="session")
 def overview(fleet: Fleet) -> str:
     """Write the page of the fleet and give its address."""
-    path = fleet.path.replace(".db", ".html")
-    with fleet.clock():
-        assert invoke(["report", "--utc", "--html", path, "--store", f"sqlite://{fleet.path}"]) == 0
-    return f"file://{path}"
+    return pictures.overview(fleet)
 
 
 def test_it_says_first_what_is_wrong(show: Callable[..., Shown], overview: str) -> None:
@@ -117,3 +114,8 @@ def test_it_needs_nothing_else(show: Callable[..., Shown], overview: str) -> Non
     shown.page.wait_for_load_state("networkidle")
     assert (shown.strangers, shown.complaints) == ([], [])
     assert shown.page.locator("script, [style], [onclick], img, iframe").count() == 0
+
+
+def test_the_pictures_are_fresh(browser: Browser, overview: str) -> None:
+    """Whoever changes the words of the page draws them again: tools/pictures.py."""
+    assert pictures.draw(browser, overview, write=False) == []
