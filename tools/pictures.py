@@ -89,7 +89,7 @@ def drawn(browser: Browser, url: str, wanted: Picture) -> tuple[bytes, str]:
         "height": end["y"] + end["height"] + _MARGIN - begin,
     }
     image = page.screenshot(clip=clip, full_page=True)  # type: ignore[arg-type]
-    words = page.inner_text("main")
+    words = page.inner_text(wanted.first) + page.inner_text(wanted.last)
     context.close()
     return image, sha256(words.encode()).hexdigest()[:16]
 

@@ -47,13 +47,12 @@ def bars(runs: Sequence[Run]) -> list[Stroke]:
     for place, run in enumerate(shown, BARS - len(shown)):
         x, how = place * _STEP, look(run.outcome)
         height = _bar_height(run.duration, longest)
-        inset = (
-            0.6 if how == "missed" else 0
-        )  # it is hollow, and a line is drawn on both sides of its path
-        mark = _box(x + inset, _HEIGHT - height + inset, _WIDTH - 2 * inset, height - 2 * inset)
+        mark = f"M{x + _WIDTH // 2} {_HEIGHT}v-{height}"  # a line as wide as a bar: most of a page are bars
+        if how == "missed":
+            mark = _box(x + 0.6, 0.6, _WIDTH - 1.2, _HEIGHT - 1.2)
         found.setdefault(how, []).append(mark)
         if how in ("bad", "missed"):
-            found.setdefault("foot", []).append(_box(x, _HEIGHT + 2, _WIDTH, 2))
+            found.setdefault("foot", []).append(f"M{x} {_HEIGHT + 3}h{_WIDTH}")
     return _strokes(found)
 
 
