@@ -187,8 +187,8 @@ class Schedule:
     def between(self, after: int, until: int) -> Iterator[int]:
         """Yield the ticks later than `after` and no later than `until`, day by day where no clock changes."""
         while after < until:
-            offset = self.offset(after)
-            day = (after + offset) // DAY
+            offset = self.offset(after + 1)
+            day = (after + 1 + offset) // DAY
             midnight = day * DAY - offset
             if all(self.offset(midnight + each) == offset for each in (-DAY, 0, DAY)):
                 due = (midnight + time for time in self._fields.times(day))

@@ -168,8 +168,9 @@ class Views(Protocol):
         Times are float seconds since the epoch, by the store's clock; durations are float seconds; None is NULL. The
         Reader converts and checks each row and applies every filter again, so a store may narrow or not; what it must
         apply exactly is named here. Rows come lazily where there may be many: `executions`, `timeline`, `runs`,
-        `skips`, `reasons`, `items`. The Reader may stop early, and may call other methods between two rows. A bound that is None
-        means any. A store that has to unpack a row before it knows the columns does it with `Reader.readable`.
+        `skips`, `reasons`, `items`. The Reader may stop early, and may call other methods between two rows. A bound
+        that is None means any. A store that has to unpack a row before it knows the columns does it with
+        `Reader.readable`.
 
         - `executions` (the fields of `HistoryQuery`): the fields of `Execution`, with `owner` as its
           `owner_digest`, and then those of `Traced`: instant of the tick, fired_at, lost_at. Exactly: `key`,

@@ -69,6 +69,8 @@ class Reader(Views):
     def __init__(self) -> None:
         self.unreadable: set[str] = set()
         """The names of the rows that all queries have passed over."""
+        self.keeps: int | None = None
+        """How many executions of each shard the store keeps at most."""
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, newest first, or oldest first after an id."""

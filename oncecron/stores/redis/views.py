@@ -50,6 +50,7 @@ class RedisViews(Reader):
 
     def __init__(self, target: Target, *, namespace: str) -> None:
         super().__init__()
+        self.keeps = target.keep
         self._target = target
         self._namespace = namespace
         self._names = scripts.Names(namespace)
@@ -153,7 +154,11 @@ class RedisViews(Reader):
 
     def _view_runs(self, since: float, keys: list[str] | None) -> Iterator[Row]:
         """Read the rows by their ids, the newest first; decode only those that are not packed."""
-        ids = self._every_id() if keys is None else self._ids_of_shards(keys)
+        ids = (
+            self._every_id()
+            if keys is None
+            else self._merged(self._shards(keys), "", False, _PAGE_OF_MANY)
+        )
         packed: dict[tuple[str, str, str, bool], list[int]] = {}
         oldest = since - CLOCK_SET_BACK
         while page := list(islice(ids, _RUNS_AT_ONCE)):
@@ -182,9 +187,6 @@ class RedisViews(Reader):
             self._ask("HGET", self._names.of_namespace("namespace"), "last_execution_id") or 0
         )
         return iter(range(last, first - 1, -1))
-
-    def _ids_of_shards(self, keys: Collection[str]) -> Iterator[int]:
-        return self._merged(self._shards(keys), "", False, _PAGE)
 
     def _log_of(self, shard: Shard) -> Iterator[StoredExecution]:
         """Yield the executions of one shard, the oldest id first."""
