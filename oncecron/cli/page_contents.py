@@ -25,7 +25,7 @@ from oncecron.core.units import DAY, HOUR
 from oncecron.each.reports import item_lists, with_items
 from oncecron.log.hosts import hosts
 from oncecron.log.jobs import states
-from oncecron.log.timeline import Span, hosts_timeline, last_runs, ticks_of
+from oncecron.log.timeline import Span, last_runs, ticks_of
 from oncecron.log.why import evidence
 from oncecron.pages.charts import BARS
 from oncecron.pages.contents import Day, Host, Job, Overview, Problem, Running
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from oncecron.alerts.findings import Checked, Finding
     from oncecron.config.settings import Settings
     from oncecron.core.job_summary import JobSummary
+    from oncecron.core.model import Retention
     from oncecron.log.jobs import Sources
     from oncecron.log.timeline import KeyTicks
 
@@ -61,13 +62,13 @@ def overview(
     sources: Sources, settings: Settings, *, since: float, keys: Collection[str] = ()
 ) -> Overview:
     """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`."""
-    now, utc, kept = sources.now, settings["utc"], settings.file.retention.skips
+    now, utc, kept = sources.now, settings["utc"], settings.file.retention
     checked, summaries = _judged(sources, settings, keys)
     jobs = _jobs(sources, checked.findings, summaries, keys)[:_KEYS]
     names = [job.summary.key for job in jobs]
     of_days = days(now - (_DAYS - 1) * DAY, now, utc=utc)
     starts = columns(since, now, _COLUMNS, utc=utc)
-    ticks = ticks_of(sources, Span(min(of_days[0], starts[0]), now), names)
+    ticks = ticks_of(sources, Span(min(of_days[0], starts[0]), now, kept), names)
     return Overview(
         now=now,
         since=since,
@@ -80,7 +81,7 @@ def overview(
         running=_running(sources, {job.key: job for job in summaries}),
         hosts=_hosts(sources, keys),
         timeline=_grid(ticks, names, starts, now),
-        hosts_of=list(_hosts_of(sources, jobs, max(since, now - kept), utc=utc)),
+        hosts_of=list(_hosts_of(sources, jobs, max(since, now - kept.skips), kept, utc=utc)),
         days=_days(ticks.values(), of_days, utc=utc),
         unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
     )
@@ -222,14 +223,30 @@ def _hosts(sources: Sources, keys: Collection[str]) -> list[Host]:
     ]
 
 
-def _hosts_of(sources: Sources, jobs: Iterable[Job], since: float, *, utc: bool) -> Iterator[Grid]:
-    """Yield who fired a key with which something is wrong, for about as long as its bars."""
-    wrong = [job for job in jobs if look(job.states[0][0]) in WRONG]
-    for job in wrong[:_HOSTS_OF]:
-        first = min((run.started_at for run in job.runs), default=since)
-        begin = max(since, min(first, sources.now - HOUR))
-        starts = columns(begin, sources.now, _HOST_COLUMNS, utc=utc)
-        yield hosts_timeline(sources, starts, sources.now, job.summary.key)
+def _hosts_of(
+    sources: Sources, jobs: Iterable[Job], since: float, kept: Retention, *, utc: bool
+) -> Iterator[Grid]:
+    """Yield who fired a key with which something is wrong, for about as long as its bars.
+
+    Keys that run often are asked for together, and so are the others, of which as much is read.
+    """
+    now = sources.now
+    wrong = [job for job in jobs if look(job.states[0][0]) in WRONG][:_HOSTS_OF]
+    begins = {
+        job.summary.key: max(since, min(*(run.started_at for run in job.runs), now - HOUR, now))
+        for job in wrong
+    }
+    ticks: dict[str, KeyTicks] = {}
+    for is_frequent in (True, False):
+        keys = [key for key, begin in begins.items() if (begin > now - DAY) == is_frequent]
+        if keys:
+            span = Span(min(begins[key] for key in keys), now, kept)
+            ticks |= ticks_of(sources, span, keys, hosts=True)
+    for key, begin in begins.items():
+        starts = columns(begin, now, _HOST_COLUMNS, utc=utc)
+        hosts_of = sorted(ticks[key].hosts.items()) if key in ticks else []
+        lines = (gather_line(host, each, starts, now) for host, each in hosts_of)
+        yield Grid(starts, now, tuple(lines), key)
 
 
 def _grid(
