@@ -295,3 +295,17 @@ RELEASE_MARGIN = 5.0
 """Within this time a running holder acknowledges a release and a poll sees it."""
 TAKEOVER_WITHIN = 3.0
 """A standby starts within this time after a lease has ended."""
+PAGE_WITHIN = 12.0
+"""`web` answers within this time: the store has `READER_TIMEOUT` for one question, and a person waits."""
+PAGE_AWAY_WITHIN = 1.0
+"""And within this time once it is known that the store is away."""
+PAGE_PER_QUERY = 1.0
+"""A page of `web` is kept this long for each question that it has asked: so it costs one query per second at most."""
+PAGE_KEPT = 2.0
+"""And at least this long."""
+PAGE_KEPT_TIMES = 5
+"""And this many times as long as it took: the store of a long log does nothing for a page most of the time."""
+PAGE_ERROR_KEPT = 2.0
+"""A store that is away is asked again after this long, whatever the number of people who wait."""
+SLOW_CLIENT = 30
+"""`web` closes a connection on which nothing has moved for so many seconds."""

@@ -1,0 +1,250 @@
+"""The WSGI application of `oncecron web`: an address in, a page out. It reads by the functions that it is given.
+
+    /                     the overview
+    /key?name=KEY         a key, and with &tick=TICK or &run=ID what happened then
+    /host?name=HOST       a host
+    /refresh.js           the one script; each page can be read without it
+
+Every address stands on the same level and every link is relative, so the pages work below any path of a proxy, and a
+key may have slashes and dots. Only GET and HEAD are answered. What is drawn of a reading is kept until the next one.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from base64 import b64encode
+from collections import OrderedDict
+from hashlib import sha256
+from http import HTTPStatus
+from importlib import resources
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from oncecron.core.errors import NotFoundError, UsageError
+from oncecron.core.stderr import show_trace
+from oncecron.pages.render import notice
+from oncecron.pages.shared_readings import AwayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from oncecron.pages.shared_readings import Found, SharedReadings
+
+    Query = Mapping[str, str]
+
+_MOST_DRAWN = 32
+"""Pages in memory; the largest have a megabyte."""
+_MOST_FIELDS = 20
+_RETRY_AFTER = "5"
+_LOOPBACK = frozenset(("127.0.0.1", "localhost", "::1"))
+_SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "private, no-cache",
+}
+_POLICY = (
+    "default-src 'none'; script-src 'self'; connect-src 'self'; img-src data:; style-src{styles}; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_STYLE = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
+
+
+class Link(NamedTuple):
+    """A link of a notice: its text, and its address."""
+
+    text: str
+    address: str
+
+
+class NoSuchPageError(NotFoundError):
+    """There is no such page."""
+
+    def __init__(self, message: str, near: Sequence[Link] = ()) -> None:
+        """`near`: what may have been meant."""
+        super().__init__(message)
+        self.near = near
+
+
+class View(NamedTuple):
+    """The pages of one path."""
+
+    chooses: Sequence[str]
+    """The fields of the address that choose what is read."""
+    filters: Sequence[str]
+    """Those that choose what of it is shown."""
+    read: Callable[[Query], Found]
+    draw: Callable[[Any, Query], str]
+
+
+class _Answer(NamedTuple):
+    status: HTTPStatus
+    body: bytes
+    kind: str = "text/html; charset=utf-8"
+    more: Mapping[str, str] = {}
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers of an answer with its body."""
+        hashes = (b64encode(sha256(each).digest()).decode() for each in _STYLE.findall(self.body))
+        styles = "".join(f" 'sha256-{each}'" for each in hashes) or " 'none'"
+        return {
+            "Content-Type": self.kind,
+            "Content-Length": str(len(self.body)),
+            "Content-Security-Policy": _POLICY.format(styles=styles),
+            **_SAFE,
+            **self.more,
+        }
+
+
+class _Drawn(NamedTuple):
+    contents: Any
+    answer: _Answer
+
+
+class Application:
+    """A WSGI application; any number of threads may call it."""
+
+    def __init__(
+        self, views: Mapping[str, View], readings: SharedReadings, *, is_local: bool
+    ) -> None:
+        """`is_local`: only this machine can connect, so every request names it: all else is DNS rebinding."""
+        self._views = views
+        self._readings = readings
+        self._is_local = is_local
+        self._files = {
+            "/refresh.js": _file("refresh.js", "text/javascript; charset=utf-8"),
+            "/robots.txt": _Answer(
+                HTTPStatus.OK, b"User-agent: *\nDisallow: /\n", "text/plain; charset=utf-8"
+            ),
+        }
+        self._lock = threading.Lock()
+        self._drawn: OrderedDict[tuple[str, Any], _Drawn] = OrderedDict()
+
+    def __call__(
+        self, environ: WSGIEnvironment, start_response: StartResponse
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        answer = self._answer(environ)
+        headers, body = answer.headers(), answer.body
+        status = answer.status
+        if _has(environ.get("HTTP_IF_NONE_MATCH", ""), headers.get("ETag")):
+            status, body = HTTPStatus.NOT_MODIFIED, b""
+            del headers["Content-Type"], headers["Content-Length"]
+        start_response(f"{status.value} {status.phrase}", [*headers.items()])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
+
+    def _answer(self, environ: WSGIEnvironment) -> _Answer:
+        host = environ.get("HTTP_HOST")
+        if self._is_local and host is not None and _name_of(host) not in _LOOPBACK:
+            return _text(
+                HTTPStatus.FORBIDDEN,
+                f"This server answers for localhost, not for {host[:200]!r}. A proxy in front of it sends the name of "
+                "this server as Host: nginx does so without a `proxy_set_header Host` of its own.",
+            )
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return _text(
+                HTTPStatus.METHOD_NOT_ALLOWED, "Use GET: there is nothing to change here."
+            )._replace(more={"Allow": "GET, HEAD"})
+        path = environ.get("PATH_INFO", "")
+        path = path.encode("latin-1", "replace").decode("utf-8", "replace") or "/"
+        if path in self._files:
+            return self._files[path]
+        try:
+            return self._page(path, environ.get("QUERY_STRING", ""))
+        except NotFoundError as error:
+            near = getattr(error, "near", ())
+            return _notice(HTTPStatus.NOT_FOUND, "Not found", str(error), near)
+        except UsageError as error:
+            return _notice(HTTPStatus.BAD_REQUEST, "Not understood", str(error).removeprefix("--"))
+        except AwayError as error:
+            return _away(error)
+        except Exception:  # noqa: BLE001 - one page is broken, and not the server
+            show_trace()
+            text = "This is a bug of oncecron; the details are on standard error of the server."
+            return _notice(HTTPStatus.INTERNAL_SERVER_ERROR, "Broken", text)
+
+    def _page(self, path: str, query_string: str) -> _Answer:
+        view = self._views.get(path)
+        if view is None:
+            raise NoSuchPageError(f"There is no page {path[:200]}.", _near_paths(path))
+        fields = _fields(query_string)
+        query = {name: fields[name] for name in (*view.chooses, *view.filters) if fields.get(name)}
+        chosen = tuple(query.get(name) for name in view.chooses)
+        contents = self._readings.get((path, chosen), lambda: view.read(query))
+        address = path, tuple(query.items())
+        with self._lock:  # one draws and the others wait for the same page
+            drawn = self._drawn.get(address)
+            if drawn is None or drawn.contents is not contents:
+                body = view.draw(contents, query).encode("utf-8", "backslashreplace")
+                tag = f'"{sha256(body).hexdigest()[:32]}"'
+                drawn = _Drawn(contents, _Answer(HTTPStatus.OK, body, more={"ETag": tag}))
+                self._drawn[address] = drawn
+            self._drawn.move_to_end(address)
+            while len(self._drawn) > _MOST_DRAWN:
+                self._drawn.popitem(last=False)
+        return drawn.answer
+
+
+def _file(name: str, kind: str) -> _Answer:
+    body = resources.files("oncecron.pages").joinpath("templates", name).read_bytes()
+    return _Answer(HTTPStatus.OK, body, kind, {"ETag": f'"{sha256(body).hexdigest()[:32]}"'})
+
+
+def _fields(query_string: str) -> dict[str, str]:
+    """Return the fields of an address; several of one name are joined by commas. Raises `UsageError`."""
+    text = query_string.encode("latin-1", "replace").decode("utf-8", "replace")
+    try:
+        pairs = parse_qsl(text, max_num_fields=_MOST_FIELDS, errors="replace")
+    except ValueError as error:
+        raise UsageError("the address has too many fields") from error
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        if value.strip():
+            found.setdefault(name, []).append(value.strip())
+    return {name: ",".join(values) for name, values in found.items()}
+
+
+def _name_of(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _has(tags: str, tag: str | None) -> bool:
+    """Return whether If-None-Match names a tag; a proxy that compresses has made a weak one of it."""
+    named = {each.strip().removeprefix("W/") for each in tags.split(",")}
+    return tag is not None and (tag in named or "*" in named)
+
+
+def _near_paths(path: str) -> list[Link]:
+    kind, _, name = path.strip("/").partition("/")
+    if kind in ("key", "host") and name:
+        return [Link(name, address(kind, name))]
+    return []
+
+
+def address(kind: str, name: str, **more: str) -> str:
+    """Return the link to the page of a key or of a host."""
+    rest = "".join(f"&{field}={quote(value, safe='/:')}" for field, value in more.items())
+    return f"{kind}?name={quote(name, safe='/:')}{rest}"
+
+
+def _text(status: HTTPStatus, line: str) -> _Answer:
+    return _Answer(status, f"{line}\n".encode("utf-8", "backslashreplace"), "text/plain; charset=utf-8")
+
+
+def _notice(
+    status: HTTPStatus, title: str, text: str, near: Sequence[Link] = (), **more: str
+) -> _Answer:
+    body = notice(title, text, near, **more)
+    return _Answer(status, body.encode("utf-8", "backslashreplace"))
+
+
+def _away(error: AwayError) -> _Answer:
+    answer = _notice(HTTPStatus.SERVICE_UNAVAILABLE, "The store does not answer", str(error))
+    return answer._replace(more={"Retry-After": _RETRY_AFTER})
