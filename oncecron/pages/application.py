@@ -19,17 +19,19 @@ from hashlib import sha256
 from http import HTTPStatus
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.stderr import show_trace
-from oncecron.pages.render import notice
+from oncecron.pages.addresses import Link, address
 from oncecron.pages.shared_readings import AwayError
+from oncecron.pages.views import draw_notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from wsgiref.types import StartResponse, WSGIEnvironment
 
+    from oncecron.core.text import Clock
     from oncecron.pages.shared_readings import Found, SharedReadings
 
     Query = Mapping[str, str]
@@ -53,13 +55,6 @@ _POLICY = (
 _STYLE = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
 
 
-class Link(NamedTuple):
-    """A link of a notice: its text, and its address."""
-
-    text: str
-    address: str
-
-
 class NoSuchPageError(NotFoundError):
     """There is no such page."""
 
@@ -77,7 +72,7 @@ class View(NamedTuple):
     filters: Sequence[str]
     """Those that choose what of it is shown."""
     read: Callable[[Query], Found]
-    draw: Callable[[Any, Query], str]
+    draw: Callable[[Any, Query, Clock], str]
 
 
 class _Answer(NamedTuple):
@@ -108,11 +103,20 @@ class Application:
     """A WSGI application; any number of threads may call it."""
 
     def __init__(
-        self, views: Mapping[str, View], readings: SharedReadings, *, is_local: bool
+        self,
+        views: Mapping[str, View],
+        readings: SharedReadings,
+        clock: Clock,
+        *,
+        is_local: bool,
     ) -> None:
-        """`is_local`: only this machine can connect, so every request names it: all else is DNS rebinding."""
+        """`clock`: how times are shown.
+
+        `is_local`: only this machine can connect, so every request names it: all else is DNS rebinding.
+        """
         self._views = views
         self._readings = readings
+        self._clock = clock
         self._is_local = is_local
         self._files = {
             "/refresh.js": _file("refresh.js", "text/javascript; charset=utf-8"),
@@ -156,15 +160,29 @@ class Application:
             return self._page(path, environ.get("QUERY_STRING", ""))
         except NotFoundError as error:
             near = getattr(error, "near", ())
-            return _notice(HTTPStatus.NOT_FOUND, "Not found", str(error), near)
+            return self._notice(HTTPStatus.NOT_FOUND, "Not found", str(error), near)
         except UsageError as error:
-            return _notice(HTTPStatus.BAD_REQUEST, "Not understood", str(error).removeprefix("--"))
+            text = str(error).removeprefix("--")
+            return self._notice(HTTPStatus.BAD_REQUEST, "Not understood", text)
         except AwayError as error:
-            return _away(error)
+            return self._away(error)
         except Exception:  # noqa: BLE001 - one page is broken, and not the server
             show_trace()
             text = "This is a bug of oncecron; the details are on standard error of the server."
-            return _notice(HTTPStatus.INTERNAL_SERVER_ERROR, "Broken", text)
+            return self._notice(HTTPStatus.INTERNAL_SERVER_ERROR, "Broken", text)
+
+    def _away(self, error: AwayError) -> _Answer:
+        since = "" if error.since is None else f" since {self._clock.seconds(error.since)}"
+        answer = self._notice(
+            HTTPStatus.SERVICE_UNAVAILABLE, f"No answer from the store{since}", str(error)
+        )
+        return answer._replace(more={"Retry-After": _RETRY_AFTER})
+
+    def _notice(
+        self, status: HTTPStatus, title: str, text: str, near: Sequence[Link] = ()
+    ) -> _Answer:
+        body = draw_notice(self._clock, title, text, near)
+        return _Answer(status, body.encode("utf-8", "backslashreplace"))
 
     def _page(self, path: str, query_string: str) -> _Answer:
         view = self._views.get(path)
@@ -178,7 +196,7 @@ class Application:
         with self._lock:  # one draws and the others wait for the same page
             drawn = self._drawn.get(address)
             if drawn is None or drawn.contents is not contents:
-                body = view.draw(contents, query).encode("utf-8", "backslashreplace")
+                body = view.draw(contents, query, self._clock).encode("utf-8", "backslashreplace")
                 tag = f'"{sha256(body).hexdigest()[:32]}"'
                 drawn = _Drawn(contents, _Answer(HTTPStatus.OK, body, more={"ETag": tag}))
                 self._drawn[address] = drawn
@@ -224,27 +242,9 @@ def _has(tags: str, tag: str | None) -> bool:
 def _near_paths(path: str) -> list[Link]:
     kind, _, name = path.strip("/").partition("/")
     if kind in ("key", "host") and name:
-        return [Link(name, address(kind, name))]
+        return [Link(name, address(kind, name=name))]
     return []
-
-
-def address(kind: str, name: str, **more: str) -> str:
-    """Return the link to the page of a key or of a host."""
-    rest = "".join(f"&{field}={quote(value, safe='/:')}" for field, value in more.items())
-    return f"{kind}?name={quote(name, safe='/:')}{rest}"
 
 
 def _text(status: HTTPStatus, line: str) -> _Answer:
     return _Answer(status, f"{line}\n".encode("utf-8", "backslashreplace"), "text/plain; charset=utf-8")
-
-
-def _notice(
-    status: HTTPStatus, title: str, text: str, near: Sequence[Link] = (), **more: str
-) -> _Answer:
-    body = notice(title, text, near, **more)
-    return _Answer(status, body.encode("utf-8", "backslashreplace"))
-
-
-def _away(error: AwayError) -> _Answer:
-    answer = _notice(HTTPStatus.SERVICE_UNAVAILABLE, "The store does not answer", str(error))
-    return answer._replace(more={"Retry-After": _RETRY_AFTER})
