@@ -3,6 +3,8 @@
 It has no login: it listens on loopback, and a proxy with a login in front of it is for all others.
 """
 
+# ruff: noqa: PLC0415 - jinja2, waitress and the wings are not for --help
+
 from __future__ import annotations
 
 import contextlib
@@ -170,7 +172,9 @@ def _serve(pages: WSGIApplication, listening: Any, shown: str) -> int:
     logger = logging.getLogger("waitress")
     logger.addHandler(_Complaints())
     logger.propagate = False
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # that requests wait is no complaint
+    logging.getLogger("waitress.queue").setLevel(
+        logging.ERROR
+    )  # that requests wait is no complaint
     server = create_server(
         pages,
         sockets=[listening],

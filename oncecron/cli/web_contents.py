@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 from typing import TYPE_CHECKING
 
 from oncecron import __version__
 from oncecron.alerts.findings import DEFAULT_STATES, Limits, check, cure
+from oncecron.cli import page_contents
 from oncecron.cli.command import moment, spools
 from oncecron.cli.gather import gather
 from oncecron.core.errors import NotFoundError, UsageError
@@ -17,7 +17,7 @@ from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.text import part_of
-from oncecron.core.timing import SLOW_TIMES
+from oncecron.core.timing import LONGEST_HOST_GRID, SHORTEST_HOST_GRID, SLOW_TIMES
 from oncecron.core.units import DAY
 from oncecron.log.hosts import hosts
 from oncecron.log.jobs import states
@@ -37,21 +37,29 @@ if TYPE_CHECKING:
 
     from oncecron.alerts.findings import Finding, Situation
     from oncecron.config.settings import Settings
-    from oncecron.core.grid import Grid
+    from oncecron.core.grid import Grid, Run
     from oncecron.core.log_rows import LeaseView
     from oncecron.core.text import Clock
     from oncecron.log.jobs import Sources
+    from oncecron.pages.contents import Overview
 
     Query = Mapping[str, str]
 
 _LIMITS = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
-_SHOWN, _MOST_SHOWN = 50, 1000
-_BARS = 30
+_SHOWN, _MOST_SHOWN = 30, 1000
 _COLUMNS = 60
 """So many marks of the ticks of a host fit beside its name."""
 _OUTPUTS = 5
 """Attempts of a tick, the newest ones, whose output is shown."""
 _WORDS = tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS)))
+
+
+def overview(sources: Sources, settings: Settings, query: Query, _clock: Clock) -> Overview:
+    """Return what the overview shows. Raises `UsageError`, `StoreError`."""
+    since = _since(query, sources.now)
+    return page_contents.overview(
+        sources, settings, since=sources.now - DAY if since is None else since
+    )
 
 
 def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -> KeyPage:
@@ -64,6 +72,7 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
     if summary is None:
         raise _unknown("key", key, ())
     found = _findings(situation, clock, lambda each: key in each.named())
+    runs = last_runs(sources, _COLUMNS, [key]).get(key, [])
     asked = HistoryQuery(key=key, host=query.get("host"), since=since, limit=limit)
     return KeyPage(
         sources.now,
@@ -73,9 +82,13 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
         summary,
         states(summary),
         found,
-        [_running(each, summary.usual_duration) for each in situation.leases if _runs(each, key, sources.now)],
-        last_runs(sources, _BARS, [key]).get(key, []),
-        _grid(sources, key, since, clock),
+        [
+            _running(each, summary.usual_duration)
+            for each in situation.leases
+            if _runs(each, key, sources.now)
+        ],
+        runs,
+        _grid(sources, key, _begin(runs, sources.now) if since is None else since, clock),
         _tick(sources, key, query, spooled, clock, summary),
         _rows(sources.log.history, asked, outcomes, OUTCOMES),
         _rows(sources.log.skips, asked, outcomes, REFUSAL_REASONS),
@@ -102,7 +115,15 @@ def host_page(sources: Sources, settings: Settings, query: Query, clock: Clock) 
         __version__,
         host_name(),
         Host(
-            *(name, found.seen_at, found.version, found.clock_ahead, found.keys, found.wins, found.skips),
+            *(
+                name,
+                found.seen_at,
+                found.version,
+                found.clock_ahead,
+                found.keys,
+                found.wins,
+                found.skips,
+            ),
             found.drained_by,
             found.silent_on.split(",") if found.silent_on else (),
             found.machines,
@@ -136,7 +157,13 @@ def _outcomes(query: Query) -> list[str]:
 
 
 def _since(query: Query, now: float) -> float | None:
-    return moment(query["since"], now) if "since" in query else None
+    """Return the time from when on something is shown. Raises `UsageError`."""
+    if "since" not in query:
+        return None
+    since = moment(query["since"], now)
+    if since >= now:
+        raise UsageError(f"since: {query['since']} is not in the past")
+    return since
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> NoSuchPageError:
@@ -176,9 +203,14 @@ def _running(of: LeaseView, usual: float | None) -> Running:
     return Running(of.key, shard, of.host, of.pid, of.acquired_at, usual, items)
 
 
-def _grid(sources: Sources, key: str, since: float | None, clock: Clock) -> Grid:
-    begin = sources.now - DAY if since is None else min(since, sources.now - 60)
-    starts = columns(begin, sources.now, _COLUMNS, utc=clock.utc)
+def _begin(runs: Sequence[Run], now: float) -> float:
+    """Return where the hosts by time begin, so that each of the newest ticks has a mark of its own."""
+    oldest = runs[0].started_at if runs else now
+    return max(now - LONGEST_HOST_GRID, min(now - SHORTEST_HOST_GRID, oldest))
+
+
+def _grid(sources: Sources, key: str, since: float, clock: Clock) -> Grid:
+    starts = columns(since, sources.now, _COLUMNS, utc=clock.utc)
     return hosts_timeline(sources, starts, sources.now, key)
 
 
@@ -228,7 +260,9 @@ def _choice(ticks: Ticks, sources: Sources, key: str, query: Query, summary: Any
         is_number = number.isascii() and number.isdigit() and len(number) < len(str(10**15))
         execution = sources.log.execution(int(number)) if is_number else None
         if execution is None or execution.key != key:
-            raise NotFoundError(f"no run {number[:60]} of key {key} is on record; it may have been pruned")
+            raise NotFoundError(
+                f"no run {number[:60]} of key {key} is on record; it may have been pruned"
+            )
         return Choice(which_of(execution), "tick")
     if "tick" in query:
         return ticks.named(wanted_tick(query["tick"], sources.now))

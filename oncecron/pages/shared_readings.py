@@ -88,7 +88,8 @@ class SharedReadings:
         try:
             return reading.answer.result(patience).contents
         except TimeoutError:
-            raise self._note_failure(f"no answer from the store within {patience:g} s") from None
+            silence = f"no answer from the store within {PAGE_WITHIN:g} s"
+            raise self._away or self._note_failure(silence) from None
 
     def _shared(self, name: Hashable, read: Callable[[], Found]) -> _Reading:
         with self._lock:

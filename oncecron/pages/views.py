@@ -46,9 +46,7 @@ def draw_overview(contents: Overview, query: Query, clock: Clock) -> str:
 def draw_key(contents: KeyPage, query: Query, clock: Clock) -> str:
     """Return the page of a key."""
     key = contents.summary.key
-    filters = {
-        name: query[name] for name in ("since", "outcome", "host", "limit") if name in query
-    }
+    filters = {name: query[name] for name in ("since", "outcome", "host", "limit") if name in query}
 
     def tick_address(tick: str | None, run: int | None = None) -> str:
         """Return the address of this page with a tick, or the firing of a run, explained."""

@@ -42,7 +42,8 @@
       const title = isOurs ? page.querySelector("h1") : null; // a proxy has pages of its own
       throw Object.assign(new Error(title?.textContent.trim() ?? answer.status), { isAnswer: true });
     }
-    if (page.querySelector("style")?.textContent !== document.querySelector("style")?.textContent) {
+    const [before, now] = [document, page].map((each) => [...each.querySelectorAll("style")].map((style) => style.textContent).join());
+    if (now !== before) {
       location.reload(); // the server was upgraded
       return;
     }
