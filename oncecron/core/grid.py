@@ -10,9 +10,11 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.tick import minute_tick
+from oncecron.core.timing import GRID_STEPS
+from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,13 +31,6 @@ the run before still ran), `overdue` (due a short time ago), `paused` and `drain
 Of a host also `skipped` (it fired, and did not start the command), `silent` (it did not fire), `paused`, `drained`.
 """
 _RANKS = {word: rank for rank, word in enumerate(WORST_FIRST)}
-_DAY = 86400
-_STEPS = (
-    *(60 * minutes for minutes in (1, 2, 5, 10, 15, 20, 30)),
-    *(3600 * hours for hours in (1, 2, 3, 4, 6, 8, 12)),
-    *(_DAY * days for days in (1, 2, 7, 14, 28, 91, 364, 3640)),
-)
-"""How much time a column may have."""
 
 
 class Ticks(NamedTuple):
@@ -154,7 +149,7 @@ def columns(since: float, until: float, most: int, *, utc: bool = False) -> tupl
 
     They begin at round times of this host's zone, or of UTC, so the first one may begin before the span.
     """
-    for step in _STEPS:
+    for step in GRID_STEPS:
         if (until - since) / step <= most:
             found = tuple(_starts(since, until, step, utc=utc))
             if len(found) <= most:
@@ -164,19 +159,19 @@ def columns(since: float, until: float, most: int, *, utc: bool = False) -> tupl
 
 def days(since: float, until: float, *, utc: bool = False) -> tuple[float, ...]:
     """Return when each day of a span begins, in this host's zone or in UTC."""
-    return tuple(_starts(since, until, _DAY, utc=utc))
+    return tuple(_starts(since, until, DAY, utc=utc))
 
 
 def _starts(since: float, until: float, step: int, *, utc: bool) -> Iterator[float]:
     """Yield round times: each day of the local calendar begins anew, whatever the clock does on it."""
     zone = UTC if utc else None
     first = datetime.fromtimestamp(since, zone).replace(hour=0, minute=0, second=0, microsecond=0)
-    stride = timedelta(max(1, step // _DAY))
+    stride = timedelta(max(1, step // DAY))
     for number in itertools.count():
         begin, end = ((first + stride * each).timestamp() for each in (number, number + 1))
         if begin >= until:
             return
         inner = itertools.takewhile(lambda at: at < end, itertools.count(begin, step))  # noqa: B023
-        for at in [begin] if step >= _DAY else inner:
+        for at in [begin] if step >= DAY else inner:
             if min(at + step, end) > since and at < until:
                 yield at

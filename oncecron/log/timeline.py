@@ -16,7 +16,7 @@ from oncecron.core.grid import Grid, Run, Ticks, gather, worst
 from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import is_internal, is_success
 from oncecron.core.missed import expected_shards, grace_of, is_held_back, paused_since
-from oncecron.core.timing import MISSED_AFTER, SETTLED
+from oncecron.core.timing import MAX_CLOCK_SKEW, MISSED_AFTER, SETTLED
 from oncecron.log.jobs import as_known
 
 if TYPE_CHECKING:
@@ -101,14 +101,10 @@ def ticks_of(
         key: _Past(known, leases.get(key, ()), sources.now, span)
         for key, known in sorted(shards.items())
     }
-    for row in sources.log.timeline(span.since - _EARLIEST, keys or None):
+    for row in sources.log.timeline(span.since - MAX_CLOCK_SKEW, keys or None):
         if row.execution.key in past:
             past[row.execution.key].add(row)
     return _judged(sources, past, span, hosts=hosts)
-
-
-_EARLIEST = 300.0
-"""So many seconds before its instant a tick may start, by the clock of a host that is ahead."""
 
 
 class _Past:

@@ -1,0 +1,209 @@
+"""Gather what the overview shows: of the store, of the wings, and of this host, as `gather` does for alarms."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from oncecron import __version__
+from oncecron.alerts.findings import DEFAULT_STATES, Limits, check, cure
+from oncecron.alerts.settings import channel_names
+from oncecron.cli.gather import gather, spooled_records
+from oncecron.core.grid import WORST_FIRST, Grid, Run, columns, days
+from oncecron.core.grid import gather as gather_line
+from oncecron.core.host import host_name
+from oncecron.core.job_summary import is_living
+from oncecron.core.log_rows import is_internal
+from oncecron.core.text import Clock, part_of
+from oncecron.core.tick import instant_of
+from oncecron.core.timing import SLOW_TIMES
+from oncecron.core.units import DAY
+from oncecron.each.reports import item_lists, with_items
+from oncecron.log.hosts import hosts
+from oncecron.log.jobs import WRONG, states
+from oncecron.log.timeline import Span, hosts_timeline, last_runs, ticks_of
+from oncecron.log.why import evidence
+from oncecron.pages.contents import Day, Host, Job, Overview, Problem, Running
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from oncecron.alerts.findings import Finding
+    from oncecron.config.settings import Settings
+    from oncecron.core.job_summary import JobSummary
+    from oncecron.log.jobs import Sources
+    from oncecron.log.timeline import KeyTicks
+
+BARS = 30
+_COLUMNS = 120
+_DAYS = 90
+_EXPLAINED = 20
+"""Findings with an account; each asks the store a few questions."""
+_LISTED = 500
+"""Findings at most; more come from a store into which somebody has written junk."""
+_HOSTS_OF = 10
+"""Keys whose hosts are shown by time."""
+_MISSED_BARS = 5
+"""Bars of ticks that nobody has started since the newest run; how many there are stands beside them."""
+
+
+def overview(
+    sources: Sources, settings: Settings, *, since: float, keys: Collection[str] = ()
+) -> Overview:
+    """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`."""
+    now, utc = sources.now, settings["utc"]
+    limits = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
+    situation = gather(
+        sources,
+        limits,
+        utc=utc,
+        keys=keys,
+        channels=channel_names(settings.file),
+        spooled=spooled_records(settings),
+        brief=False,
+    )
+    checked = check(situation, limits, Clock(utc))
+    named = {key for each in checked.findings for key in each.named()}
+    shown = [job for job in situation.jobs if job.key in named or not is_internal(job.key) or keys]
+    summaries = sorted(shown, key=severity)
+    wanted = [job.key for job in summaries]
+    of_days = days(now - (_DAYS - 1) * DAY, now, utc=utc)
+    starts = columns(since, now, _COLUMNS, utc=utc)
+    ticks = ticks_of(sources, Span(min(of_days[0], starts[0]), now), wanted)
+    grid = _grid(ticks, wanted, starts, now)
+    return Overview(
+        now=now,
+        since=since,
+        namespace=settings["namespace"],
+        version=__version__,
+        made_on=host_name(),
+        keys=checked.keys,
+        problems=list(_problems(sources, checked.findings, Clock(utc))),
+        jobs=_jobs(sources, summaries, keys),
+        running=_running(sources, {job.key: job for job in summaries}),
+        hosts=_hosts(sources, keys),
+        timeline=grid,
+        hosts_of=[hosts_timeline(sources, starts, now, key) for key in wanted if key in named][
+            :_HOSTS_OF
+        ],
+        days=_days(_grid(ticks, wanted, of_days, now), utc=utc),
+        unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
+    )
+
+
+def severity(job: JobSummary) -> tuple[int, bool, str]:
+    """Return where a person wants to see a key: what is wrong comes first, and then what runs."""
+    return -WRONG.get(str(job.state), 0), job.running_host is None, job.key
+
+
+def _problems(sources: Sources, findings: Sequence[Finding], clock: Clock) -> Iterator[Problem]:
+    for place, each in enumerate(findings[:_LISTED]):
+        account, output = _evidence(sources, each, clock) if place < _EXPLAINED else ((), None)
+        yield Problem(
+            each.finding,
+            each.state,
+            each.key,
+            each.host,
+            each.reason,
+            _since(each),
+            cure(each),
+            account,
+            output,
+        )
+
+
+def _since(found: Finding) -> float | None:
+    return found.since if found.since is not None else instant_of(found.tick)
+
+
+def _evidence(sources: Sources, found: Finding, clock: Clock) -> tuple[Sequence[str], str | None]:
+    if found.key is None:
+        return (), None
+    return evidence(sources, found.key, found.tick, found.since, clock)
+
+
+def _jobs(sources: Sources, summaries: Sequence[JobSummary], keys: Collection[str]) -> list[Job]:
+    runs = last_runs(sources, BARS, keys)
+    return [
+        Job(
+            job,
+            [(state.word, state.count) for state in states(job)],
+            _with_missed(job, runs.get(job.key, []), sources.now),
+        )
+        for job in summaries
+    ]
+
+
+def _with_missed(job: JobSummary, runs: Sequence[Run], now: float) -> list[Run]:
+    """Return the newest runs, and then the ticks that were missed since."""
+    known = [
+        run._replace(duration=max(0.0, now - run.started_at)) if run.outcome == "running" else run
+        for run in runs
+    ]
+    at = instant_of(job.last_missed) or now
+    missed = Run(job.last_missed, "missed", at, None, "", 0)
+    return [*known, *itertools.repeat(missed, min(job.missed, _MISSED_BARS))][-BARS:]
+
+
+def _running(sources: Sources, jobs: Mapping[str, JobSummary]) -> list[Running]:
+    leases = with_items(sources.leases, item_lists(sources.store))
+    living = [each for each in leases if each.key in jobs and is_living(each, sources.now)]
+    found = (
+        Running(
+            key=lease.key,
+            shard=part_of(lease.shard, lease.shards) if lease.shards > 1 else None,
+            host=lease.host,
+            pid=lease.pid,
+            since=lease.acquired_at,
+            usual=jobs[lease.key].usual_duration,
+            items=None
+            if lease.items_total is None
+            else (lease.items_ended or 0, lease.items_total),
+        )
+        for lease in living
+    )
+    return sorted(found, key=lambda each: (each.since or 0.0, each.key))
+
+
+def _hosts(sources: Sources, keys: Collection[str]) -> list[Host]:
+    rows = [row for row in sources.store.key_hosts() if not keys or row.key in keys]
+    return [
+        Host(
+            name=each.host,
+            seen_at=each.seen_at,
+            version=each.version,
+            clock_ahead=each.clock_ahead,
+            keys=each.keys,
+            wins=each.wins,
+            skips=each.skips,
+            drained_by=each.drained_by,
+            silent_on=each.silent_on.split(",") if each.silent_on else (),
+            machines=each.machines,
+        )
+        for each in hosts(rows, sources.pauses, sources.now)
+    ]
+
+
+def _grid(
+    ticks: Mapping[str, KeyTicks], keys: Sequence[str], starts: Sequence[float], until: float
+) -> Grid:
+    """Return a line for each key, in their order."""
+    lines = (gather_line(key, ticks[key].ticks, starts, until) for key in keys if key in ticks)
+    return Grid(tuple(starts), until, tuple(lines))
+
+
+def _days(grid: Grid, *, utc: bool) -> list[Day]:
+    """Return what became of the ticks of all keys on each day."""
+    zone = UTC if utc else None
+    found = []
+    for begin, marks in zip(
+        grid.starts, zip(*(line.marks for line in grid.lines), strict=True), strict=False
+    ):
+        counts: Counter[str] = Counter()
+        for mark in filter(None, marks):
+            counts.update(dict(mark.counts))
+        ordered = sorted(counts.items(), key=lambda each: WORST_FIRST.index(each[0]))
+        found.append(Day(datetime.fromtimestamp(begin, zone).date(), ordered))
+    return found
