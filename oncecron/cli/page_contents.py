@@ -19,25 +19,29 @@ from oncecron.core.log_rows import is_internal
 from oncecron.core.text import Clock, part_of
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import SLOW_TIMES
-from oncecron.core.units import DAY
+from oncecron.core.units import DAY, HOUR
 from oncecron.each.reports import item_lists, with_items
 from oncecron.log.hosts import hosts
-from oncecron.log.jobs import WRONG, states
+from oncecron.log.jobs import states
 from oncecron.log.timeline import Span, hosts_timeline, last_runs, ticks_of
 from oncecron.log.why import evidence
+from oncecron.pages.charts import BARS
 from oncecron.pages.contents import Day, Host, Job, Overview, Problem, Running
+from oncecron.pages.looks import LOOKS, WRONG, look
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.alerts.findings import Finding
+    from oncecron.alerts.findings import Checked, Finding
     from oncecron.config.settings import Settings
     from oncecron.core.job_summary import JobSummary
     from oncecron.log.jobs import Sources
     from oncecron.log.timeline import KeyTicks
 
-BARS = 30
+LIMITS = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
+"""From when on something is wrong: the defaults of `oncecron check`."""
 _COLUMNS = 120
+_HOST_COLUMNS = 60
 _DAYS = 90
 _EXPLAINED = 20
 """Findings with an account; each asks the store a few questions."""
@@ -54,25 +58,12 @@ def overview(
 ) -> Overview:
     """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`."""
     now, utc = sources.now, settings["utc"]
-    limits = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
-    situation = gather(
-        sources,
-        limits,
-        utc=utc,
-        keys=keys,
-        channels=channel_names(settings.file),
-        spooled=spooled_records(settings),
-        brief=False,
-    )
-    checked = check(situation, limits, Clock(utc))
-    named = {key for each in checked.findings for key in each.named()}
-    shown = [job for job in situation.jobs if job.key in named or not is_internal(job.key) or keys]
-    summaries = sorted(shown, key=severity)
-    wanted = [job.key for job in summaries]
+    checked, summaries = _judged(sources, settings, keys)
+    jobs = _jobs(sources, checked.findings, summaries, keys)
+    names = [job.summary.key for job in jobs]
     of_days = days(now - (_DAYS - 1) * DAY, now, utc=utc)
     starts = columns(since, now, _COLUMNS, utc=utc)
-    ticks = ticks_of(sources, Span(min(of_days[0], starts[0]), now), wanted)
-    grid = _grid(ticks, wanted, starts, now)
+    ticks = ticks_of(sources, Span(min(of_days[0], starts[0]), now), names)
     return Overview(
         now=now,
         since=since,
@@ -81,21 +72,34 @@ def overview(
         made_on=host_name(),
         keys=checked.keys,
         problems=list(_problems(sources, checked.findings, Clock(utc))),
-        jobs=_jobs(sources, summaries, keys),
+        jobs=jobs,
         running=_running(sources, {job.key: job for job in summaries}),
         hosts=_hosts(sources, keys),
-        timeline=grid,
-        hosts_of=[hosts_timeline(sources, starts, now, key) for key in wanted if key in named][
-            :_HOSTS_OF
-        ],
-        days=_days(_grid(ticks, wanted, of_days, now), utc=utc),
+        timeline=_grid(ticks, names, starts, now),
+        hosts_of=list(_hosts_of(sources, jobs, since, utc=utc)),
+        days=_days(_grid(ticks, names, of_days, now), utc=utc),
         unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
     )
 
 
-def severity(job: JobSummary) -> tuple[int, bool, str]:
-    """Return where a person wants to see a key: what is wrong comes first, and then what runs."""
-    return -WRONG.get(str(job.state), 0), job.running_host is None, job.key
+def _judged(
+    sources: Sources, settings: Settings, keys: Collection[str]
+) -> tuple[Checked, list[JobSummary]]:
+    """Return what `oncecron check` finds, and the keys that are shown."""
+    situation = gather(
+        sources,
+        LIMITS,
+        utc=settings["utc"],
+        keys=keys,
+        channels=channel_names(settings.file),
+        spooled=spooled_records(settings),
+        brief=False,
+    )
+    checked = check(situation, LIMITS, Clock(settings["utc"]))
+    named = {key for each in checked.findings for key in each.named()}
+    return checked, [
+        job for job in situation.jobs if keys or job.key in named or not is_internal(job.key)
+    ]
 
 
 def _problems(sources: Sources, findings: Sequence[Finding], clock: Clock) -> Iterator[Problem]:
@@ -124,16 +128,44 @@ def _evidence(sources: Sources, found: Finding, clock: Clock) -> tuple[Sequence[
     return evidence(sources, found.key, found.tick, found.since, clock)
 
 
-def _jobs(sources: Sources, summaries: Sequence[JobSummary], keys: Collection[str]) -> list[Job]:
+def _jobs(
+    sources: Sources,
+    findings: Iterable[Finding],
+    summaries: Iterable[JobSummary],
+    keys: Collection[str],
+) -> list[Job]:
+    """Return the rows of the table: what is wrong first, then what runs, then by name."""
     runs = last_runs(sources, BARS, keys)
-    return [
+    kinds: dict[str, list[str]] = {}
+    for each in findings:
+        if each.key is not None:
+            kinds.setdefault(each.key, []).append(each.finding)
+    found = [
         Job(
             job,
-            [(state.word, state.count) for state in states(job)],
+            _states(job, kinds.get(job.key, ())),
             _with_missed(job, runs.get(job.key, []), sources.now),
         )
         for job in summaries
     ]
+    return sorted(found, key=_severity)
+
+
+def _states(job: JobSummary, kinds: Iterable[str]) -> list[tuple[str | None, int]]:
+    """Return all that is wrong with a key, also what its states do not say; else its one state."""
+    found: dict[str | None, int] = dict(states(job))
+    found |= {kind: 0 for kind in kinds if kind not in found}
+    return sorted(found.items(), key=lambda each: LOOKS.index(look(each[0])))
+
+
+def _severity(job: Job) -> tuple[int, bool, str]:
+    return LOOKS.index(_look(job)), job.summary.running_host is None, job.summary.key
+
+
+def _look(job: Job) -> str:
+    """Return how a key looks: of those that are well, one that is paused is as any other."""
+    how = look(job.states[0][0])
+    return how if how in WRONG else "well"
 
 
 def _with_missed(job: JobSummary, runs: Sequence[Run], now: float) -> list[Run]:
@@ -184,6 +216,16 @@ def _hosts(sources: Sources, keys: Collection[str]) -> list[Host]:
         )
         for each in hosts(rows, sources.pauses, sources.now)
     ]
+
+
+def _hosts_of(sources: Sources, jobs: Iterable[Job], since: float, *, utc: bool) -> Iterator[Grid]:
+    """Yield who fired a key with which something is wrong, for about as long as its bars."""
+    wrong = [job for job in jobs if look(job.states[0][0]) in WRONG]
+    for job in wrong[:_HOSTS_OF]:
+        first = min((run.started_at for run in job.runs), default=since)
+        begin = max(since, min(first, sources.now - HOUR))
+        starts = columns(begin, sources.now, _HOST_COLUMNS, utc=utc)
+        yield hosts_timeline(sources, starts, sources.now, job.summary.key)
 
 
 def _grid(

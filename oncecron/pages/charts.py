@@ -174,6 +174,9 @@ class Calendar(NamedTuple):
     labels: list[tuple[int, int, str]]
     cells: list[Cell]
     said: str
+    """How many days there are, and how many with what went wrong."""
+    totals: list[tuple[str, int]]
+    """How many ticks of all days had each outcome, the worst first."""
 
 
 def calendar(days: Sequence[Day]) -> Calendar:
@@ -192,8 +195,12 @@ def calendar(days: Sequence[Day]) -> Calendar:
         cells.append(_cell(x, y, day))
     wide = max(cell.x for cell in cells) + _SIZE
     bad = sum(cell.look in ("bad", "missed") for cell in cells)
-    said = f"{len(days)} days, {bad} with ticks that failed or were missed"
-    return Calendar(wide, _TOP + 7 * _CELL, labels, cells, said)
+    said = f"Of {len(days)} days, {bad} had a tick that failed or was missed."
+    totals: dict[str, int] = {}
+    for outcome, many in (each for day in days for each in day.counts):
+        totals[outcome] = totals.get(outcome, 0) + many
+    ordered = sorted(totals.items(), key=lambda each: LOOKS.index(look(each[0])))
+    return Calendar(wide, _TOP + 7 * _CELL, labels, cells, said, ordered)
 
 
 _FIRST_LABELLED = 20

@@ -41,7 +41,7 @@ class Job(NamedTuple):
 
     summary: JobSummary
     states: Sequence[tuple[str | None, int]]
-    """All that is wrong with it, the worst first, each with a number of ticks or 0; else its one state."""
+    """All that is wrong with it and what it does, the worst first, each with a number of ticks or 0."""
     runs: Sequence[Run]
     """The newest ones, oldest first; `missed`: a tick that nobody started."""
 

@@ -11,8 +11,16 @@ if TYPE_CHECKING:
 
 LOOKS = ("bad", "missed", "warning", "running", "well", "paused", "nothing")
 """The classes of the stylesheet, the worst first. Each has a colour and a shape."""
-_SHOWN: Mapping[str, str] = {"missed": "missed", "silent": "missed", "incomplete": "bad"}
-"""What looks otherwise than its kind."""
+WRONG = ("bad", "missed", "warning")
+_SHOWN: Mapping[str, str] = {
+    **dict.fromkeys(("incomplete", "expired", "in-doubt", "channel"), "bad"),
+    **dict.fromkeys(("missed", "silent"), "missed"),
+    **dict.fromkeys(
+        ("slow", "left", "spooled", "silent-host", "clock", "future", "zone", "same-name"),
+        "warning",
+    ),
+}
+"""What no state is but a finding, and what looks otherwise than its kind."""
 
 
 def look(state: str | None) -> str:

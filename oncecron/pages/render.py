@@ -10,6 +10,7 @@ import functools
 import os
 import re
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -87,6 +88,7 @@ def environment() -> Environment:
     found.filters |= {
         "axis": charts.axis,
         "clock_said": _clock_said,
+        "dated": _dated,
         "duration": _duration,
         "finding_look": finding_look,
         "host_look": host_look,
@@ -162,6 +164,12 @@ def _worst(states: Sequence[tuple[str | None, int]]) -> str:
 def _last_run(runs: Sequence[Run]) -> Run | None:
     """Return the newest run that has ended."""
     return next((run for run in reversed(runs) if run.outcome not in ("running", "missed")), None)
+
+
+def _dated(time: float, clock: Clock) -> str:
+    """Return a time with its date, for a page that is read on another day."""
+    there = datetime.fromtimestamp(time, UTC if clock.utc else None)
+    return f"{there:%A}, {there.day} {there:%B %Y}, {there:%H:%M}"
 
 
 def _short(time: float, clock: Clock) -> str:
