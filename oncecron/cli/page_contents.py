@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from oncecron.log.jobs import Sources
     from oncecron.log.timeline import KeyTicks
 
+    Explain = Callable[[Sources, Finding, Clock], tuple[Sequence[str], str | None]]
+
 LIMITS = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
 """From when on something is wrong: the defaults of `oncecron check`."""
 _COLUMNS = 120
@@ -53,10 +55,27 @@ _MISSED_BARS = 5
 """Bars of ticks that nobody has started since the newest run; how many there are stands beside them."""
 
 
+def evidence_of(sources: Sources, found: Finding, clock: Clock) -> tuple[Sequence[str], str | None]:
+    """Return the account of the tick behind a finding, and what its command printed; nothing if it has no key."""
+    if found.key is None:
+        return (), None
+    return evidence(sources, found.key, found.tick, found.since, clock)
+
+
 def overview(
-    sources: Sources, settings: Settings, *, since: float, keys: Collection[str] = ()
+    sources: Sources,
+    settings: Settings,
+    *,
+    since: float,
+    keys: Collection[str] = (),
+    explain: Explain = evidence_of,
+    explained: int = _EXPLAINED,
+    hosts_of: int = _HOSTS_OF,
 ) -> Overview:
-    """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`."""
+    """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`.
+
+    `explain`: how the first `explained` findings are explained. `hosts_of`: how many keys have their hosts by time.
+    """
     now, utc = sources.now, settings["utc"]
     checked, summaries = _judged(sources, settings, keys)
     jobs = _jobs(sources, checked.findings, summaries, keys)
@@ -71,12 +90,12 @@ def overview(
         version=__version__,
         made_on=host_name(),
         keys=checked.keys,
-        problems=list(_problems(sources, checked.findings, Clock(utc))),
+        problems=list(_problems(sources, checked.findings, Clock(utc), explain, explained)),
         jobs=jobs,
         running=_running(sources, {job.key: job for job in summaries}),
         hosts=_hosts(sources, keys),
         timeline=_grid(ticks, names, starts, now),
-        hosts_of=list(_hosts_of(sources, jobs, since, utc=utc)),
+        hosts_of=list(_hosts_of(sources, jobs, since, hosts_of, utc=utc)),
         days=_days(_grid(ticks, names, of_days, now), utc=utc),
         unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
     )
@@ -102,9 +121,11 @@ def _judged(
     ]
 
 
-def _problems(sources: Sources, findings: Sequence[Finding], clock: Clock) -> Iterator[Problem]:
+def _problems(
+    sources: Sources, findings: Sequence[Finding], clock: Clock, explain: Explain, explained: int
+) -> Iterator[Problem]:
     for place, each in enumerate(findings[:_LISTED]):
-        account, output = _evidence(sources, each, clock) if place < _EXPLAINED else ((), None)
+        account, output = explain(sources, each, clock) if place < explained else ((), None)
         yield Problem(
             each.finding,
             each.state,
@@ -120,12 +141,6 @@ def _problems(sources: Sources, findings: Sequence[Finding], clock: Clock) -> It
 
 def _since(found: Finding) -> float | None:
     return found.since if found.since is not None else instant_of(found.tick)
-
-
-def _evidence(sources: Sources, found: Finding, clock: Clock) -> tuple[Sequence[str], str | None]:
-    if found.key is None:
-        return (), None
-    return evidence(sources, found.key, found.tick, found.since, clock)
 
 
 def _jobs(
@@ -218,10 +233,12 @@ def _hosts(sources: Sources, keys: Collection[str]) -> list[Host]:
     ]
 
 
-def _hosts_of(sources: Sources, jobs: Iterable[Job], since: float, *, utc: bool) -> Iterator[Grid]:
+def _hosts_of(
+    sources: Sources, jobs: Iterable[Job], since: float, most: int, *, utc: bool
+) -> Iterator[Grid]:
     """Yield who fired a key with which something is wrong, for about as long as its bars."""
     wrong = [job for job in jobs if look(job.states[0][0]) in WRONG]
-    for job in wrong[:_HOSTS_OF]:
+    for job in wrong[:most]:
         first = min((run.started_at for run in job.runs), default=since)
         begin = max(since, min(first, sources.now - HOUR))
         starts = columns(begin, sources.now, _HOST_COLUMNS, utc=utc)

@@ -6,10 +6,11 @@ import difflib
 from typing import TYPE_CHECKING
 
 from oncecron import __version__
-from oncecron.alerts.findings import DEFAULT_STATES, Limits, check, cure
+from oncecron.alerts.findings import check, cure
 from oncecron.cli import page_contents
 from oncecron.cli.command import moment, spools
 from oncecron.cli.gather import gather
+from oncecron.cli.page_contents import LIMITS
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.grid import columns
 from oncecron.core.host import host_name
@@ -17,7 +18,7 @@ from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.text import part_of
-from oncecron.core.timing import LONGEST_HOST_GRID, SHORTEST_HOST_GRID, SLOW_TIMES
+from oncecron.core.timing import LONGEST_HOST_GRID, SHORTEST_HOST_GRID
 from oncecron.core.units import DAY
 from oncecron.log.hosts import hosts
 from oncecron.log.jobs import states
@@ -45,21 +46,43 @@ if TYPE_CHECKING:
 
     Query = Mapping[str, str]
 
-_LIMITS = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
 _SHOWN, _MOST_SHOWN = 30, 1000
 _COLUMNS = 60
 """So many marks of the ticks of a host fit beside its name."""
+_EXPLAINED = 3
+"""Findings of the overview with an account; each asks the store a few questions, once."""
 _OUTPUTS = 5
 """Attempts of a tick, the newest ones, whose output is shown."""
 _WORDS = tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS)))
 
 
-def overview(sources: Sources, settings: Settings, query: Query, _clock: Clock) -> Overview:
-    """Return what the overview shows. Raises `UsageError`, `StoreError`."""
-    since = _since(query, sources.now)
-    return page_contents.overview(
-        sources, settings, since=sources.now - DAY if since is None else since
-    )
+class LiveOverview:
+    """The overview as it is read again and again: a finding that is as it was is not explained anew."""
+
+    def __init__(self) -> None:
+        self._explained: dict[Finding, tuple[Sequence[str], str | None]] = {}
+
+    def __call__(
+        self, sources: Sources, settings: Settings, query: Query, _clock: Clock
+    ) -> Overview:
+        """Return what it shows; the page of a key has the rest. Raises `UsageError`, `StoreError`."""
+        since, known = _since(query, sources.now), self._explained
+        now_known: dict[Finding, tuple[Sequence[str], str | None]] = {}
+
+        def explain(of: Sources, found: Finding, clock: Clock) -> tuple[Sequence[str], str | None]:
+            now_known[found] = known.get(found) or page_contents.evidence_of(of, found, clock)
+            return now_known[found]
+
+        contents = page_contents.overview(
+            sources,
+            settings,
+            since=sources.now - DAY if since is None else since,
+            explain=explain,
+            explained=_EXPLAINED,
+            hosts_of=0,
+        )
+        self._explained = now_known
+        return contents
 
 
 def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -> KeyPage:
@@ -67,7 +90,7 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
     key, limit = query.get("name", ""), _limit(query)
     outcomes, since = _outcomes(query), _since(query, sources.now)
     spooled = _spooled(sources, settings, key)
-    situation = gather(sources, _LIMITS, utc=clock.utc, keys=[key])
+    situation = gather(sources, LIMITS, utc=clock.utc, keys=[key])
     summary = next(iter(situation.jobs), None)
     if summary is None:
         raise _unknown("key", key, ())
@@ -106,7 +129,7 @@ def host_page(sources: Sources, settings: Settings, query: Query, clock: Clock) 
     known = {each.host: each for each in hosts(rows, sources.pauses, sources.now)}
     if name not in known:
         raise _unknown("host", name, known)
-    situation = gather(sources, _LIMITS, utc=clock.utc)
+    situation = gather(sources, LIMITS, utc=clock.utc)
     asked = HistoryQuery(host=name, since=since, limit=limit)
     found = known[name]
     return HostPage(
@@ -184,7 +207,7 @@ def _spooled(sources: Sources, settings: Settings, key: str) -> list[dict[str, A
 
 
 def _findings(situation: Situation, clock: Clock, fits: Any) -> list[Problem]:
-    found = check(situation, _LIMITS, clock).findings
+    found = check(situation, LIMITS, clock).findings
     return [_problem(each) for each in found if fits(each)]
 
 

@@ -65,6 +65,10 @@ class _Reading:
         self.kept_until: float | None = None
         """None: it is under way."""
 
+    def is_over(self, now: float) -> bool:
+        """Return whether the next one who looks needs another one."""
+        return self.kept_until is not None and self.kept_until < now
+
 
 class SharedReadings:
     """The last readings by name, each of them shared."""
@@ -94,7 +98,7 @@ class SharedReadings:
     def _shared(self, name: Hashable, read: Callable[[], Found]) -> _Reading:
         with self._lock:
             reading = self._kept.get(name)
-            if reading is None or (reading.kept_until or self._now()) < self._now():
+            if reading is None or reading.is_over(self._now()):
                 reading = self._begin(name, read)
             self._kept.move_to_end(name)
             return reading
