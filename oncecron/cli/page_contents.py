@@ -30,7 +30,7 @@ from oncecron.pages.contents import Day, Host, Job, Overview, Problem, Running
 from oncecron.pages.looks import LOOKS, WRONG, look
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.alerts.findings import Checked, Finding
     from oncecron.config.settings import Settings
@@ -76,7 +76,7 @@ def overview(
 
     `explain`: how the first `explained` findings are explained. `hosts_of`: how many keys have their hosts by time.
     """
-    now, utc = sources.now, settings["utc"]
+    now, utc, kept = sources.now, settings["utc"], settings.file.retention.skips
     checked, summaries = _judged(sources, settings, keys)
     jobs = _jobs(sources, checked.findings, summaries, keys)
     names = [job.summary.key for job in jobs]
@@ -95,7 +95,7 @@ def overview(
         running=_running(sources, {job.key: job for job in summaries}),
         hosts=_hosts(sources, keys),
         timeline=_grid(ticks, names, starts, now),
-        hosts_of=list(_hosts_of(sources, jobs, since, hosts_of, utc=utc)),
+        hosts_of=list(_hosts_of(sources, jobs, max(since, now - kept), hosts_of, utc=utc)),
         days=_days(_grid(ticks, names, of_days, now), utc=utc),
         unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
     )

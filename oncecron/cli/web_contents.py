@@ -18,7 +18,7 @@ from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.text import part_of
-from oncecron.core.timing import LONGEST_HOST_GRID, SHORTEST_HOST_GRID
+from oncecron.core.timing import SHORTEST_HOST_GRID
 from oncecron.core.units import DAY
 from oncecron.log.hosts import hosts
 from oncecron.log.jobs import states
@@ -96,6 +96,7 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
         raise _unknown("key", key, ())
     found = _findings(situation, clock, lambda each: key in each.named())
     runs = last_runs(sources, _COLUMNS, [key]).get(key, [])
+    begin = since or _begin(runs, sources.now, settings.file.retention.skips)
     asked = HistoryQuery(key=key, host=query.get("host"), since=since, limit=limit)
     return KeyPage(
         sources.now,
@@ -111,7 +112,12 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
             if _runs(each, key, sources.now)
         ],
         runs,
-        _grid(sources, key, _begin(runs, sources.now) if since is None else since, clock),
+        _grid(
+            sources,
+            key,
+            _begin(runs, sources.now, settings.file.retention.skips) if since is None else since,
+            clock,
+        ),
         _tick(sources, key, query, spooled, clock, summary),
         _rows(sources.log.history, asked, outcomes, OUTCOMES),
         _rows(sources.log.skips, asked, outcomes, REFUSAL_REASONS),
@@ -226,10 +232,10 @@ def _running(of: LeaseView, usual: float | None) -> Running:
     return Running(of.key, shard, of.host, of.pid, of.acquired_at, usual, items)
 
 
-def _begin(runs: Sequence[Run], now: float) -> float:
-    """Return where the hosts by time begin, so that each of the newest ticks has a mark of its own."""
+def _begin(runs: Sequence[Run], now: float, kept: float) -> float:
+    """Return where the hosts by time begin: each of the newest ticks has a mark of its own, and skips are on record."""
     oldest = runs[0].started_at if runs else now
-    return max(now - LONGEST_HOST_GRID, min(now - SHORTEST_HOST_GRID, oldest))
+    return max(now - kept, min(now - SHORTEST_HOST_GRID, oldest))
 
 
 def _grid(sources: Sources, key: str, since: float, clock: Clock) -> Grid:

@@ -309,10 +309,8 @@ PAGE_ERROR_KEPT = 2.0
 """A store that is away is asked again after this long, whatever the number of people who wait."""
 SLOW_CLIENT = 30
 """`web` closes a connection on which nothing has moved for so many seconds."""
-LONGEST_HOST_GRID = 30 * DAY
-"""`web` shows the hosts of a key by time as far back as its newest runs go, but no further without `since`."""
 SHORTEST_HOST_GRID = 3600.0
-"""And at least as far back as this."""
+"""`web` shows the hosts of a key by time as far back as its newest runs go, but at least as far as this."""
 GRID_STEPS = (
     *(60, 120, 300, 600, 900, 1200, 1800),
     *(1 * HOUR, 2 * HOUR, 3 * HOUR, 4 * HOUR, 6 * HOUR, 8 * HOUR, 12 * HOUR),
