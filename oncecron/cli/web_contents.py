@@ -112,12 +112,7 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
             if _runs(each, key, sources.now)
         ],
         runs,
-        _grid(
-            sources,
-            key,
-            _begin(runs, sources.now, settings.file.retention.skips) if since is None else since,
-            clock,
-        ),
+        _grid(sources, key, begin, clock),
         _tick(sources, key, query, spooled, clock, summary),
         _rows(sources.log.history, asked, outcomes, OUTCOMES),
         _rows(sources.log.skips, asked, outcomes, REFUSAL_REASONS),
