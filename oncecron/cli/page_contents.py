@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from bisect import bisect_left
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -45,11 +47,11 @@ LIMITS = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
 _COLUMNS = 120
 _HOST_COLUMNS = 60
 _DAYS = 90
-_EXPLAINED = 20
+_EXPLAINED = 10
 """Findings with an account; each asks the store a few questions."""
 _LISTED = 500
 """Findings at most; more come from a store into which somebody has written junk."""
-_HOSTS_OF = 10
+_HOSTS_OF = 6
 """Keys whose hosts are shown by time."""
 _MISSED_BARS = 5
 """Bars of ticks that nobody has started since the newest run; how many there are stands beside them."""
@@ -96,7 +98,7 @@ def overview(
         hosts=_hosts(sources, keys),
         timeline=_grid(ticks, names, starts, now),
         hosts_of=list(_hosts_of(sources, jobs, max(since, now - kept), hosts_of, utc=utc)),
-        days=_days(_grid(ticks, names, of_days, now), utc=utc),
+        days=_days(ticks.values(), of_days, utc=utc),
         unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
     )
 
@@ -253,16 +255,20 @@ def _grid(
     return Grid(tuple(starts), until, tuple(lines))
 
 
-def _days(grid: Grid, *, utc: bool) -> list[Day]:
+def _days(ticks: Iterable[KeyTicks], starts: Sequence[float], *, utc: bool) -> list[Day]:
     """Return what became of the ticks of all keys on each day."""
+    counts: list[Counter[str]] = [Counter() for _ in starts]
+    for each in (each for of_key in ticks for each in of_key.ticks):
+        at = bisect_left(each.times, starts[0])
+        for day, end in enumerate([*starts[1:], math.inf]):
+            first, at = at, bisect_left(each.times, end, at)
+            if at > first:
+                counts[day][each.word] += at - first
     zone = UTC if utc else None
-    found = []
-    for begin, marks in zip(
-        grid.starts, zip(*(line.marks for line in grid.lines), strict=True), strict=False
-    ):
-        counts: Counter[str] = Counter()
-        for mark in filter(None, marks):
-            counts.update(dict(mark.counts))
-        ordered = sorted(counts.items(), key=lambda each: WORST_FIRST.index(each[0]))
-        found.append(Day(datetime.fromtimestamp(begin, zone).date(), ordered))
-    return found
+    return [
+        Day(
+            datetime.fromtimestamp(begin, zone).date(),
+            sorted(of_day.items(), key=lambda each: WORST_FIRST.index(each[0])),
+        )
+        for begin, of_day in zip(starts, counts, strict=True)
+    ]

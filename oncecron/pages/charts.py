@@ -25,8 +25,6 @@ BARS = 30
 _STEP, _WIDTH, _HEIGHT = 6, 4, 22
 """Of bars, in the units of the picture."""
 _LEAST_HEIGHT = 3
-_OF_MISSED = 14
-"""The height of a bar without a duration."""
 
 
 class Stroke(NamedTuple):
@@ -49,19 +47,18 @@ def bars(runs: Sequence[Run]) -> list[Stroke]:
     for place, run in enumerate(shown, BARS - len(shown)):
         x, how = place * _STEP, look(run.outcome)
         height = _bar_height(run.duration, longest)
-        inset = (
-            0.6 if how == "missed" else 0
-        )  # it is hollow, and a line is drawn on both sides of its path
-        mark = _box(x + inset, _HEIGHT - height + inset, _WIDTH - 2 * inset, height - 2 * inset)
+        mark = f"M{x + _WIDTH // 2} {_HEIGHT}v-{height}"  # a line as wide as a bar: most of a page are bars
+        if how == "missed":
+            mark = _box(x + 0.6, 0.6, _WIDTH - 1.2, _HEIGHT - 1.2)
         found.setdefault(how, []).append(mark)
         if how in ("bad", "missed"):
-            found.setdefault("foot", []).append(_box(x, _HEIGHT + 2, _WIDTH, 2))
+            found.setdefault("foot", []).append(f"M{x} {_HEIGHT + 3}h{_WIDTH}")
     return _strokes(found)
 
 
 def _bar_height(duration: float | None, longest: float) -> int:
     if duration is None:
-        return _OF_MISSED
+        return _HEIGHT
     share = math.sqrt(max(0.0, duration) / longest) if longest else 0.0
     return max(_LEAST_HEIGHT, round(share * _HEIGHT))
 
@@ -73,7 +70,7 @@ _LANES = {
     "running": (20, 60),
     "well": (35, 30),
     "paused": (44, 12),
-    "nothing": (42, 16),
+    "nothing": (38, 24),
 }
 """Where the marks in a lane of a hundred begin, and how high they are: what is wrong is taller than what is well."""
 
