@@ -61,13 +61,13 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def application(*, is_local: bool = True) -> WSGIApplication:
-    """Return the pages for another WSGI server, such as gunicorn; the store is that of the environment or of the file.
+def application(*, is_local: bool = True, **given: str) -> WSGIApplication:
+    """Return the pages for another WSGI server, such as gunicorn; `given`: options, as `store="postgresql://..."`.
 
-    `is_local`: the server listens on loopback or on a Unix socket, so that a request names localhost.
-    Raises `ConfigurationError`.
+    `is_local`: the server listens on loopback or on a Unix socket, so that each request names localhost.
+    Raises `ConfigurationError`, `UsageError`.
     """
-    return _application(Settings(OPTIONS, {}), is_local=is_local)
+    return _application(Settings(OPTIONS, given), is_local=is_local)
 
 
 def _application(settings: Settings, *, is_local: bool) -> WSGIApplication:
