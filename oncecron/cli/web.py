@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -49,6 +50,8 @@ _THREADS = 8
 _CONNECTIONS = 200
 _LONGEST_HEADERS = 16_384  # bytes; nginx and browsers send less than 8 KiB
 _LONGEST_BODY = 1024  # nobody has to send any
+_FEW = 100
+"""Rows at most of an answer that is kept until the end of a reading."""
 _OF_ALL_KEYS = ("keys", "key_hosts", "host_ticks", "leases", "pauses", "item_lists")
 OPTIONS = (
     Option(
@@ -134,7 +137,7 @@ class _Source:
 
 
 class _Count:
-    """How many questions readers were asked. What concerns all keys is asked once in a reading."""
+    """How many questions readers were asked. The same question is asked once in a reading."""
 
     def __init__(self) -> None:
         self.queries = 0
@@ -146,14 +149,15 @@ class _Count:
         known: dict[str, list[Row]] = {}
 
         def counted(view: str, **bounds: Any) -> Iterator[Row]:
-            if view not in _OF_ALL_KEYS:
-                self.queries += 1
-                return rows(view, **bounds)
             name = f"{view} {bounds}"
-            if name not in known:
-                self.queries += 1
-                known[name] = list(rows(view, **bounds))
-            return iter(known[name])
+            if name in known:
+                return iter(known[name])
+            self.queries += 1
+            found = rows(view, **bounds)
+            if view in _OF_ALL_KEYS or (bounds.get("limit") or math.inf) <= _FEW:
+                known[name] = list(found)
+                return iter(known[name])
+            return found
 
         reader.rows = counted  # type: ignore[method-assign]
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     Query = Mapping[str, str]
 
-_SHOWN, _MOST_SHOWN = 30, 1000
+_SHOWN, _MOST_SHOWN = 50, 1000
 _COLUMNS = 60
 """So many marks of the ticks of a host fit beside its name."""
 _EXPLAINED = 3
@@ -90,7 +90,7 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
     key, limit = query.get("name", ""), _limit(query)
     outcomes, since = _outcomes(query), _since(query, sources.now)
     spooled = _spooled(sources, settings, key)
-    situation = gather(sources, LIMITS, utc=clock.utc, keys=[key])
+    situation = gather(sources, LIMITS, utc=clock.utc, keys=[key], brief=False)
     summary = next(iter(situation.jobs), None)
     if summary is None:
         raise _unknown("key", key, ())

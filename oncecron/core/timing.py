@@ -299,8 +299,9 @@ PAGE_WITHIN = 12.0
 """`web` answers within this time: the store has `READER_TIMEOUT` for one question, and a person waits."""
 PAGE_AWAY_WITHIN = 1.0
 """And within this time once it is known that the store is away."""
-PAGE_PER_QUERY = 1.0
-"""A page of `web` is kept this long for each question that it has asked: so it costs one query per second at most."""
+PAGE_PER_QUERY = 1.5
+"""A page of `web` is kept this long for each question that it has asked: so it costs one query per second at most, also
+where a store needs some more to connect, or for the newest skips."""
 PAGE_KEPT = 2.0
 """And at least this long."""
 PAGE_KEPT_TIMES = 5

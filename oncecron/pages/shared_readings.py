@@ -1,6 +1,7 @@
 """One reading for all who look at a page: however many have it open, the store is asked once.
 
-A reading is kept for as many seconds as it has asked questions, so a page costs the store one query per second at most.
+A reading is kept longer than a second for each question that it has asked, so a page that twenty people watch costs the
+store one query per second at most.
 One thread reads, one page after the other: the store has one connection of this process, and a question that hangs is
 waited for by everybody and asked by nobody else.
 """

@@ -328,7 +328,7 @@ def test_a_role_that_reads_is_enough(granted: Database, public_path: Path) -> No
         assert "--read-role" in page.text
 
 
-PEOPLE, WATCHED = 20, 25.0
+PEOPLE, WATCHED = 20, 30.0
 """How many people have the same page open, and for how many seconds."""
 ADDRESSES = ("/", "/key?name=bad/key", "/host?name=host-a")
 

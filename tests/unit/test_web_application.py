@@ -172,7 +172,7 @@ def test_nothing_is_sent_that_has_not_changed(pages: Pages) -> None:
         assert pages(HTTP_IF_NONE_MATCH=named)[::2] == (304, "")
     assert pages(HTTP_IF_NONE_MATCH='"x"').status == 200
     pages.find = lambda _: "other"
-    pages.now += 8
+    pages.now += 11
     changed = pages(HTTP_IF_NONE_MATCH=tag)
     assert changed.status == 200
     assert changed.headers["ETag"] != tag
@@ -235,7 +235,7 @@ def in_turn(pages: Pages, path: str, queries: Iterator[str]) -> None:
 
 
 def test_one_reading_for_all(pages: Pages) -> None:
-    """It is kept a second for each of its seven questions; what only filters needs no other one."""
+    """It is kept 1.5 s for each of its seven questions; what only filters needs no other one."""
     gate = threading.Event()
     pages.find = lambda _: gate.wait(10)
     with ThreadPoolExecutor(20) as pool:
@@ -243,7 +243,7 @@ def test_one_reading_for_all(pages: Pages) -> None:
         gate.set()
         bodies = {answer.result().body for answer in answers}
     assert (len(bodies), len(pages.reads)) == (20, 1)
-    for now, reads in ((6.9, 1), (7.1, 2), (14, 2), (14.2, 3)):
+    for now, reads in ((10.4, 1), (10.6, 2), (21, 2), (21.2, 3)):
         pages.now = now
         assert pages().status == 200
         assert len(pages.reads) == reads
