@@ -8,6 +8,7 @@ from oncecron.core.errors import ConfigurationError
 
 _REQUIREMENTS = {
     "click": "click",
+    "jinja2": "jinja2",
     "prometheus_client": "prometheus-client",
     "psycopg": "'psycopg[binary]'",
     "redis": "redis",
