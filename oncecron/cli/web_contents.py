@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from oncecron.alerts.findings import Finding, Situation
     from oncecron.config.settings import Settings
     from oncecron.core.grid import Grid, Run
-    from oncecron.core.log_rows import LeaseView
+    from oncecron.core.log_rows import Execution, LeaseView
+    from oncecron.core.model import Output
     from oncecron.core.text import Clock
     from oncecron.log.jobs import Sources
     from oncecron.pages.contents import Overview
@@ -51,6 +52,8 @@ _COLUMNS = 60
 """So many marks of the ticks of a host fit beside its name."""
 _EXPLAINED = 3
 """Findings of the overview with an account; each asks the store a few questions, once."""
+_LONGEST_TEXT, _LONGEST_OUTPUT = 2000, 65_536
+"""Letters of a text, and of the end of an output, which may have 8 MiB."""
 _OUTPUTS = 5
 """Attempts of a tick, the newest ones, whose output is shown."""
 _WORDS = tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS)))
@@ -245,7 +248,15 @@ def _rows(
     wanted = [word for word in outcomes if word in known]
     if outcomes and not wanted:
         return []
-    return list(ask(query._replace(outcomes=wanted or None)))
+    return [_short(row) for row in ask(query._replace(outcomes=wanted or None))]
+
+
+def _short(row: Any) -> Any:
+    """Return an execution or a skip with texts as long as a page shows them: each may have 64 KiB."""
+    longest = {
+        name: text[:_LONGEST_TEXT] for name, text in row._asdict().items() if isinstance(text, str)
+    }
+    return row._replace(**longest)
 
 
 def _tick(
@@ -274,8 +285,13 @@ def _tick(
         sentences,
         choice.note,
         list(_others(sources, key, choice, spooled, clock)),
-        [Captured(each, found.text, found.cut) for each, found in outputs if found],
+        [_captured(each, found) for each, found in outputs if found],
     )
+
+
+def _captured(of: Execution, found: Output) -> Captured:
+    cut = found.text[:-_LONGEST_OUTPUT]
+    return Captured(of, found.text[len(cut) :], found.cut + len(cut.encode()))
 
 
 def _choice(ticks: Ticks, sources: Sources, key: str, query: Query, summary: Any) -> Choice:
