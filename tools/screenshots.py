@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import tempfile
+import termios
 from datetime import datetime, timedelta
 from pathlib import Path
 from signal import SIGTERM
@@ -56,6 +57,7 @@ COMMANDS = {
     "reindex": "/srv/search/reindex.sh",
     "send-reports": "/srv/reports/send.sh",
 }
+COLUMNS = 100
 TTL = 60.0
 HOUR = 3600.0
 
@@ -157,11 +159,22 @@ def _two_days(cluster: Cluster) -> None:
 
 
 class Terminal(io.StringIO):
-    """A terminal that cuts nothing."""
+    """A terminal of as many columns as fit a page."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._terminal, _ = os.openpty()
+        termios.tcsetwinsize(self._terminal, (24, COLUMNS))
 
     def isatty(self) -> bool:
         """Say so."""
         return True
+
+    def fileno(self) -> int:
+        """Return the descriptor that knows the width; what is written stays here."""
+        return self._terminal
 
 
 def picture(name: str, arguments: list[str], store: str) -> str:

@@ -47,6 +47,8 @@ LIMITS = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
 _COLUMNS = 120
 _HOST_COLUMNS = 60
 _DAYS = 90
+_KEYS = 2000
+"""Rows of the table; who may fire can make up more keys."""
 _EXPLAINED = 10
 """Findings with an account; each asks the store a few questions."""
 _LISTED = 500
@@ -80,7 +82,7 @@ def overview(
     """
     now, utc, kept = sources.now, settings["utc"], settings.file.retention.skips
     checked, summaries = _judged(sources, settings, keys)
-    jobs = _jobs(sources, checked.findings, summaries, keys)
+    jobs = _jobs(sources, checked.findings, summaries, keys)[:_KEYS]
     names = [job.summary.key for job in jobs]
     of_days = days(now - (_DAYS - 1) * DAY, now, utc=utc)
     starts = columns(since, now, _COLUMNS, utc=utc)

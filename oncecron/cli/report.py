@@ -13,6 +13,7 @@ from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import UsageError
 from oncecron.core.text import Clock
+from oncecron.core.units import LONGEST_DURATION
 from oncecron.log.jobs import Sources
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def _report(given: dict[str, str], words: list[str]) -> int:
         raise UsageError("--html: the name of the file is empty (an unset variable?)")
     keys = {valid_key(word) for word in words}
     now = clock.wall()
-    since = moment(settings["since"], now)
+    since = max(moment(settings["since"], now), now - LONGEST_DURATION)
     if since >= now:
         raise UsageError(f"--since: {settings['since']} is not in the past")
     with store_and_log(settings) as (store, log):

@@ -44,8 +44,13 @@ def visible(text: str) -> str:
 
 
 def complain(text: str) -> None:
-    """Write one line to standard error; drop it if standard error is closed or full."""
-    _write("oncecron: " + visible(without_logins(" ".join(text.split()))) + "\n")
+    """Write one line to standard error, which fits a terminal; drop it if standard error is closed or full."""
+    line = "oncecron: " + visible(without_logins(" ".join(text.split())))
+    if os.isatty(2):
+        from oncecron.core.text import fold, terminal_width  # noqa: PLC0415 - only where a person reads it
+
+        line = "\n".join(fold(line, terminal_width(2) or len(line), 2))
+    _write(line + "\n")
 
 
 class Patience:

@@ -285,6 +285,8 @@ COMPLETION_TIMEOUT = 1.0
 """The limit for shell completion to ask the store: a person waits after a TAB."""
 FOLLOW_POLL = 1.0
 """Between two polls of `history --follow`."""
+WATCH_POLL = 2.0
+"""Between two looks of `jobs --watch`."""
 REQUEST_POLL = 0.5
 """Between two polls of `stop` and `release`, with jitter: commands for people get no notifications."""
 ASSUMED_GRACE = 10.0

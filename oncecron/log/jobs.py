@@ -355,6 +355,7 @@ def _job(
         zone=expected.zone if expected else None,
         forgotten_at=forgotten.forgotten_at if forgotten else None,
         forgotten_by=forgotten.forgotten_by if forgotten else None,
+        host=ended.host if ended else None,
     )
 
 
