@@ -40,6 +40,7 @@ SECTIONS = {
         "check": "Check for a monitoring system whether all is well.",
         "notify": "Send what goes wrong, and what recovers, to mail, chat or a program.",
         "metrics": "Show every key for Prometheus.",
+        "web": "Serve the page of `report` live, for a browser.",
     },
     "Intervene": {
         "stop": "Stop a running job, on any host.",

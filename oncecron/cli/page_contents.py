@@ -32,7 +32,7 @@ from oncecron.pages.contents import Day, Host, Job, Overview, Problem, Running
 from oncecron.pages.looks import LOOKS, WRONG, look
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.alerts.findings import Checked, Finding
     from oncecron.config.settings import Settings
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from oncecron.core.model import Retention
     from oncecron.log.jobs import Sources
     from oncecron.log.timeline import KeyTicks
+
+    Explain = Callable[[Sources, Finding, Clock], tuple[Sequence[str], str | None]]
 
 LIMITS = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
 """From when on something is wrong: the defaults of `oncecron check`."""
@@ -58,14 +60,32 @@ _MISSED_BARS = 5
 """Bars of ticks that nobody has started since the newest run; how many there are stands beside them."""
 
 
+def evidence_of(sources: Sources, found: Finding, clock: Clock) -> tuple[Sequence[str], str | None]:
+    """Return the account of the tick behind a finding, and what its command printed; nothing if it has no key."""
+    if found.key is None:
+        return (), None
+    return evidence(sources, found.key, found.tick, found.since, clock)
+
+
 def overview(
-    sources: Sources, settings: Settings, *, since: float, keys: Collection[str] = ()
+    sources: Sources,
+    settings: Settings,
+    *,
+    since: float,
+    keys: Collection[str] = (),
+    explain: Explain = evidence_of,
+    explained: int = _EXPLAINED,
+    hosts_of: int = _HOSTS_OF,
 ) -> Overview:
-    """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`."""
+    """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`.
+
+    `explain`: how the first `explained` findings are explained. `hosts_of`: how many keys have their hosts by time.
+    """
     now, utc, kept = sources.now, settings["utc"], settings.file.retention
     checked, summaries = _judged(sources, settings, keys)
     jobs = _jobs(sources, checked.findings, summaries, keys)[:_KEYS]
     names = [job.summary.key for job in jobs]
+    wrong = [job for job in jobs if look(job.states[0][0]) in WRONG]
     of_days = days(now - (_DAYS - 1) * DAY, now, utc=utc)
     starts = columns(since, now, _COLUMNS, utc=utc)
     ticks = ticks_of(sources, Span(min(of_days[0], starts[0]), now, kept), names)
@@ -76,12 +96,12 @@ def overview(
         version=__version__,
         made_on=host_name(),
         keys=checked.keys,
-        problems=list(_problems(sources, checked.findings, Clock(utc))),
+        problems=list(_problems(sources, checked.findings, Clock(utc), explain, explained)),
         jobs=jobs,
         running=_running(sources, {job.key: job for job in summaries}),
         hosts=_hosts(sources, keys),
         timeline=_grid(ticks, names, starts, now),
-        hosts_of=list(_hosts_of(sources, jobs, max(since, now - kept.skips), kept, utc=utc)),
+        hosts_of=list(_hosts_of(sources, wrong[:hosts_of], since, kept, utc=utc)),
         days=_days(ticks.values(), of_days, utc=utc),
         unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
     )
@@ -107,9 +127,11 @@ def _judged(
     ]
 
 
-def _problems(sources: Sources, findings: Sequence[Finding], clock: Clock) -> Iterator[Problem]:
+def _problems(
+    sources: Sources, findings: Sequence[Finding], clock: Clock, explain: Explain, explained: int
+) -> Iterator[Problem]:
     for place, each in enumerate(findings[:_LISTED]):
-        account, output = _evidence(sources, each, clock) if place < _EXPLAINED else ((), None)
+        account, output = explain(sources, each, clock) if place < explained else ((), None)
         yield Problem(
             each.finding,
             each.state,
@@ -125,12 +147,6 @@ def _problems(sources: Sources, findings: Sequence[Finding], clock: Clock) -> It
 
 def _since(found: Finding) -> float | None:
     return found.since if found.since is not None else instant_of(found.tick)
-
-
-def _evidence(sources: Sources, found: Finding, clock: Clock) -> tuple[Sequence[str], str | None]:
-    if found.key is None:
-        return (), None
-    return evidence(sources, found.key, found.tick, found.since, clock)
 
 
 def _jobs(
@@ -226,15 +242,17 @@ def _hosts(sources: Sources, keys: Collection[str]) -> list[Host]:
 def _hosts_of(
     sources: Sources, jobs: Iterable[Job], since: float, kept: Retention, *, utc: bool
 ) -> Iterator[Grid]:
-    """Yield who fired a key with which something is wrong, for about as long as its bars.
+    """Yield who fired each of some keys, for about as long as its bars, and as skips are kept.
 
     Keys that run often are asked for together, and so are the others, of which as much is read.
     """
     now = sources.now
-    wrong = [job for job in jobs if look(job.states[0][0]) in WRONG][:_HOSTS_OF]
+    earliest = max(since, now - kept.skips)
     begins = {
-        job.summary.key: max(since, min(*(run.started_at for run in job.runs), now - HOUR, now))
-        for job in wrong
+        job.summary.key: max(earliest, min(now - HOUR, *(run.started_at for run in job.runs)))
+        if job.runs
+        else earliest
+        for job in jobs
     }
     ticks: dict[str, KeyTicks] = {}
     for is_frequent in (True, False):

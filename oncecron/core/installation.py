@@ -12,6 +12,7 @@ _REQUIREMENTS = {
     "prometheus_client": "prometheus-client",
     "psycopg": "'psycopg[binary]'",
     "redis": "redis",
+    "waitress": "waitress",
 }
 """What `pip` installs, by the package that is imported."""
 
