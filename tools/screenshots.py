@@ -1,4 +1,4 @@
-"""Draw what `oncecron history` and `oncecron jobs` print on a terminal, as docs/images/*.svg.
+"""Draw what `oncecron history`, `oncecron jobs` and `oncecron timeline` print on a terminal, as docs/images/*.svg.
 
 The store is a real SQLite store, in which made-up hosts claim, and the real commands show it. Only the clock is made
 up, so that the pictures say the same each time: a test compares the words in them.
@@ -41,6 +41,7 @@ IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 PICTURES = {
     "history": ["history", "--utc", "--limit", "9"],
     "jobs": ["jobs", "--utc"],
+    "timeline": ["timeline", "--utc", "--since", "36h"],
 }
 PIDS = {"web1": 2114, "web2": 1897, "web3": 2240}
 SCHEDULES = {

@@ -27,7 +27,7 @@ from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.state_kinds import kind_of
 from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT
-from oncecron.log.jobs import WRONG, Sources, states
+from oncecron.log.jobs import Sources, severity, states
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -89,11 +89,6 @@ JOBS = Kind(
 OPTIONS = (ALL, WATCH, *QUERY_OPTIONS)
 
 
-def _severity(job: JobSummary) -> tuple[int, bool, str]:
-    """Return where a person wants to see a key: what is wrong comes first, and then what runs."""
-    return -WRONG.get(str(job.state), 0), job.running_host is None, job.key
-
-
 _NOTHING = "no host has fired a key yet"
 
 
@@ -107,7 +102,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         sources = Sources(store, log, clock.wall())
         found = _jobs(settings, sources, keys)
         if answer.is_watched and output_format(settings) == "table":
-            found = sorted(found, key=_severity)
+            found = sorted(found, key=severity)
         shown = answer.write(found)
     if not shown and answer.is_watched and not sources.job_keys:
         complain(_NOTHING)
@@ -127,7 +122,7 @@ def _watch(settings: Settings, keys: Collection[str]) -> None:
         text = io.StringIO()
         with store_and_log(settings) as (store, log):
             found = _jobs(settings, Sources(store, log, clock.wall()), keys)
-            shown = Writer(JOBS, style, text).write(sorted(found, key=_severity))
+            shown = Writer(JOBS, style, text).write(sorted(found, key=severity))
         return text.getvalue().splitlines() if shown else [_NOTHING]
 
     stream = standard_output()

@@ -31,6 +31,7 @@ SECTIONS = {
         "history": "Show the job-execution log.",
         "why": "Explain what happened at one tick.",
         "jobs": "Show the state of every key.",
+        "timeline": "Show what became of every tick, by time.",
         "hosts": "Show which hosts fire which keys.",
         "locks": "Show what is running now, and where.",
         "items": "Show the items of `each`; queue some again, or mark them done.",

@@ -319,7 +319,12 @@ class _Judgement:
             return KeyTicks(found, {})
         known = {row.host for row in self._sources.key_hosts if row.key == self._key}
         names = sorted(known | past.hosts() | self._skipping)
-        times = self._settled(found)
+        times: dict[Which, float] = {
+            (each.name, None if each.name else at): at
+            for each in found
+            if each.has_tick
+            for at in each.times
+        }
         return KeyTicks(found, {host: [*self._of_host(host, times)] for host in names})
 
     def _without_start(self) -> Iterator[tuple[float, str]]:
@@ -344,18 +349,6 @@ class _Judgement:
                 else:
                     yield at, "incomplete" if (None, at) in past.ticks else "missed"
 
-    def _settled(self, ticks: Iterable[Ticks]) -> dict[Which, float]:
-        """Return the ticks at which each host has fired by now if it ever does, and whose skips are kept."""
-        now = self._sources.now
-        since, until = now - self._span.kept.skips, now - self._span.missed_after
-        return {
-            (each.name, None if each.name else at): at
-            for each in ticks
-            if each.has_tick
-            for at in each.times
-            if since <= at < until
-        }
-
     def _of_host(self, host: str, times: Mapping[Which, float]) -> Iterator[Ticks]:
         """Yield what a host did at each tick: it ran it, skipped it, or did not fire."""
         past = self._past
@@ -370,7 +363,12 @@ class _Judgement:
             found = [reason for reason, hosts in reasons.items() if host in hosts]
             if found and which not in ran:
                 did[which] = next((each for each in found if each in _HELD_BACK), "skipped")
-        silent = dict.fromkeys(times.keys() - ran - did.keys(), "silent")
+        # Each host has fired by then if it ever does, and its skips are still kept.
+        now, kept = self._sources.now, self._span.kept.skips
+        settled = {
+            which for which, at in times.items() if kept > now - at > self._span.missed_after
+        }
+        silent = dict.fromkeys(settled - ran - did.keys(), "silent")
         yield from _by_word(did | silent, {}, times)
 
 

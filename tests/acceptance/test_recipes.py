@@ -212,7 +212,10 @@ def test_the_report_by_mail_is_a_mail_with_the_page(public_path: Path) -> None:
     program_path = public_path / "mail-report"
     program_path.write_text(body.replace("/usr/sbin/sendmail", str(sendmail)))
     program_path.chmod(0o755)
-    _, (host, _) = hosts(public_path)
+    store, (host, _) = hosts(public_path)
+    config = public_path / ".config" / "oncecron" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'store = "{store.url}"\n')
     host.environment["PATH"] = f"{CONSOLE_SCRIPT.parent}:{host.environment['PATH']}"
     host.run("billing", "--tick", "1", "--", "false")
     assert host.run("nightly-report", "--tick", "1", "--", program_path) == (0, b"", "")
