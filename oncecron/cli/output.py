@@ -20,7 +20,7 @@ from oncecron.core.text import ABSENT, display_width, fold, visible
 from oncecron.core.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from oncecron.cli.table import Kind
     from oncecron.cli.terminal import Style
@@ -185,14 +185,15 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
-def say(text: str, stream: TextIO) -> None:
-    """Write a text for people, without control characters; its lines fit a terminal.
+def say(text: str, stream: TextIO, paint: Callable[[str], str] = str) -> None:
+    """Write a text for people, without control characters; its lines fit a terminal, and are painted then.
 
     Raises `BrokenPipeError`, `OutputError`.
     """
     width = columns_of(stream)
     lines = visible_lines(text).split("\n")
-    write_text("\n".join(lines if width is None else folded_lines(lines, width)), stream)
+    shown = lines if width is None else folded_lines(lines, width)
+    write_text("\n".join(map(paint, shown)), stream)
 
 
 def folded_lines(lines: Iterable[str], width: int) -> Iterator[str]:

@@ -241,52 +241,55 @@ class Table:
     def _row(self, row: Sequence[Cell]) -> str:
         """Return the line of a row, or several if a text is folded."""
         widths = self._widths or {}
+        if self._room is None:
+            return self._whole_line(row, widths) + "\n"
         shown = [self._parts(number, row[number].text, width) for number, width in widths.items()]
         kinds = [row[number].kind for number in widths]
         lines = itertools.zip_longest(*shown, fillvalue="")
-        return "".join(self._line(parts, kinds) + "\n" for parts in lines)
+        return "".join(self._line(parts, kinds, self._room) + "\n" for parts in lines)
+
+    def _whole_line(self, row: Sequence[Cell], widths: dict[int, int]) -> str:
+        """Return one line with whole texts, however many it may be of: a log may have a million."""
+        shown = []
+        for number, width in widths.items():
+            text, kind = row[number]
+            blanks = " " * (width - display_width(text))
+            painted = self._style.paint(text, kind)
+            shown.append(blanks + painted if self._columns[number].right else painted + blanks)
+        return _GAP.join(shown).rstrip()
 
     def _parts(self, number: int, text: str, width: int) -> list[str]:
         """Return what of a text stands below each other."""
         column = self._columns[number]
-        if self._room is None or display_width(text) <= width:
+        if display_width(text) <= width or (column.least is None and not column.folds):
             return [text]
         if not column.folds:
-            return [
-                text
-                if column.least is None
-                else cut(text, width, self._style.ellipsis, keeps_end=column.keeps_end)
-            ]
+            return [cut(text, width, self._style.ellipsis, keeps_end=column.keeps_end)]
         parts = fold(text, width)
         return parts if display_width(parts[0]) <= width else ["", *parts]
 
-    def _line(self, parts: Sequence[str], kinds: Sequence[StateKind]) -> str:
+    def _line(self, parts: Sequence[str], kinds: Sequence[StateKind], room: int) -> str:
         """Return one line; what is wider than its column moves what follows to the right."""
         line, used, start = "", 0, 0
-        widths = self._widths or {}
-        for part, kind, (number, width) in zip(parts, kinds, widths.items(), strict=True):
-            begin = start + self._indent(number, width - display_width(part), start)
-            start += width + len(_GAP)
-            if part:
+        for text, kind, (number, width) in zip(
+            parts, kinds, (self._widths or {}).items(), strict=True
+        ):
+            if text:
+                column = self._columns[number]
+                begin = start + _indent(column, width - display_width(text), start)
                 begin = max(begin, used + (len(_GAP) if used else 0))
-                shown = self._within(number, part, begin)
+                shown = text if column.folds else cut(text, room - begin, self._style.ellipsis)
                 line += " " * (begin - used) + self._style.paint(shown, kind)
                 used = begin + display_width(shown)
+            start += width + len(_GAP)
         return line.rstrip()
 
-    def _indent(self, number: int, blanks: int, start: int) -> int:
-        """Return how far to the right in its column a text begins; a command that is too wide, to the left of it."""
-        if self._columns[number].right:
-            return max(0, blanks)
-        if self._columns[number].folds and self._room is not None and blanks < 0:
-            return -min(start, -blanks)
-        return 0
 
-    def _within(self, number: int, text: str, begin: int) -> str:
-        """Return what of a text fits into the line; a command stays whole."""
-        if self._room is None or self._columns[number].folds:
-            return text
-        return cut(text, self._room - begin, self._style.ellipsis)
+def _indent(column: Column, blanks: int, start: int) -> int:
+    """Return how far to the right in its column a text begins; a command that is too wide begins to the left of it."""
+    if column.right:
+        return max(0, blanks)
+    return -min(start, -blanks) if column.folds and blanks < 0 else 0
 
 
 def _first_word(text: str) -> str:

@@ -69,7 +69,7 @@ SCREENS = {
     "doctor": ("✓ ok +store",),
     "config show sync": ("ttl +60s +default",),
     "crontab lint crontab": (r"crontab:1: ", r"\[unguarded\]|;"),
-    "prune --dry-run": ("would remove",),
+    "prune --dry-run": ("would remove|permission denied",),
     "run --dry-run --key sync --schedule '0 2 * * *' -- true": ("would be skipped", "銀行"),
 }  # fmt: skip
 
