@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from oncecron import __version__
@@ -17,6 +16,7 @@ from oncecron.core.host import host_name
 from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
+from oncecron.core.suggestion import not_one_of, similar
 from oncecron.core.text import part_of
 from oncecron.core.timing import SHORTEST_HOST_GRID
 from oncecron.core.units import DAY
@@ -177,9 +177,7 @@ def _outcomes(query: Query) -> list[str]:
     words = [word.strip() for word in query.get("outcome", "").split(",") if word.strip()]
     for word in words:
         if word not in _WORDS:
-            near = difflib.get_close_matches(word, _WORDS, 1)
-            hint = f"; did you mean {near[0]}?" if near else f"; use {', '.join(_WORDS)}"
-            raise UsageError(f"outcome: no outcome {word[:60]!r}{hint}")
+            raise UsageError(f"outcome: {not_one_of(word[:60], _WORDS)}")
     return words
 
 
@@ -194,7 +192,7 @@ def _since(query: Query, now: float) -> float | None:
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> NoSuchPageError:
-    near = difflib.get_close_matches(name, sorted(known), 3, 0.5)
+    near = similar(name, known)
     what = "No host has fired key" if kind == "key" else "No key was fired by host"
     text = f"{what} {name}." if name else f"The address names no {kind}."
     return NoSuchPageError(text, [Link(each, address(kind, name=each)) for each in near])
