@@ -49,9 +49,16 @@ def _report(given: dict[str, str], words: list[str]) -> int:
     since = max(moment(settings["since"], now), now - LONGEST_DURATION)
     if since >= now:
         raise UsageError(f"--since: {settings['since']} is not in the past")
+
+    from oncecron.pages import render  # noqa: PLC0415 - jinja2 is not for --help
+
     with store_and_log(settings) as (store, log):
         contents = _contents(Sources(store, log, now), settings, since, keys)
-    _write(path, contents, Clock(settings["utc"], None, now))
+    page = render.overview(contents, Clock(settings["utc"], None, now)).encode("utf-8")
+    if path == _STANDARD_OUTPUT:
+        output.give(page)
+    else:
+        replace(path, page)
     return incomplete(store, log)
 
 
@@ -63,16 +70,6 @@ def _contents(
     if keys:
         refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
     return overview(sources, settings, since=since, keys=keys)
-
-
-def _write(path: str, contents: Overview, shown: Clock) -> None:
-    from oncecron.pages.render import overview  # noqa: PLC0415 - jinja2 is not for --help
-
-    page = overview(contents, shown).encode("utf-8", "backslashreplace")
-    if path == _STANDARD_OUTPUT:
-        output.give(page)
-    else:
-        replace(path, page)
 
 
 COMMAND = TableCommand(
