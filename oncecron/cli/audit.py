@@ -53,7 +53,8 @@ OPTIONS = (
 def _audit(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     keys = {valid_key(word) for word in words}
-    since = None if settings["since"] is None else moment(settings["since"], time.time())
+    since, now, utc = settings["since"], time.time(), settings["utc"]
+    since = None if since is None else moment(since, now, utc=utc)
     answer = writer(FINDINGS, settings)
     with store_and_log(settings) as (store, log):
         if keys:

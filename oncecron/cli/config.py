@@ -9,7 +9,7 @@ from oncecron.alerts.settings import channel_section, parse_notify
 from oncecron.cli import output
 from oncecron.cli.command import FORMAT, JSON, LazyGroup, TableCommand, writer
 from oncecron.cli.output import Kind
-from oncecron.cli.sentences import suggestion, valid_key
+from oncecron.cli.sentences import valid_key
 from oncecron.config.check import check_file
 from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.file import COMMAND_KEY, find_file, job_section
@@ -74,8 +74,8 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     answer = writer(CONFIGURED_VALUES, settings, utc=False)
     rows = list(_values(settings, key))
     if key is not None and settings.file.path and key not in settings.file.jobs:
-        question = suggestion(key, settings.file.jobs)
-        complain(f"{settings.file.path} has no section {job_section(key)}{question}")
+        meant = settings.near_section(key)
+        complain(f"{settings.file.path} has no section {job_section(key)}{meant}")
     answer.write(rows)
     return EX_CONFIG if _complain(settings, key) else 0
 
