@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import select
 import time
@@ -17,6 +18,7 @@ from oncecron.cli.command import (
     writer,
 )
 from oncecron.cli.output import Kind
+from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import known_keys, refuse_unknown_keys, valid_key
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
@@ -59,18 +61,23 @@ def _audit(given: dict[str, str], words: list[str]) -> int:
     with store_and_log(settings) as (store, log):
         if keys:
             refuse_unknown_keys(keys, known_keys(store) | known_keys(log))
-        question = Question(
-            log=log,
-            store=store,
-            since=since,
-            keys=keys,
-            kept=settings.file.retention.executions,
-            now=clock.wall(),
-            clock=Clock(settings["utc"]),
-            wait=_no_wait if log is store else _wait_for_the_log,
-        )
-        findings = itertools.chain(audit(question), _in_doubt(question))
-        found = answer.write(findings)
+        with contextlib.ExitStack() as shown:
+            question = Question(
+                log=log,
+                store=store,
+                since=since,
+                keys=keys,
+                kept=settings.file.retention.executions,
+                now=clock.wall(),
+                clock=Clock(utc),
+                wait=_no_wait if log is store else _wait_for_the_log,
+                progress=shown.enter_context(progress_bar("audit")),
+            )
+            findings: Iterator[Finding] = itertools.chain(audit(question), _in_doubt(question))
+            if answer.is_watched:  # the table and the bar cannot share a line
+                findings = iter([*findings])
+                shown.close()
+            found = answer.write(findings)
     if not found and not incomplete(store, log) and answer.is_watched:
         complain("no problems found")
     return FOUND if found else incomplete(store, log)

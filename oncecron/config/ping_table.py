@@ -84,7 +84,9 @@ def _is_well(
     if service not in SERVICES:
         from oncecron.core.suggestion import not_one_of  # noqa: PLC0415 - for an error message alone
 
-        wrong(section, f"service: {not_one_of(service or '', SERVICES)}", "service")
+        every = f"service must be one of {', '.join(SERVICES)}"
+        given = "service" in table
+        wrong(section, f"service: {not_one_of(service, SERVICES)}" if given else every, "service")
     url_problem = _wrong_url(table.get("url"))
     if url_problem:
         wrong(section, url_problem, "url")

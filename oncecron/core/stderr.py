@@ -43,9 +43,19 @@ def visible(text: str) -> str:
     )
 
 
+_clear: list[Callable[[], None]] = []
+
+
+def before_a_line(clear: Callable[[], None] | None) -> None:
+    """Set what is done before a message is written, on the line of the terminal that a bar takes; None: nothing."""
+    _clear[:] = [clear] if clear else []
+
+
 def complain(text: str) -> None:
     """Write one line to standard error; drop it if standard error is closed or full."""
-    _write("oncecron: " + visible(without_logins(" ".join(text.split()))) + "\n")
+    for clear in _clear:
+        clear()
+    write("oncecron: " + visible(without_logins(" ".join(text.split()))) + "\n")
 
 
 class Patience:
@@ -111,10 +121,21 @@ class _Patient:
             return value
 
         def call(*values: Any, **named: Any) -> Any:
+            if progress := named.get("progress"):
+                named["progress"] = self._answering(progress)
             answer = self._waited(lambda: value(*values, **named))
             return self._rows(answer) if hasattr(answer, "__next__") else answer
 
         return call
+
+    def _answering(self, progress: Callable[..., None]) -> Callable[..., None]:
+        """Return what shows progress, and with its first call ends the wait: the store has answered."""
+
+        def show(*values: Any) -> None:
+            self._patience.over()
+            progress(*values)
+
+        return show
 
     def _rows(self, rows: Iterator[Any]) -> Iterator[Any]:
         nothing = object()
@@ -140,10 +161,10 @@ def show_trace() -> None:
     import traceback  # noqa: PLC0415 - only for a bug
 
     lines = traceback.format_exc().splitlines()
-    _write("".join(f"{visible(line)}\n" for line in lines))
+    write("".join(f"{visible(line)}\n" for line in lines))
 
 
-def _write(text: str) -> None:
+def write(text: str) -> None:
     """Write what can be written without waiting: a kill or a record may be next.
 
     poll(2) reports a pipe as writable while `PIPE_BUF` bytes fit.
