@@ -35,6 +35,7 @@ SECTIONS = {
         "locks": "Show what is running now, and where.",
         "items": "Show the items of `each`; queue some again, or mark them done.",
         "next": "Show the next ticks of a schedule.",
+        "report": "Write a page for a browser: every key, and what is wrong.",
         "audit": "Check for overlapping, duplicate and missed runs.",
         "check": "Check for a monitoring system whether all is well.",
         "notify": "Send what goes wrong, and what recovers, to mail, chat or a program.",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import tempfile
 import threading
 from concurrent.futures import Future
 from hashlib import sha256
@@ -18,13 +16,13 @@ from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_and_log
 from oncecron.cli.gather import gather, spooled_records
+from oncecron.cli.whole_file import replace
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import (
     ConfigurationError,
     OncecronError,
-    OutputError,
     StoreUnavailable,
     UsageError,
     reason_of,
@@ -52,6 +50,7 @@ OPTIONS = (
     ),
     *STORE_OPTIONS,
 )  # fmt: skip
+_MODE = 0o644  # node_exporter is another user
 _LOOPBACK = "127.0.0.1"
 _HIGHEST_PORT = 65535
 
@@ -73,7 +72,7 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
         line = _counted_line(textfile)
         reading = _Reader(settings, counts_in(line, _log_name(settings))).read()
         line = line if reading.counts is None else line_of(reading.counts)
-        _replace(textfile, text_of(reading) + line)
+        replace(textfile, text_of(reading) + line, _MODE)
     if reading.error is not None:
         complain(reading.error)
     return reading.status
@@ -205,24 +204,6 @@ def _reading(settings: Settings, counts: Counts | None) -> Reading:
     return Reading(
         now, spooled, situation.jobs, findings, not is_complete, versions=versions, counts=counts
     )
-
-
-def _replace(path: str, text: bytes) -> None:
-    """Write a file in one step: node_exporter reads the old one or the new one. Raises `OutputError`."""
-    written = None
-    try:
-        descriptor, written = tempfile.mkstemp(
-            prefix=".oncecron-", dir=os.path.dirname(path) or "."
-        )
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), 0o644)  # node_exporter is another user
-        os.replace(written, path)
-    except OSError as error:
-        if written is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(written)
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _serve(reader: _Reader, host: str, port: int) -> int:

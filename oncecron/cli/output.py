@@ -265,7 +265,11 @@ class Writer:
             shown.append(blanks + text if column.right else text + blanks)
         if self._style.width is not None:
             used = sum(display_width(text) + len(_GAP) for text in shown[:-1])
-            shown[-1] = cut(shown[-1].rstrip(), self._style.width - used, self._stream.encoding)
+            shown[-1] = cut(
+                shown[-1].rstrip(),
+                max(self._style.width - used, 10),
+                "…" if (self._stream.encoding or "").lower().startswith("utf") else ">",
+            )
         for place, (number, column) in enumerate(zip(self._columns, columns, strict=True)):
             if column.is_state or column.title == "OUTCOME":
                 shown[place] = self._with_colour(shown[place], texts[number])

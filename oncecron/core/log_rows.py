@@ -119,6 +119,23 @@ class Traced(NamedTuple):
     """When its lease was found expired; it stays when the end is recorded later."""
 
 
+class EndedRuns(NamedTuple):
+    """First attempts of a key with one shard that ended alike on one host, without their details."""
+
+    key: str
+    host: str
+    outcome: str
+    """Of `PACKED_OUTCOMES`."""
+    has_tick: bool
+    """Whether they belong to ticks, which are all instants."""
+    times: tuple[int, ...]
+    """The instants of the ticks, or the starts of what has none, to the minute; rising, in seconds since the epoch."""
+
+
+PACKED_OUTCOMES = ("succeeded", "failed", "timed-out", "stopped", "lost")
+"""The outcomes of `EndedRuns`."""
+
+
 class TracedSkip(NamedTuple):
     """A skip with unpublished details."""
 

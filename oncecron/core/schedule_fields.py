@@ -69,6 +69,12 @@ class ScheduleFields(NamedTuple):
         found = self._day(day + 1, 1)
         return None if found is None else found * DAY + self._time(0)
 
+    def times(self, day: int) -> list[int]:
+        """Return the seconds of a day that match, rising; `day`: since the epoch."""
+        if not self._is_due(day):
+            return []
+        return [hour * HOUR + minute * MINUTE for hour in self.hours for minute in self.minutes]
+
     def _time(self, at: int) -> int:
         return self.hours[at] * HOUR + self.minutes[at] * MINUTE
 

@@ -1,16 +1,26 @@
-"""Format texts for a terminal: times, column widths, and no control characters."""
+"""Format texts for a terminal: times, column widths, and no control characters.
+
+For a person who looks now, times are short: relative within the hour (`3m ago`, `in 2m`), else as on a clock and a
+calendar (`02:00`, `Tue 02:00`, `12 Nov`). They are in one zone, which a table or a page names once.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 import unicodedata
 from datetime import UTC, datetime
 
 from oncecron.core.light_typing import NamedTuple
 from oncecron.core.stderr import visible as visible  # noqa: PLC0414 - one of the formats
 from oncecron.core.tick import instant_of
-from oncecron.core.time_zone import find_zone
+from oncecron.core.time_zone import find_zone, host_zone
+from oncecron.core.units import DAY, HOUR, MINUTE
 
 ABSENT = "-"
+_WORDS = re.compile(r"(?:`[^`]*`|\S)+")
+_SAME_WEEK = 6  # days within which the name of a day means one date
+_SAME_YEAR = 300  # days within which a day and a month do
 
 
 class Clock(NamedTuple):
@@ -19,6 +29,20 @@ class Clock(NamedTuple):
     utc: bool
     zone: str | None = None
     """The name of the other zone."""
+    now: float | None = None
+    """When a person looks, for whom times are short; None: they are exact."""
+
+    def near(self, time: float | None) -> str:
+        """Return `near_time` for a person, else RFC 3339; or `ABSENT`."""
+        if time is None or self.now is None:
+            return self.seconds(time)
+        return near_time(time, self.now, self)
+
+    def logged(self, time: float | None) -> str:
+        """Return `logged_time` for a person, else RFC 3339; or `ABSENT`."""
+        if time is None or self.now is None:
+            return self.seconds(time)
+        return logged_time(time, self.now, self)
 
     def seconds(self, time: float | None) -> str:
         """Return RFC 3339 to the second, or `ABSENT`."""
@@ -29,9 +53,21 @@ class Clock(NamedTuple):
         return None if time is None else self._text(time, "milliseconds")
 
     def tick(self, text: str | None) -> str:
-        """Return a tick: its text, and in another zone its time if it has one."""
-        instant = None if self.zone is None or text is None else instant_of(text)
-        return text or ABSENT if instant is None else self.seconds(instant)
+        """Return a tick: its text; for a person, and in another zone, its time if it has one."""
+        is_text = text is None or (self.zone is None and self.now is None)
+        instant = None if is_text else instant_of(text)
+        if instant is None:
+            return text or ABSENT
+        return self.seconds(instant) if self.now is None else tick_time(instant, self.now, self)
+
+    def zone_name(self) -> str:
+        """Return the name of the zone, for the one place that says it."""
+        if self.zone is not None or self.utc:
+            return self.zone or "UTC"
+        try:
+            return host_zone()
+        except ValueError:  # it has no name
+            return datetime.now().astimezone().tzname() or "local time"
 
     def _text(self, time: float, precision: str) -> str:
         if self.zone is not None:
@@ -48,6 +84,74 @@ class Clock(NamedTuple):
         return f"{there:%Y-%m-%d %H:%M:%S %Z} ({beside})"
 
 
+def relative_time(time: float, now: float) -> str:
+    """Return how far away a time is, in one unit: `now`, `12s ago`, `3m ago`, `in 2m`, `5h ago`, `in 3d`."""
+    seconds = abs(time - now)
+    whole = math.ceil(seconds) if time > now else int(seconds)
+    if not whole:
+        return "now"
+    size, unit = next(
+        each for each in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s")) if whole >= each[0]
+    )
+    count = -(-whole // size) if time > now else whole // size
+    return f"in {count}{unit}" if time > now else f"{count}{unit} ago"
+
+
+def short_time(time: float, now: float, clock: Clock) -> str:
+    """Return a time on the clock and calendar: `02:00`, `Tue 02:00`, `12 Nov`, `12 Nov 2025`."""
+    there, days = _day_and_distance(time, now, clock)
+    return _with_day(there, days, _time_of_day(there, "%H:%M") if days <= _SAME_WEEK else "")
+
+
+def tick_time(time: float, now: float, clock: Clock) -> str:
+    """Return a time to the minute: `02:00`, `Tue 02:00`, `12 Nov 02:00`, `12 Nov 2025 02:00`."""
+    there, days = _day_and_distance(time, now, clock)
+    return _with_day(there, days, _time_of_day(there, "%H:%M:%S" if there.second else "%H:%M"))
+
+
+def logged_time(time: float, now: float, clock: Clock) -> str:
+    """Return a time as a log has it: `02:00:01`, `Tue 02:00:01`, `12 Nov 02:00:01`, `12 Nov 2025 02:00:01`."""
+    there, days = _day_and_distance(time, now, clock)
+    return _with_day(there, days, _time_of_day(there, "%H:%M:%S"))
+
+
+def near_time(time: float, now: float, clock: Clock) -> str:
+    """Return how far away a time is within the hour, else `short_time`."""
+    return relative_time(time, now) if abs(time - now) < HOUR else short_time(time, now, clock)
+
+
+def _day_and_distance(time: float, now: float, clock: Clock) -> tuple[datetime, int]:
+    """Return a time in the zone of a clock, and how many days it is away from today, before or after."""
+    there, today = (
+        datetime.fromtimestamp(
+            each,
+            (find_zone(clock.zone) or UTC)
+            if clock.zone is not None
+            else UTC
+            if clock.utc
+            else None,
+        )
+        for each in (time, now)
+    )
+    return there, abs((there.date() - today.date()).days)
+
+
+def _with_day(there: datetime, days: int, shown: str) -> str:
+    if not days:
+        return shown
+    day = f"{there:%a}" if days <= _SAME_WEEK else f"{there.day} {there:%b}"
+    year = f" {there.year}" if days > _SAME_YEAR else ""
+    return f"{day}{year} {shown}".rstrip()
+
+
+def _time_of_day(there: datetime, form: str) -> str:
+    """Return the time of day, with the zone in the hour that a clock shows twice."""
+    shown = there.strftime(form)
+    if there.timestamp() == there.replace(fold=1 - there.fold).timestamp():
+        return shown
+    return f"{shown} {(there if there.tzinfo else there.astimezone()).tzname()}"
+
+
 def part_of(shard: int, shards: int) -> str:
     """Return SHARD/SHARDS, or `ABSENT` for a key with one shard."""
     return ABSENT if shards == 1 else f"{shard}/{shards}"
@@ -61,21 +165,46 @@ def display_width(text: str) -> int:
 
 
 def _letter_width(letter: str) -> int:
-    if unicodedata.combining(letter):
+    if unicodedata.category(letter) in ("Mn", "Me"):
         return 0
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def cut(text: str, width: int, encoding: str | None) -> str:
-    """Return a text of at most `width` columns, but of at least ten."""
-    width = max(width, 10)
+def cut(text: str, width: int, mark: str) -> str:
+    """Return a text of at most `width` columns, of which `mark` is one where something is left out.
+
+    That is the end of a sentence; of a name, which has no blanks, it is in the middle: the ends of names differ.
+    """
     if display_width(text) <= width:
         return text
-    mark = "…" if (encoding or "").lower().startswith("utf") else ">"
-    kept = ""
+    room = max(0, width - 1)
+    end = "" if " " in text else _beginning(text[::-1], room // 3)[::-1]
+    while end and not _letter_width(end[0]):
+        end = end[1:]  # its letter is left out
+    return f"{_beginning(text, room - display_width(end))}{mark}{end}" if width > 0 else ""
+
+
+def _beginning(text: str, width: int) -> str:
+    """Return as many letters as fit."""
+    kept = 0
     for letter in text:
         width -= _letter_width(letter)
-        if width < 1:
+        if width < 0:
             break
-        kept += letter
-    return kept + mark
+        kept += 1
+    return text[:kept]
+
+
+def fold(text: str, width: int, indent: int = 0) -> list[str]:
+    """Return the lines of a text, ended at blanks, of at most `width` columns; those after the first are indented.
+
+    A command in backquotes stays on one line, however long it is, so that it can be pasted.
+    """
+    lines = [""]
+    for word in _WORDS.findall(text):
+        longer = f"{lines[-1]} {word}" if lines[-1].strip() else lines[-1] + word
+        if display_width(longer) <= width or not lines[-1].strip():
+            lines[-1] = longer
+        else:
+            lines.append(" " * indent + word)
+    return lines

@@ -85,6 +85,16 @@ def _ascending(schedule: Schedule, after: int) -> Iterator[Tick]:
         yield _at(after, "schedule")
 
 
+def instants_between(schedule: str, zone: str | None, after: float, until: float) -> list[int]:
+    """Return the instants of the ticks later than `after` and no later than `until`, rising: those of `next_ticks`.
+
+    Raises ValueError as `scheduled_tick` does.
+    """
+    from oncecron.core.time_zone import offsets
+
+    return list(Schedule(schedule, offsets(zone)).between(int(after // 1), int(until // 1)))
+
+
 def named_tick(name: str) -> Tick:
     """Return the tick with this name: 1-200 printable characters without spaces.
 
@@ -173,6 +183,19 @@ class Schedule:
             if change is None:
                 return instant
             start, passed = change, self.opening(change) - 1
+
+    def between(self, after: int, until: int) -> Iterator[int]:
+        """Yield the ticks later than `after` and no later than `until`, day by day where no clock changes."""
+        while after < until:
+            offset = self.offset(after + 1)
+            day = (after + 1 + offset) // DAY
+            midnight = day * DAY - offset
+            if all(self.offset(midnight + each) == offset for each in (-DAY, 0, DAY)):
+                due = (midnight + time for time in self._fields.times(day))
+                yield from (instant for instant in due if after < instant <= until)
+                after = midnight + DAY - 1
+            elif (after := self.following(after)) <= until:
+                yield after
 
     def opening(self, change: int) -> int:
         """Return the first local time that can be due after a change."""

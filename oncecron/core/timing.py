@@ -7,7 +7,7 @@ by itself stand in its SQL and Lua files.
 
 from __future__ import annotations
 
-from oncecron.core.units import DAY
+from oncecron.core.units import DAY, HOUR
 
 NEVER = float("inf")
 """A deadline that is not set."""
@@ -299,3 +299,9 @@ RELEASE_MARGIN = 5.0
 """Within this time a running holder acknowledges a release and a poll sees it."""
 TAKEOVER_WITHIN = 3.0
 """A standby starts within this time after a lease has ended."""
+GRID_STEPS = (
+    *(60, 120, 300, 600, 900, 1200, 1800),
+    *(1 * HOUR, 2 * HOUR, 3 * HOUR, 4 * HOUR, 6 * HOUR, 8 * HOUR, 12 * HOUR),
+    *(1 * DAY, 2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY, 91 * DAY, 364 * DAY, 3640 * DAY),
+)
+"""How much time a column of `timeline` may have: parts of an hour, of a day, then days and weeks."""

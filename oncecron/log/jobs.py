@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
-    from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
+    from oncecron.core.log_rows import Execution, JobKey, KeyHost, LeaseView, Pause
     from oncecron.core.missed import Due
     from oncecron.stores.reader import Reader
 
@@ -66,6 +66,11 @@ class Sources:
     def pauses(self) -> Sequence[Pause]:
         """The pauses of all keys, and the drained hosts."""
         return self.store.pauses()
+
+    @cached_property
+    def key_hosts(self) -> Sequence[KeyHost]:
+        """The hosts that fire each key."""
+        return self.store.key_hosts()
 
     @cached_property
     def store_keys(self) -> Sequence[JobKey]:

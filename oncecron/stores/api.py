@@ -169,9 +169,10 @@ class Views(Protocol):
 
         Times are float seconds since the epoch, by the store's clock; durations are float seconds; None is NULL. The
         Reader converts and checks each row and applies every filter again, so a store may narrow or not; what it must
-        apply exactly is named here. Rows come lazily where there may be many: `executions`, `timeline`, `skips`,
-        `reasons`, `items`. The Reader may stop early, and may call other methods between two rows. A bound that is None
-        means any. A store that has to unpack a row before it knows the columns does it with `Reader.readable`.
+        apply exactly is named here. Rows come lazily where there may be many: `executions`, `timeline`, `runs`,
+        `skips`, `reasons`, `items`. The Reader may stop early, and may call other methods between two rows. A bound
+        that is None means any. A store that has to unpack a row before it knows the columns does it with
+        `Reader.readable`.
 
         - `executions` (the fields of `HistoryQuery`): the fields of `Execution`, with `owner` as its
           `owner_digest`, and then those of `Traced`: instant of the tick, fired_at, lost_at. Exactly: `key`,
@@ -181,6 +182,9 @@ class Views(Protocol):
           columns. Exactly: `keys`.
           `newest`: of each key at most `limit`, the highest ids, in no order of keys; `command` and `note` may be
           empty. `timeline`: by key, shard, started_at, execution_id.
+        - `runs` (since, keys): those of `timeline` in no order, packed: `PackedRuns` of executions with attempt 1 of
+          keys with one shard, with an outcome of `PACKED_OUTCOMES` and without a name as tick. All others, which are
+          read first, have the columns of `timeline`; `command` and `note` may be empty. Exactly: `keys`.
         - `output` (execution_id): the fields of `Output`.
         - `skips` (the fields of `HistoryQuery`, and minute: of the tick, since the epoch): the fields of `Skip`,
           then fired_at; highest `at` first. Plain skips that a store keeps packed come among them as `PackedSkips`,

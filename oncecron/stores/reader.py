@@ -21,6 +21,8 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import (
     ALL_KEYS,
     FAILURES,
+    PACKED_OUTCOMES,
+    EndedRuns,
     Execution,
     Expectation,
     HistoryQuery,
@@ -67,6 +69,8 @@ class Reader(Views):
     def __init__(self) -> None:
         self.unreadable: set[str] = set()
         """The names of the rows that all queries have passed over."""
+        self.keeps: int | None = None
+        """How many executions of each shard the store keeps at most."""
 
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, newest first, or oldest first after an id."""
@@ -106,6 +110,23 @@ class Reader(Views):
         named = None if keys is None else list(keys)
         found = self._executions("timeline", since=since, keys=named)
         return (row for row in found if since is None or row.execution.started_at >= since)
+
+    def runs(
+        self, since: float, keys: Collection[str] | None = None
+    ) -> Iterator[Traced | EndedRuns]:
+        """Yield the executions since a time, of all keys or of some, in no order: most of them packed.
+
+        Those of ticks whose instant is since then, and of firings without one that started since then. Others may come
+        too. An execution that ends meanwhile may come both by itself, as it was, and packed.
+        """
+        for row in self.rows("runs", since=since, keys=None if keys is None else list(keys)):
+            found: Traced | EndedRuns | None
+            if isinstance(row, PackedRuns):
+                found = self.readable("the runs of key {0} on host {1}", _unpacked_runs, *row)
+            else:
+                found = self.readable("execution {0}", _traced, *row)
+            if found:
+                yield found
 
     def _executions(self, view: str, **bounds: Any) -> Iterator[Traced]:
         return self.read(view, _traced, "execution {0}", **bounds)
@@ -399,6 +420,24 @@ class PackedSkips(NamedTuple):
     """The minute at which it begins, since the epoch."""
     words: str
     """`PlainSkip.word` of each: CODE:EXECUTION, hexadecimal. CODE: minute in the window, then `PlainSkip.code`."""
+
+
+class PackedRuns(NamedTuple):
+    """The fields of `EndedRuns`, but for their times."""
+
+    key: str
+    host: str
+    outcome: str
+    has_tick: bool
+    minutes: str
+    """Of each, since the epoch: words in any order."""
+
+
+def _unpacked_runs(key: str, host: str, outcome: str, has_tick: object, minutes: str) -> EndedRuns:
+    times = tuple(60 * minute for minute in sorted(map(int, minutes.split())))
+    if outcome not in PACKED_OUTCOMES or not all(map(is_time, times[:1] + times[-1:])):
+        raise ValueError("an outcome or a time is none")
+    return EndedRuns(key, host, outcome, bool(has_tick), times)
 
 
 class _Holder(NamedTuple):

@@ -19,7 +19,7 @@ PACKAGE = Path(oncecron.__file__).parent
 KERNEL = ("run", "config", "stores", "core")
 """The packages of the kernel from the top floor down: a module imports only from its own floor and from those below."""
 
-WINGS = ("log", "alerts", "each", "crontab")
+WINGS = ("log", "alerts", "each", "crontab", "pages")
 """They stand beside each other on the kernel, and below `cli`."""
 
 FLOORS = (("__main__",), ("cli",), WINGS, *((name,) for name in KERNEL))

@@ -7,6 +7,7 @@ and no sort, neither here nor on the server.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import select
 import time
 
@@ -28,7 +29,7 @@ from oncecron.stores.address import as_role, command_line, masked
 from oncecron.stores.postgres import installation, schema
 from oncecron.stores.postgres.doctor import examine, of_foreign_locks
 from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
-from oncecron.stores.reader import Reader
+from oncecron.stores.reader import PackedRuns, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -78,6 +79,9 @@ class PostgresReader(Connection, Reader):
             return self._history(bounds)
         if view == "skips" and bounds["limit"] is not None:
             return self._newest_skips(bounds)
+        if view == "runs":
+            packed = map(PackedRuns._make, self._later("packed_runs", bounds))
+            return itertools.chain(self._stream("single_runs", bounds), packed)
         if view == "reasons":
             bounds = {
                 "keys": [*bounds["ticks"]],
@@ -90,6 +94,10 @@ class PostgresReader(Connection, Reader):
                 return iter(self._connected().execute(self._sql[view]).fetchall())
         values = {**_NO_FILTERS, **bounds}
         return iter(self._ask(view, values, _CURES.get(view, READERS_CURE)))
+
+    def _later(self, section: str, values: Mapping[str, Any]) -> Iterator[Row]:
+        """Yield the rows of a query that is asked when the first of them is wanted."""
+        yield from self._ask(section, values)
 
     def _history(self, bounds: dict[str, Any]) -> Iterator[Row]:
         """Yield executions page by page."""

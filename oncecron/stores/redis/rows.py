@@ -7,9 +7,12 @@ read.
 from __future__ import annotations
 
 import json
+import re
+from functools import lru_cache
 
+from oncecron.core.errors import UNREADABLE
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.log_rows import Execution, owner_digest
+from oncecron.core.log_rows import PACKED_OUTCOMES, Execution, owner_digest
 from oncecron.core.model import recordable_values
 from oncecron.core.timing import HEARTBEATS_PER_TTL
 from oncecron.stores.reader import PackedSkips
@@ -123,6 +126,40 @@ def stored_execution(text: bytes, execution_id: int | str) -> StoredExecution:
         retries=row.get("retries", 0),
         late=row.get("late"),
     )
+
+
+_PACKED = re.compile(
+    rb'"(key|host|outcome|attempt|shards|tick|tick_instant|started_at|late)":"([^"]*)"'
+)
+
+
+def packed_run(text: bytes) -> tuple[tuple[str, str, str, bool], int, float, bool] | None:
+    """Return a row in half the time that decoding takes; None if it has to be decoded, or is not packed.
+
+    The fields of `PackedRuns`; the minute, the start, and whether it was inserted after later starts. A name with its
+    quotes is in no value: there, a quote has a backslash before it.
+    """
+    row = dict(_PACKED.findall(text))
+    if row.get(b"attempt") != b"1" or row.get(b"shards", b"1") != b"1":
+        return None
+    try:
+        key, host, outcome = _plain(row[b"key"]), _plain(row[b"host"]), _plain(row[b"outcome"])
+        started_at, has_tick = float(row[b"started_at"]), b"tick" in row
+        minute = int(float(row[b"tick_instant"]) if has_tick else started_at) // 60
+    except UNREADABLE:
+        return None
+    if outcome not in PACKED_OUTCOMES:
+        return None
+    return (key, host, outcome, has_tick), minute, started_at, b"late" in row
+
+
+@lru_cache(4096)
+def _plain(value: bytes) -> str:
+    """Return a text of which the row has each letter as it is. Raises `ValueError`."""
+    text = value.decode("ascii")
+    if not text.isprintable() or "\\" in text:
+        raise ValueError("it has to be decoded")
+    return text
 
 
 def output(text: bytes) -> Columns:

@@ -16,7 +16,7 @@ from oncecron.core.model import LEAST
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW, PLAIN_SKIP_EARLY
 from oncecron.core.units import HOUR
-from oncecron.stores.reader import Reader
+from oncecron.stores.reader import PackedRuns, Reader
 from oncecron.stores.redis import rows, scripts
 from oncecron.stores.redis.explain import misfit
 from oncecron.stores.redis.people_client import PeopleClient
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - the module of items goes with the wing
 
 _PAGE = 500
+_RUNS_AT_ONCE = 1000  # read together, in 2 ms of the server's time
 _PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
 _CANDIDATES = 100  # failed executions that are looked at together
 _NAMES = 1000  # of a server that are looked at together, in 1.3 ms of its time
@@ -49,6 +50,7 @@ class RedisViews(Reader):
 
     def __init__(self, target: Target, *, namespace: str) -> None:
         super().__init__()
+        self.keeps = target.keep
         self._target = target
         self._namespace = namespace
         self._names = scripts.Names(namespace)
@@ -149,6 +151,42 @@ class RedisViews(Reader):
             for row in heapq.merge(others, late, key=_start):
                 if since is None or row.started_at >= since:
                     yield row.columns
+
+    def _view_runs(self, since: float, keys: list[str] | None) -> Iterator[Row]:
+        """Read the rows by their ids, the newest first; decode only those that are not packed."""
+        ids = (
+            self._every_id()
+            if keys is None
+            else self._merged(self._shards(keys), "", False, _PAGE_OF_MANY)
+        )
+        packed: dict[tuple[str, str, str, bool], list[int]] = {}
+        oldest = since - CLOCK_SET_BACK
+        while page := list(islice(ids, _RUNS_AT_ONCE)):
+            texts = self._ask("HMGET", self._names.of_namespace("executions"), *page)
+            singles = []
+            for number, text in zip(page, texts, strict=True):
+                if text is None:
+                    continue
+                run = rows.packed_run(text)
+                if run is None:
+                    singles.append(number)
+                    continue
+                which, minute, started_at, late = run
+                packed.setdefault(which, []).append(minute)
+                if started_at < oldest and not late:
+                    ids = iter(())
+            yield from (row.columns for row in self._stored(singles))
+        for which, minutes in packed.items():
+            yield PackedRuns(*which, " ".join(map(str, minutes)))
+
+    def _every_id(self) -> Iterator[int]:
+        """Yield the ids that an execution may have, the newest first: to read them takes longer than to try each."""
+        firsts = self._ask_shards("XRANGE", "log", self._shards(None), "-", "+", "COUNT", 1)
+        first = min((each for entries in firsts for each in _ids_of(entries)), default=1)
+        last = int(
+            self._ask("HGET", self._names.of_namespace("namespace"), "last_execution_id") or 0
+        )
+        return iter(range(last, first - 1, -1))
 
     def _log_of(self, shard: Shard) -> Iterator[StoredExecution]:
         """Yield the executions of one shard, the oldest id first."""

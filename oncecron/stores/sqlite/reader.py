@@ -29,7 +29,7 @@ from oncecron.core.model import MOST_CHANNELS
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
 from oncecron.stores.address import DEFAULT_NAMESPACE
-from oncecron.stores.reader import PackedSkips, Reader
+from oncecron.stores.reader import PackedRuns, PackedSkips, Reader
 from oncecron.stores.sqlite.connection import (
     SCHEMA_OLDEST,
     SCHEMA_VERSION,
@@ -83,6 +83,10 @@ class SQLiteReader(Reader):
     def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
         if view == "namespaces":
             yield from ((name,) for name in self._namespaces())
+            return
+        if view == "runs":
+            yield from self.rows("single_runs", **bounds)
+            yield from self.rows("packed_runs", **bounds)
             return
         with self._handle.until(_deadline()) as store:
             known = {
@@ -320,7 +324,8 @@ def _is_database(path: str) -> bool:
 
 
 _MADE_OF: dict[str, Callable[[Any], Row]] = {
-    **dict.fromkeys(("executions", "execution", "newest", "timeline"), _published),
+    **dict.fromkeys(("executions", "execution", "newest", "timeline", "single_runs"), _published),
+    "packed_runs": PackedRuns._make,
     "skips": _unless_packed(len(Skip._fields) + 1),
     "reasons": _unless_packed(len(SkipReason._fields)),
 }

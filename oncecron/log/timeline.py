@@ -1,0 +1,400 @@
+"""What became of every tick in a span of time: of each key, and of each host of a key (`core.grid`).
+
+The judgement is that of the other reports. Of several attempts of a tick the last counts, of several shards the worst.
+A tick is missed as `core.missed` and `audit` say: it was due by the schedule that its key is expected to follow, nobody
+started it, and no people held it back.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core.clock import believed, is_ahead
+from oncecron.core.grid import Grid, Run, Ticks, gather, worst
+from oncecron.core.job_summary import is_living
+from oncecron.core.log_rows import EndedRuns, is_internal, is_success
+from oncecron.core.missed import expected_shards, grace_of, is_held_back, paused_since
+from oncecron.core.model import Retention
+from oncecron.core.tick import instant_of, instants_between, minute_tick
+from oncecron.core.timing import MAX_CLOCK_SKEW, MISSED_AFTER, SETTLED
+from oncecron.log.jobs import as_known
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from oncecron.core.log_rows import Execution, Expectation, JobKey, LeaseView, SkipReason, Traced
+    from oncecron.core.missed import Reasons
+    from oncecron.log.jobs import Sources
+
+    Which = tuple[str | None, float | None]
+    """A tick by its instant. One without has its name, and a firing without a tick its owner."""
+    Ran = dict[Which, dict[int, Execution]]
+    """The last attempt of each shard, by tick."""
+
+_USUAL = Retention()
+
+
+class Span(NamedTuple):
+    """Which time is looked at, in seconds since the epoch."""
+
+    since: float
+    until: float
+    kept: Retention = _USUAL
+    """Nothing older is missing, as it may have been removed."""
+    missed_after: float = MISSED_AFTER
+
+
+class KeyTicks(NamedTuple):
+    """What became of the ticks of a key."""
+
+    ticks: list[Ticks]
+    hosts: dict[str, list[Ticks]]
+    """The same for each host that fires the key; empty unless they were wanted."""
+
+
+def timeline(
+    sources: Sources,
+    starts: Sequence[float],
+    until: float,
+    keys: Collection[str] = (),
+    *,
+    internal: bool = True,
+    kept: Retention = _USUAL,
+) -> Grid:
+    """Return a line for each key by name, or only for `keys`. For `internal` see `jobs`."""
+    found = ticks_of(sources, Span(starts[0], until, kept), keys, internal=internal)
+    lines = (gather(key, each.ticks, starts, until) for key, each in found.items())
+    return Grid(tuple(starts), until, tuple(lines))
+
+
+def hosts_timeline(
+    sources: Sources,
+    starts: Sequence[float],
+    until: float,
+    key: str,
+    *,
+    kept: Retention = _USUAL,
+) -> Grid:
+    """Return a line for each host that fires a key, by name."""
+    found = ticks_of(sources, Span(starts[0], until, kept), [key], hosts=True)
+    lines = [
+        gather(host, each, starts, until)
+        for host, each in sorted(found[key].hosts.items() if key in found else ())
+    ]
+    return Grid(tuple(starts), until, tuple(lines), key)
+
+
+def last_runs(sources: Sources, limit: int, keys: Collection[str] = ()) -> dict[str, list[Run]]:
+    """Return the newest executions of every key, or of `keys`, the oldest first; one question for all of them."""
+    leases = _by_key(sources.leases)
+    found: dict[str, list[Run]] = {}
+    for each in sources.log.newest(limit, keys or None):
+        word = _word(as_known(each, leases.get(each.key, ()), sources.now))
+        run = Run(each.tick, word, each.started_at, each.duration, each.host, each.execution_id)
+        found.setdefault(each.key, []).insert(0, run)
+    return found
+
+
+def ticks_of(
+    sources: Sources,
+    span: Span,
+    keys: Collection[str] = (),
+    *,
+    internal: bool = True,
+    hosts: bool = False,
+) -> dict[str, KeyTicks]:
+    """Return what became of the ticks in a span, by key; each store is asked a few questions, however many keys."""
+    leases = _by_key(sources.leases)  # before what they say is running
+    shards: dict[str, list[JobKey]] = {}
+    for shard in sources.job_keys:
+        if shard.key in keys if keys else internal or not is_internal(shard.key):
+            shards.setdefault(shard.key, []).append(shard)
+    pasts = {
+        key: _Past(known, leases.get(key, ()), sources.now, span)
+        for key, known in sorted(shards.items())
+    }
+    named = (
+        keys if len(keys) <= _FEW_KEYS else None
+    )  # to filter rows takes longer than to read some more
+    for row in sources.log.runs(span.since - MAX_CLOCK_SKEW, named or None):
+        key = row.key if isinstance(row, EndedRuns) else row.execution.key
+        if key in pasts:
+            pasts[key].add(row)
+    calendar = _Calendar(span, sources.now)
+    due = {key: past.not_started(calendar, sources.log.keeps) for key, past in pasts.items()}
+    reasons = _reasons(sources, due, span, hosts=hosts)
+    return {
+        key: _Judgement(sources, key, past, due[key], reasons.get(key, ()), span).ticks(hosts=hosts)
+        for key, past in pasts.items()
+    }
+
+
+_FEW_KEYS = 20
+
+
+class _Calendar:
+    """The ticks of schedules in a span. Many keys have the same schedule."""
+
+    def __init__(self, span: Span, now: float) -> None:
+        self._since = max(span.since, now - span.kept.executions)
+        self._until = min(now, span.until)
+        self._instants: dict[tuple[str, str | None], list[int]] = {}
+
+    def due(self, expected: Expectation) -> list[int]:
+        """Return the ticks of a schedule that a key is expected to follow; none where this host knows no such zone."""
+        which = expected.schedule, expected.zone
+        if which not in self._instants:
+            self._instants[which] = []
+            with contextlib.suppress(ValueError):
+                self._instants[which] = instants_between(*which, self._since - 1, self._until)
+        found = self._instants[which]
+        return found[bisect.bisect_right(found, min(expected.since, self._until)) :]
+
+
+class _Past:
+    """What was started of the ticks of a key."""
+
+    def __init__(
+        self, shards: Sequence[JobKey], leases: Sequence[LeaseView], now: float, span: Span
+    ) -> None:
+        self.shards = shards
+        self._leases = leases
+        self._now = now
+        self._span = span
+        living = [each for each in leases if is_living(each, now)]
+        self._living = {(each.shard, each.fencing_token) for each in living}
+        self._kept = {instant_of(each.tick): each for each in living}
+        """The leases that have not ended, by the tick: where its last attempt has ended, another one follows."""
+        self.ended: list[EndedRuns] = []
+        """Ticks that were started once; those that are also in `ticks` do not count."""
+        self.ticks: Ran = {}
+        self.of_hosts: dict[str, Ran] = {}
+        """The same of each host, by its own attempts."""
+        self._given_back: dict[int, set[float]] = {}
+
+    def add(self, row: Traced | EndedRuns) -> None:
+        """Note what the store answers, in any order."""
+        since, until = self._span.since, self._span.until
+        if isinstance(row, EndedRuns):
+            first, last = (bisect.bisect_left(row.times, each) for each in (since, until))
+            self.ended.append(row._replace(times=row.times[first:last]))
+            return
+        run, instant = row.execution, row.instant
+        at = run.started_at if instant is None else instant
+        if since <= at < until and run.outcome == "not-started":
+            self._given_back.setdefault(run.shard, set()).add(at)
+        elif since <= at < until:
+            self._add(run, None if instant is not None else run.tick or run.owner, at)
+
+    def _add(self, run: Execution, name: str | None, at: float) -> None:
+        run = as_known(run, self._leases, self._now)
+        for ticks in (self.ticks, self.of_hosts.setdefault(run.host, {})):
+            of_shards = ticks.setdefault((name, None if name else at), {})
+            if run.shard not in of_shards or of_shards[run.shard].attempt <= run.attempt:
+                of_shards[run.shard] = run
+
+    def word(self, run: Execution) -> str:
+        """Return the outcome of an execution; a lease that is kept for the next attempt says that the tick runs."""
+        return "running" if (run.shard, run.fencing_token) in self._living else _word(run)
+
+    def hosts(self) -> set[str]:
+        """Return the hosts that have started one of the ticks."""
+        return {*self.of_hosts} | {each.host for each in self.ended if each.times}
+
+    def started(self, shard: int) -> set[float]:
+        """Return the instants of the ticks of which a shard was started."""
+        found: set[float] = {
+            at for (_, at), runs in self.ticks.items() if at is not None and shard in runs
+        }
+        return found.union(*(each.times for each in self.ended if each.has_tick))
+
+    def not_started(self, calendar: _Calendar, keeps: int | None) -> dict[int, list[float]]:
+        """Return by shard the ticks that were due and that nobody has started.
+
+        `keeps`: how many executions of a shard the store keeps. Before the oldest of so many, nothing is missing.
+        """
+        found: dict[int, list[float]] = {}
+        for shard, expected in expected_shards(self.shards):
+            due, started = calendar.due(expected), self.started(shard.shard)
+            if keeps is not None and len(started) >= keeps:
+                due = due[bisect.bisect_left(due, min(started)) :]
+            found[shard.shard] = [at for at in due if at not in started]
+        return found
+
+    def late_before(self, shard: int, grace: float) -> float:
+        """Return before when a tick that was not started is missed: a newer one was started, or it was due long ago."""
+        newest = max((at for at in self.started(shard) if not is_ahead(at, self._now)), default=0.0)
+        given_back = max(self._given_back.get(shard, ()), default=-1.0) + 1
+        return max(newest, given_back, self._now - grace)
+
+    def outcome(self, of_shards: Mapping[int, Execution]) -> str:
+        """Return the outcome of a tick that was started."""
+        words = {self.word(each) for each in of_shards.values()}
+        if "running" in words:
+            return "running"
+        shards = max(each.shards for each in of_shards.values())
+        ended = max(each.finished_at or each.started_at for each in of_shards.values())
+        if len(of_shards) < shards and ended < self._now - SETTLED:
+            words.add("incomplete")
+        return worst(words)
+
+    def once(self, host: str | None = None) -> Iterator[Ticks]:
+        """Yield the ticks that were started once, or only those that a host has started."""
+        again = self.ticks if host is None else self.of_hosts.get(host, {})
+        for each in self.ended:
+            if not each.times or host not in (None, each.host):
+                continue
+            times: Sequence[float] = each.times
+            if each.has_tick and (again or self._kept):
+                times = [at for at in times if (None, at) not in again and at not in self._kept]
+                for at in {*each.times}.intersection(self._kept).difference(times):
+                    if (None, at) not in again:
+                        yield Ticks("running", [at], each.host)
+            yield Ticks(each.outcome, times, each.host, None, each.has_tick)
+
+
+def _reasons(
+    sources: Sources,
+    due: Mapping[str, Mapping[int, Sequence[float]]],
+    span: Span,
+    *,
+    hosts: bool,
+) -> dict[str, list[SkipReason]]:
+    """Return why ticks were skipped, by key: those that nobody has started, for `hosts` all in the span."""
+    first = {
+        key: min((ats[0] for ats in of_key.values() if ats), default=None)
+        for key, of_key in due.items()
+    }
+    if hosts:
+        first = dict.fromkeys(due, span.since)
+    asked = {key: minute_tick(at) for key, at in first.items() if at is not None}
+    found: dict[str, list[SkipReason]] = {}
+    for skip in sources.log.reasons(asked) if asked else ():
+        found.setdefault(skip.key, []).append(skip)
+    return found
+
+
+class _Judgement:
+    """What became of the ticks of one key."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        key: str,
+        past: _Past,
+        not_started: Mapping[int, Sequence[float]],
+        skips: Sequence[SkipReason],
+        span: Span,
+    ) -> None:
+        self._sources = sources
+        self._key = key
+        self._past = past
+        self._not_started = not_started
+        self._span = span
+        self._skipping = {skip.host for skip in skips}
+        self._reasons: dict[float, Reasons] = {}
+        for skip in skips:
+            at = instant_of(skip.tick)
+            if at is not None and span.since <= at < span.until:
+                self._reasons.setdefault(at, {}).setdefault(skip.reason, {})[skip.host] = None
+
+    def ticks(self, *, hosts: bool) -> KeyTicks:
+        """Return them, and for `hosts` the same of each host."""
+        past = self._past
+        words = {which: past.outcome(runs) for which, runs in past.ticks.items()}
+        for at, word in self._without_start():
+            words[None, at] = worst({word, words.get((None, at), word)})
+        found = [*past.once(), *_by_word(words, past.ticks)]
+        if not hosts:
+            return KeyTicks(found, {})
+        known = {row.host for row in self._sources.key_hosts if row.key == self._key}
+        names = sorted(known | past.hosts() | self._skipping)
+        settled = self._settled(found)
+        return KeyTicks(found, {host: [*self._of_host(host, settled)] for host in names})
+
+    def _without_start(self) -> Iterator[tuple[float, str]]:
+        """Yield the ticks that nobody has started, or of which a shard was not started, with what became of them."""
+        past, now = self._past, self._sources.now
+        since = paused_since(self._key, self._sources.pauses)
+        paused = math.inf if since is None else believed(since, now)
+        hosts = past.hosts() | self._skipping
+        for shard, expected in expected_shards(past.shards):
+            grace = grace_of(expected, self._span.missed_after)
+            late_before = past.late_before(shard.shard, grace)
+            for at in self._not_started[shard.shard]:
+                reasons = self._reasons.get(at, {})
+                if at >= paused or "paused" in reasons:
+                    yield at, "paused"
+                elif is_held_back(reasons, hosts):
+                    yield at, "drained"
+                elif "held" in reasons:
+                    yield at, "overrun"
+                elif at >= late_before:
+                    yield at, "overdue"
+                else:
+                    yield at, "incomplete" if (None, at) in past.ticks else "missed"
+
+    def _settled(self, ticks: Iterable[Ticks]) -> set[float]:
+        """Return the instants at which each host has fired by now if it ever does, and at which its skips are kept."""
+        now = self._sources.now
+        since, until = now - self._span.kept.skips, now - self._span.missed_after
+        return {
+            at
+            for each in ticks
+            if each.has_tick and each.name is None
+            for at in each.times
+            if since <= at < until
+        }
+
+    def _of_host(self, host: str, settled: set[float]) -> Iterator[Ticks]:
+        """Yield what a host did at each tick: it ran it, skipped it, or did not fire."""
+        past = self._past
+        again = past.of_hosts.get(host, {})
+        once = [*past.once(host)]
+        yield from once
+        yield from _by_word(
+            {which: worst(map(past.word, runs.values())) for which, runs in again.items()}, again
+        )
+        ran = {at for _, at in again}.union(*(each.times for each in once))
+        skipped: dict[str, list[float]] = {}
+        for at, reasons in self._reasons.items():
+            found = [reason for reason, hosts in reasons.items() if host in hosts]
+            if found and at not in ran:
+                word = next((each for each in found if each in ("paused", "drained")), "skipped")
+                skipped.setdefault(word, []).append(at)
+        fired = ran.union(*skipped.values())
+        for word, times in {**skipped, "silent": settled - fired}.items():
+            yield Ticks(word, sorted(times))
+
+
+def _by_word(words: Mapping[Which, str], ran: Ran) -> Iterator[Ticks]:
+    """Yield ticks by what became of them; `ran`: who has started them."""
+    found: dict[tuple[str, str | None, str | None, bool], list[float]] = {}
+    for which, word in words.items():
+        runs = [*ran.get(which, {}).values()]
+        run = next((each for each in runs if _word(each) == word), runs[0] if runs else None)
+        name, at = which
+        if at is None:
+            at = min(each.started_at for each in runs)
+        has_tick = run is None or run.tick is not None
+        kind = word, run and run.host, name if has_tick else None, has_tick
+        found.setdefault(kind, []).append(at)
+    for (word, host, name, has_tick), times in found.items():
+        yield Ticks(word, sorted(times), host, name, has_tick)
+
+
+def _word(run: Execution) -> str:
+    """Return the outcome of an execution as a grid shows it."""
+    if run.outcome == "unclaimed":
+        return "succeeded" if is_success(run) else "failed"
+    return run.outcome
+
+
+def _by_key(leases: Iterable[LeaseView]) -> dict[str, list[LeaseView]]:
+    found: dict[str, list[LeaseView]] = {}
+    for each in leases:
+        found.setdefault(each.key, []).append(each)
+    return found
