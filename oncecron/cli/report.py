@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, incomplete, moment, store_and_log
+from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.whole_file import replace
 from oncecron.config.options import Option
@@ -45,12 +46,18 @@ def _report(given: dict[str, str], words: list[str]) -> int:
         raise UsageError("--html: the name of the file is empty (an unset variable?)")
     keys = {valid_key(word) for word in words}
     now = clock.wall()
-    since = moment(settings["since"], now)
+    since = moment(settings["since"], now, utc=settings["utc"] or False)
     if since >= now:
         raise UsageError(f"--since: {settings['since']} is not in the past")
-    with store_and_log(settings) as (store, log):
+    with progress_bar("report") as progress, store_and_log(settings) as (store, log):
+        progress(what="reading the log")
         contents = _contents(Sources(store, log, now), settings, since, keys)
-    _write(path, contents, Clock(settings["utc"], None, now))
+        progress(what="drawing the page")
+        page = _page(contents, Clock(settings["utc"], None, now))
+    if path == _STANDARD_OUTPUT:
+        output.give(page)
+    else:
+        replace(path, page)
     return incomplete(store, log)
 
 
@@ -64,14 +71,10 @@ def _contents(
     return overview(sources, settings, since=since, keys=keys)
 
 
-def _write(path: str, contents: Overview, shown: Clock) -> None:
+def _page(contents: Overview, shown: Clock) -> bytes:
     from oncecron.pages.render import overview  # noqa: PLC0415 - jinja2 is not for --help
 
-    page = overview(contents, shown).encode("utf-8", "backslashreplace")
-    if path == _STANDARD_OUTPUT:
-        output.give(page)
-    else:
-        replace(path, page)
+    return overview(contents, shown).encode("utf-8", "backslashreplace")
 
 
 COMMAND = TableCommand(

@@ -24,7 +24,17 @@ KEY, NO_KEY = (
     "`oncecron jobs` lists all keys",
 )
 HOST, NO_HOST = "host wbe1 has fired no key; did you mean web1?", "`oncecron hosts` lists all hosts"
-WITH_KEY = ("why", "jobs", "locks", "audit", "check", "stop", "release", "forget")
+WITH_KEY = (
+    "why",
+    "jobs",
+    "locks",
+    "audit",
+    "check",
+    "stop",
+    "release",
+    "forget",
+    "report --html -",
+)
 MISTAKES = [
     *((f"{command} biling", KEY) for command in WITH_KEY), *((f"{command} zzz", NO_KEY) for command in WITH_KEY),
     ("next biling", "did you mean billing?"), ("items digets", "key digets has no items; did you mean digest?"),

@@ -13,7 +13,12 @@ from servers.oncecron import Oncecron
 from terminals import watched
 
 Hosts = Callable[..., Oncecron]
-LABELS = {"prune": "records of the store", "audit": "audit", "init": "prepare the store"}
+LABELS = {
+    "prune": "records of the store",
+    "audit": "audit",
+    "init": "prepare the store",
+    "report --html -": "report",
+}
 
 
 @pytest.fixture
@@ -50,8 +55,8 @@ def test_a_bar_is_there_while_a_command_works(
     host = new_host(ONCECRON_STORE=store.owner_url)
     host.run("billing", "--tick", "t1", "--", "true")
     thaw = freeze()
-    piped = host.start(command)
-    with watched(host, command) as work:
+    piped = host.start(*command.split())
+    with watched(host, *command.split()) as work:
         work.until(f"{LABELS[command]}  [")
         thaw()
         assert work.wait() == 0
