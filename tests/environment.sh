@@ -48,6 +48,7 @@ missing_packages() {
   installed man || echo man-db
   installed zsh || echo zsh
   installed fish || echo fish
+  installed tmux || echo tmux
   [ -e /usr/share/bash-completion/bash_completion ] || echo bash-completion
   installed spin || echo spin
   installed systemd-analyze || echo systemd

@@ -43,7 +43,6 @@ class Picture(NamedTuple):
     """The element at its end."""
     opened: str | None = None
     """Which details are open; by themselves the first ones are."""
-    scale: float = 1
 
 
 PICTURES = {
@@ -56,7 +55,7 @@ PICTURES = {
         "section:has(#hosts)",
         ".of-hosts details:first-child",
     ),
-    "overview-phone": Picture(390, "light", ".top", "section:has(#running)", scale=2),
+    "overview-phone": Picture(390, "light", ".top", "section:has(#running)"),
 }
 _MARGIN = 20
 
@@ -72,9 +71,7 @@ def overview(fleet: Fleet) -> str:
 def drawn(browser: Browser, url: str, wanted: Picture) -> tuple[bytes, str]:
     """Return a picture as PNG, and a digest of the words in it."""
     size = {"width": wanted.width, "height": 900}
-    context = browser.new_context(
-        viewport=size, color_scheme=wanted.scheme, device_scale_factor=wanted.scale
-    )  # type: ignore[arg-type]
+    context = browser.new_context(viewport=size, color_scheme=wanted.scheme)  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(url)
     page.eval_on_selector_all("article details", "all => all.forEach(each => each.open = false)")

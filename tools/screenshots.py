@@ -1,4 +1,4 @@
-"""Draw what `oncecron history` and `oncecron jobs` print on a terminal, as docs/images/*.svg.
+"""Draw what `oncecron history`, `oncecron jobs` and `oncecron timeline` print on a terminal, as docs/images/*.svg.
 
 The store is a real SQLite store, in which made-up hosts claim, and the real commands show it. Only the clock is made
 up, so that the pictures say the same each time: a test compares the words in them.
@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import tempfile
+import termios
 from datetime import datetime, timedelta
 from pathlib import Path
 from signal import SIGTERM
@@ -40,6 +41,7 @@ IMAGES = Path(__file__).resolve().parents[1] / "docs" / "images"
 PICTURES = {
     "history": ["history", "--utc", "--limit", "9"],
     "jobs": ["jobs", "--utc"],
+    "timeline": ["timeline", "--utc", "--since", "36h"],
 }
 PIDS = {"web1": 2114, "web2": 1897, "web3": 2240}
 SCHEDULES = {
@@ -56,6 +58,7 @@ COMMANDS = {
     "reindex": "/srv/search/reindex.sh",
     "send-reports": "/srv/reports/send.sh",
 }
+COLUMNS = 100
 TTL = 60.0
 HOUR = 3600.0
 
@@ -157,11 +160,22 @@ def _two_days(cluster: Cluster) -> None:
 
 
 class Terminal(io.StringIO):
-    """A terminal that cuts nothing."""
+    """A terminal of as many columns as fit a page."""
+
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._terminal, _ = os.openpty()
+        termios.tcsetwinsize(self._terminal, (24, COLUMNS))
 
     def isatty(self) -> bool:
         """Say so."""
         return True
+
+    def fileno(self) -> int:
+        """Return the descriptor that knows the width; what is written stays here."""
+        return self._terminal
 
 
 def picture(name: str, arguments: list[str], store: str) -> str:

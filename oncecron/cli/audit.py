@@ -8,7 +8,7 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from oncecron.cli import output
+from oncecron.cli import table
 from oncecron.cli.command import (
     QUERY_OPTIONS,
     TableCommand,
@@ -17,9 +17,9 @@ from oncecron.cli.command import (
     store_and_log,
     writer,
 )
-from oncecron.cli.output import Kind
 from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import known_keys, refuse_unknown_keys, valid_key
+from oncecron.cli.table import Kind
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
@@ -38,8 +38,8 @@ FOUND = 1
 FINDINGS = Kind(
     Finding._fields, ("at",),
     (
-        *output.fields("key", "tick"), output.field("last_tick", "LAST"),
-        output.number("count", "TICKS"), *output.fields("finding", "reason"),
+        table.key(12), table.tick(1), table.tick(2, "last_tick", "LAST"),
+        table.number("count", "TICKS", 3), table.state("finding"), table.field("reason", "REASON", 0, 18, folds=True),
     ),
 )  # fmt: skip
 

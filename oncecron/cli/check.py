@@ -14,10 +14,12 @@ from oncecron.cli import output
 from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_and_log
 from oncecron.cli.gather import gather, spooled_records
 from oncecron.cli.sentences import unknown_key, valid_key
+from oncecron.cli.terminal import style_for
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import EX_UNKNOWN, OncecronError, StoreError, UsageError
+from oncecron.core.state_kinds import kind_of
 from oncecron.core.text import Clock
 from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
 from oncecron.log.jobs import Sources
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from oncecron.alerts.findings import Checked
+    from oncecron.cli.terminal import Style
 
 OPTIONS = (
     *WHAT_COUNTS,
@@ -56,8 +59,17 @@ def _check(given: dict[str, str], words: list[str]) -> int:
     if as_json:
         output.write_text(_as_json(checked, settings["utc"]), stream)
     else:
-        output.say("\n".join(lines(checked, states)), stream)
+        style = style_for(stream, "table", utc=False)
+        output.say("\n".join(lines(checked, states)), stream, lambda line: _painted(line, style))
     return checked.state
+
+
+def _painted(line: str, style: Style) -> str:
+    """Return a line with the state before its colon in the state's colour."""
+    if not style.terminal:  # a plugin's answer has no colours, whatever the environment says
+        return line
+    state, colon, rest = line.partition(":")
+    return style.paint(state, kind_of(state.removeprefix("ONCECRON "))) + colon + rest
 
 
 def _states(settings: Settings) -> Mapping[str, int]:

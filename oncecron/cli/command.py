@@ -20,7 +20,8 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from oncecron.cli import output
-from oncecron.cli.output import Kind, Writer
+from oncecron.cli.output import Writer
+from oncecron.cli.terminal import style_for
 from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
 from oncecron.config.options import Option
 from oncecron.config.run_parser import is_half, is_option
@@ -40,6 +41,7 @@ from oncecron.stores.address import has_password, masked, shell_quoted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from oncecron.cli.table import Kind
     from oncecron.config.options import Completion
     from oncecron.config.settings import Settings
     from oncecron.run.spool import Spool
@@ -86,7 +88,13 @@ ALL = Option(
     "all", "flag", f"Also show what oncecron runs for itself: keys that begin with {INTERNAL}.",
     group="Which records",
 )  # fmt: skip
-QUERY_OPTIONS = (FORMAT, JSON, UTC, *STORE_OPTIONS)
+WIDE = Option(
+    "wide", "flag", "Show all columns of a table in full, with exact times, as in a pipe. Without it, a table fits the "
+    "terminal.", "", "Output",
+)  # fmt: skip
+TABLE_OPTIONS = (FORMAT, JSON, WIDE)
+"""How a table is written that has no times."""
+QUERY_OPTIONS = (*TABLE_OPTIONS, UTC, *STORE_OPTIONS)
 """How an answer is written, and where it is from."""
 
 
@@ -503,7 +511,7 @@ def with_names(answers: dict[str, str]) -> str:
     return "\n".join(f"{name}: {answer}" for name, answer in answers.items())
 
 
-def moment(text: str, now: float, *, utc: bool = False) -> float:
+def moment(text: str, now: float, option: str = "since", *, utc: bool = False) -> float:
     """Return the time (seconds since the epoch) of an age, a date or a time. Without offset it is local; `utc`: or UTC.
 
     Raises `UsageError`.
@@ -512,7 +520,7 @@ def moment(text: str, now: float, *, utc: bool = False) -> float:
         return read_spans(text, now, utc=utc)[0].exactly
     except ValueError as error:
         raise UsageError(
-            f"--since: {text!r} is not an age or a time; use 2h or 7d, 2026-11-20, or 2026-11-20T02:00+01:00"
+            f"--{option}: {text!r} is not an age or a time; use 2h or 7d, 2026-11-20, or 2026-11-20T02:00+01:00"
         ) from error
 
 
@@ -526,8 +534,16 @@ def output_format(settings: Settings) -> str:
     return "json"
 
 
-def writer(kind: Kind, settings: Settings, *, utc: bool | None = None) -> Writer:
-    """Return what writes the answer of a command. Raises `OutputError`, `UsageError`; `utc`: instead of --utc."""
+def writer(
+    kind: Kind, settings: Settings, *, utc: bool | None = None, zone: str | None = None
+) -> Writer:
+    """Return what writes the answer of a command. Raises `OutputError`, `UsageError`.
+
+    `utc`: instead of --utc; `zone`: of the times at a terminal, where it is another one.
+    """
     stream = output.standard_output()
     utc = settings["utc"] if utc is None else utc
-    return Writer(kind, output.style_for(stream, output_format(settings), utc=utc), stream)
+    style = style_for(
+        stream, output_format(settings), utc=utc or False, zone=zone, wide=settings["wide"] or False
+    )
+    return Writer(kind, style, stream)

@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from oncecron.alerts.settings import channel_section, parse_notify
-from oncecron.cli import output
-from oncecron.cli.command import FORMAT, JSON, LazyGroup, TableCommand, writer
-from oncecron.cli.output import Kind
+from oncecron.cli import output, table
+from oncecron.cli.command import JSON, TABLE_OPTIONS, LazyGroup, TableCommand, writer
 from oncecron.cli.sentences import valid_key
+from oncecron.cli.table import Kind
 from oncecron.config.check import check_file
 from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.file import COMMAND_KEY, find_file, job_section
@@ -30,8 +30,12 @@ CHECK_OPTIONS = (
     JSON._replace(help="Print all fields as JSON (one array) instead of lines.", group="Options"),
 )
 CONFIGURED_VALUES = Kind(
-    ConfiguredValue._fields, columns=tuple(output.fields(*ConfiguredValue._fields))
-)
+    ConfiguredValue._fields,
+    columns=(
+        table.field("option", "OPTION", 0), table.field("value", "VALUE", 0, 20, folds=True),
+        table.field("source", "SOURCE", 0, 16, folds=True),
+    ),
+)  # fmt: skip
 
 
 def _check(given: dict[str, str], words: list[str]) -> int:
@@ -61,7 +65,7 @@ def _public_fields(problem: FileProblem) -> dict[str, Any]:
     }
 
 
-SHOW_OPTIONS = (FORMAT, JSON, CONFIG)
+SHOW_OPTIONS = (*TABLE_OPTIONS, CONFIG)
 _CONFIGURABLE = tuple(option for option in RUN_OPTIONS if option.config != "never")
 _OF_ITEMS = tuple(option for option in ITEM_OPTIONS if option.config != "never")
 """Options of `each`: shown where the section of the key sets one of them."""

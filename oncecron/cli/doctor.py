@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.alerts.settings import channel_names
-from oncecron.cli import output
+from oncecron.cli import output, table
 from oncecron.cli.command import (
-    FORMAT,
-    JSON,
     STORE_OPTIONS,
+    TABLE_OPTIONS,
     TableCommand,
     open_store,
     output_format,
@@ -24,7 +23,8 @@ from oncecron.cli.doctor_checks import (
     of_spool,
     of_zone,
 )
-from oncecron.cli.output import Column, Kind
+from oncecron.cli.table import Column, Kind
+from oncecron.cli.terminal import style_for
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.doctor import Diagnosis
@@ -48,10 +48,15 @@ def _finding(of: Diagnosis, _clock: Clock) -> str:
 
 
 DIAGNOSES = Kind(
-    Diagnosis._fields, columns=(*output.fields("state", "subject"), Column("FINDING", _finding))
+    Diagnosis._fields,
+    columns=(
+        table.state("state"),
+        table.field("subject", "SUBJECT", 0, 8),
+        Column("FINDING", _finding, 0, 30, folds=True),
+    ),
 )
 
-OPTIONS = (FORMAT, JSON, *STORE_OPTIONS)
+OPTIONS = (*TABLE_OPTIONS, *STORE_OPTIONS)
 FOUND = 1
 """Exit status where anything is not ok."""
 
@@ -65,7 +70,7 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
     except ConfigurationError as error:
         chosen = "json" if "json" in given else given.get("format", "table")
         diagnoses = iter([Diagnosis("fail", "configuration", str(error))])
-    style = output.style_for(stream, chosen, utc=False)
+    style = style_for(stream, chosen, utc=False, wide="wide" in given)
 
     def noted() -> Iterator[Diagnosis]:
         for each in diagnoses:

@@ -15,7 +15,7 @@ import time
 import types
 from typing import TYPE_CHECKING, Any
 
-from oncecron.cli import output
+from oncecron.cli import table
 from oncecron.cli.command import (
     ALL,
     QUERY_OPTIONS,
@@ -26,8 +26,8 @@ from oncecron.cli.command import (
     store_reader,
     writer,
 )
-from oncecron.cli.output import Column, Kind, Writer
 from oncecron.cli.sentences import known_keys, recent_hosts, suggestion, unknown_key, valid_text
+from oncecron.cli.table import Column, Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core import clock
@@ -35,6 +35,7 @@ from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, Us
 from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.silent_hosts import NAMES_CURE, same_names
+from oncecron.core.state_kinds import kind_of_skip
 from oncecron.core.stderr import complain
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import ABSENT, Clock
@@ -44,6 +45,7 @@ from oncecron.log.jobs import dead_letters
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncecron.cli.output import Writer
     from oncecron.stores.reader import Reader
 
 _MOST = 10**15  # a store's integers hold no more
@@ -53,9 +55,10 @@ _LOST_WATCHED = 20  # a spool may still report how they ended
 EXECUTIONS = Kind(
     Execution._fields, ("started_at", "finished_at"),
     (
-        output.number("execution_id", "ID"), *output.fields("key", "tick", "outcome"), output.EXIT,
-        output.time("started_at", "STARTED"), output.duration("duration"), output.field("host"),
-        output.number("attempt"), output.SHARD, output.field("command"),
+        table.number("execution_id", "ID", 5), table.key(), table.tick(1), table.state("outcome"),
+        table.exit_status(3), table.logged("started_at", "STARTED", 4), table.duration("duration", "DURATION", 3),
+        table.field("host", "HOST", 2, 10), table.number("attempt", "ATTEMPT", 7), table.shard(6),
+        table.field("command", "COMMAND", 8, 12),
     ),
 )  # fmt: skip
 IN_FULL = EXECUTIONS._replace(fields=(*EXECUTIONS.fields, "output", "output_cut"))
@@ -69,8 +72,9 @@ def _holder(skip: Skip, _clock: Clock) -> str:
 SKIPS = Kind(
     Skip._fields, ("at",),
     (
-        output.time("at"), *output.fields("key", "tick", "reason", "host"),
-        Column("HOLDER", _holder), output.number("count"), output.SHARD, output.field("detail"),
+        table.logged("at", "AT", 1), table.key(), table.tick(4),
+        table.state("reason", kind=kind_of_skip), table.field("host", "HOST", 2, 10), Column("HOLDER", _holder, 5, 12),
+        table.number("count", "COUNT", 7), table.shard(6), table.field("detail", "DETAIL", 3, 16),
     ),
 )  # fmt: skip
 
@@ -92,7 +96,7 @@ OPTIONS = (
             "failed", "flag", "Show only what neither succeeded nor runs: every other outcome, except an unclaimed run "
             "that ended with exit status 0.",
         ),
-        Option("tick", "text", "Show only this tick, written as in the table.", "TICK"),
+        Option("tick", "text", "Show only this tick, by the name that --wide shows.", "TICK"),
         Option(
             "exhausted", "flag",
             "Show only ticks that failed after all --retries (dead letters): the last attempt of each.",
@@ -279,6 +283,7 @@ def _show_one(store: Reader, execution_id: int, writer: Writer) -> None:
 def _follow(store: Reader, query: HistoryQuery, writer: Writer) -> None:
     """Show the last executions and then new ones, until Ctrl-C."""
     follower = Follower(store, query)
+    writer.is_endless = True
     writer.write(follower.begin())
     reported = False
     while True:

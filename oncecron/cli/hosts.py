@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.cli import output
+from oncecron.cli import table
 from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
-from oncecron.cli.output import Column, Kind
 from oncecron.cli.sentences import unknown_host, valid_text
+from oncecron.cli.table import Column, Kind
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.stderr import complain
@@ -15,6 +15,7 @@ from oncecron.core.text import ABSENT
 from oncecron.log.hosts import HostSummary, hosts
 
 if TYPE_CHECKING:
+    from oncecron.core.state_kinds import StateKind
     from oncecron.core.text import Clock
 
 
@@ -26,20 +27,31 @@ def _drained(host: HostSummary, _clock: Clock) -> str:
     return ABSENT if host.drained_by is None else f"by {host.drained_by}"
 
 
-def _silent_on(host: HostSummary, _clock: Clock) -> str:
+def _kind_of_drain(word: str) -> StateKind:
+    return "nothing" if word == ABSENT else "paused"
+
+
+def _kind_of_silence(word: str) -> StateKind:
+    return "nothing" if word == ABSENT else "bad"
+
+
+def _silent_on(host: HostSummary, clock: Clock) -> str:
     if host.silent_on is None:
         return ABSENT
     is_whole = 1 < host.keys <= len(host.silent_on.split(","))
-    return f"all {host.keys} keys" if is_whole else host.silent_on
+    if is_whole:
+        return f"all {host.keys} keys"
+    return host.silent_on if clock.now is None else host.silent_on.replace(",", ", ")
 
 
 HOSTS = Kind(
     HostSummary._fields, ("seen_at",),
     (
-        output.field("host"), output.time("seen_at", "SEEN"), output.field("version"),
-        Column("CLOCK", _clock_ahead, right=True), *map(output.number, ("keys", "wins", "skips")),
-        Column("DRAINED", _drained), Column("SILENT ON", _silent_on),
-        output.number("machines"),
+        table.field("host", "HOST", 0, 16), table.time("seen_at", "SEEN", 1), table.field("version", "VERSION", 5),
+        Column("CLOCK", _clock_ahead, 3, right=True), table.number("keys", "KEYS", 4), table.number("wins", "WINS", 4),
+        table.number("skips", "SKIPS", 4), Column("DRAINED", _drained, 1, 12, kind=_kind_of_drain),
+        Column("SILENT ON", _silent_on, 0, 14, folds=True, kind=_kind_of_silence),
+        table.number("machines", "MACHINES", 6),
     ),
 )  # fmt: skip
 OPTIONS = QUERY_OPTIONS

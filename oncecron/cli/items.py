@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from oncecron.cli import output
+from oncecron.cli import output, table
 from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
-from oncecron.cli.output import Kind
 from oncecron.cli.sentences import author, count, suggestion, valid_key
+from oncecron.cli.table import Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, UsageError
@@ -22,6 +22,7 @@ from oncecron.stores.address import shell_quoted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncecron.core.state_kinds import StateKind
     from oncecron.each.values import MendedState
     from oncecron.stores.reader import Reader
 
@@ -32,19 +33,27 @@ _ALL_LISTS = "`oncecron items` shows the lists of all keys"
 _MENDS: dict[str, MendedState] = {"retry": "queued", "done": "done"}
 """The options that change items, and the state that they give them."""
 
+
+def _kind_of_losses(count: str) -> StateKind:
+    return "nothing" if count == "0" else "bad"
+
+
 ITEMS = Kind(
     ItemRow._fields, ("since", "not_before"),
     (
-        output.number("position"), output.field("state"), output.number("attempts"),
-        output.number("execution_id", "EXECUTION"), output.time("since"),
-        output.time("not_before", "RETRY"), *output.fields("item", "reason"),
+        table.number("position", "POSITION", 4), table.state("state"), table.number("attempts", "ATTEMPTS", 5),
+        table.number("execution_id", "EXECUTION", 6), table.time("since", "SINCE", 3),
+        table.time("not_before", "RETRY", 2), table.field("item", "ITEM", 0, 16, keeps_end=True),
+        table.field("reason", "REASON", 1, 16, folds=True),
     ),
 )  # fmt: skip
 LISTS = Kind(
     ListView._fields, ("loaded_at",),
     (
-        *output.fields("key", "tick"), output.time("loaded_at", "LOADED"),
-        *map(output.number, ("total", "queued", "taken", "done", "failed", "lost", "dead")),
+        table.key(), table.tick(1), table.time("loaded_at", "LOADED", 5),
+        table.number("total", "TOTAL", 1), table.number("queued", "QUEUED", 3), table.number("taken", "TAKEN", 4),
+        table.number("done", "DONE", 2), table.number("failed", "FAILED", 2),
+        *(table.number(name, name.upper(), 1, kind=_kind_of_losses) for name in ("lost", "dead")),
     ),
 )  # fmt: skip
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
-from oncecron.cli import output
+from oncecron.cli import table
 from oncecron.cli.command import (
     ALL,
     QUERY_OPTIONS,
@@ -15,19 +16,23 @@ from oncecron.cli.command import (
     writer,
 )
 from oncecron.cli.gather import every_job
-from oncecron.cli.output import Column, Kind
+from oncecron.cli.output import Writer, standard_output
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
+from oncecron.cli.table import Column, Kind
+from oncecron.cli.watch import WATCH, refuse_where_nobody_looks, watch
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.core.missed import MISSED_AT_MOST
+from oncecron.core.state_kinds import kind_of
 from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT
-from oncecron.log.jobs import WRONG, Sources, states
+from oncecron.log.jobs import Sources, severity, states
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
+    from oncecron.cli.terminal import Style
     from oncecron.core.text import Clock
 
 
@@ -48,49 +53,82 @@ def _many(count: int, at_most: int) -> str:
     return f"{count}{'+' * (count >= at_most)}"
 
 
+def _host(job: JobSummary, _clock: Clock) -> str:
+    """Return where it runs, else where it ran last."""
+    return job.running_host or job.host or ABSENT
+
+
 def _paused(job: JobSummary, clock: Clock) -> str:
     if job.paused_by is None:
         return ABSENT
-    until = f" until {clock.seconds(job.paused_until)}" if job.paused_until is not None else ""
+    until = f" until {clock.near(job.paused_until)}" if job.paused_until is not None else ""
     reason = f": {job.paused_reason}" if job.paused_reason else ""
     return f"by {job.paused_by}{until}{reason}"
 
 
+_KEY, _STATE = table.key(), Column("STATE", _state, 0, 18, kind=kind_of)
+_NEXT, _SCHEDULE = table.time("next_at", "NEXT", 2), table.field("schedule", "SCHEDULE", 4, 12)
+_USUAL, _ITEMS, _EXIT = (
+    table.duration("usual_duration", "USUAL", 5),
+    table.items(6),
+    table.exit_status(10),
+)
+_SUCCESS, _SINCE = table.time("succeeded_at", "SUCCESS", 7), table.time("running_since", "SINCE", 8)
+_IN_A_ROW, _PAUSED = Column("IN A ROW", _in_a_row, 9, right=True), Column("PAUSED", _paused, 7, 20)
 JOBS = Kind(
     JobSummary._fields, tuple(name for name in JobSummary._fields if name.endswith(("_at", "_since", "_until"))),
     (
-        output.field("key"), Column("STATE", _state, is_state=True),
-        output.field("outcome", "LAST"), output.EXIT, output.time("succeeded_at", "SUCCESS"),
-        output.time("failed_at", "FAILURE"), output.field("running_host", "RUNNING"),
-        output.time("running_since", "SINCE"), Column("IN A ROW", _in_a_row, right=True),
-        output.duration("usual_duration", "USUAL"), output.time("next_at", "NEXT"),
-        output.field("schedule"), output.ITEMS, Column("PAUSED", _paused),
+        _KEY, _STATE, table.field("outcome", "LAST"), _EXIT, _SUCCESS, table.time("failed_at", "FAILURE"),
+        table.field("running_host", "RUNNING"), _SINCE, _IN_A_ROW, _USUAL, _NEXT, _SCHEDULE, _ITEMS, _PAUSED,
+    ),
+    screen=(
+        _KEY, _STATE, table.time("started_at", "LAST", 1), _NEXT, _SCHEDULE, _USUAL, Column("HOST", _host, 3, 10),
+        _ITEMS, _SINCE, _IN_A_ROW, _SUCCESS, _EXIT, _PAUSED,
     ),
 )  # fmt: skip
-OPTIONS = (ALL, *QUERY_OPTIONS)
+OPTIONS = (ALL, WATCH, *QUERY_OPTIONS)
 
 
-def _severity(job: JobSummary) -> tuple[int, bool, str]:
-    """Return where a person wants to see a key: what is wrong comes first, and then what runs."""
-    return -WRONG.get(str(job.state), 0), job.running_host is None, job.key
+_NOTHING = "no host has fired a key yet"
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     keys = {valid_key(word) for word in words}
+    if settings["watch"]:
+        _watch(settings, keys)
     answer = writer(JOBS, settings)
     with store_and_log(settings) as (store, log):
         sources = Sources(store, log, clock.wall())
-        if keys:
-            refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
-        internal = settings["all"] or False
-        found: Iterable[JobSummary] = every_job(sources, keys, internal=internal)
+        found = _jobs(settings, sources, keys)
         if answer.is_watched and output_format(settings) == "table":
-            found = sorted(found, key=_severity)
+            found = sorted(found, key=severity)
         shown = answer.write(found)
     if not shown and answer.is_watched and not sources.job_keys:
-        complain("no host has fired a key yet")
+        complain(_NOTHING)
     return incomplete(store, log)
+
+
+def _jobs(settings: Settings, sources: Sources, keys: Collection[str]) -> Iterable[JobSummary]:
+    if keys:
+        refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
+    return every_job(sources, keys, internal=settings["all"] or False)
+
+
+def _watch(settings: Settings, keys: Collection[str]) -> None:
+    """Show the table again and again, until Ctrl-C."""
+
+    def draw(style: Style) -> list[str]:
+        text = io.StringIO()
+        with store_and_log(settings) as (store, log):
+            found = _jobs(settings, Sources(store, log, clock.wall()), keys)
+            shown = Writer(JOBS, style, text).write(sorted(found, key=severity))
+        return text.getvalue().splitlines() if shown else [_NOTHING]
+
+    stream = standard_output()
+    refuse_where_nobody_looks(stream, output_format(settings))
+    how = {"utc": settings["utc"] or False, "wide": settings["wide"] or False}
+    watch(draw, stream, title="oncecron jobs", **how)
 
 
 COMMAND = TableCommand(
@@ -98,6 +136,6 @@ COMMAND = TableCommand(
     about="Show one line per key, or only per named key: what is wrong with it, the last outcome, the last success, the"
     " host where it runs now, how many ticks in a row succeeded or failed, the usual duration, the next tick (if "
     "the key runs with --schedule), and who has paused it. On a terminal, what is wrong comes first.",
-    examples=("oncecron jobs", "oncecron jobs billing-nightly --json"),
+    examples=("oncecron jobs", "oncecron jobs --watch", "oncecron jobs billing-nightly --json"),
     words="[KEY...]",
 )  # fmt: skip

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.cli import output
+from oncecron.cli import table
 from oncecron.cli.command import ALL, QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
-from oncecron.cli.output import Column, Kind
 from oncecron.cli.sentences import count, known_keys, refuse_unknown_keys, valid_key
+from oncecron.cli.table import Column, Kind
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
@@ -27,13 +27,21 @@ def _difference(later: float | None, earlier: float | None) -> str:
     return format_duration(round(later - earlier, 1))
 
 
+def _heartbeat(lease: LeaseView, _clock: Clock) -> str:
+    return _difference(lease.asked_at, lease.heartbeat_at)
+
+
+def _left(lease: LeaseView, _clock: Clock) -> str:
+    return _difference(lease.expires_at, lease.asked_at)
+
+
 def _request(lease: LeaseView, clock: Clock) -> str:
     if lease.requested_by is None:
         return ABSENT
     acknowledged = lease.request_acknowledged_at
     state = "not acknowledged"
     if acknowledged is not None:
-        state = f"acknowledged {clock.seconds(acknowledged)}"
+        state = f"acknowledged {clock.near(acknowledged)}"
     return f"by {lease.requested_by}, {state}"
 
 
@@ -41,29 +49,20 @@ LEASES = Kind(
     tuple(name for name in LeaseView._fields if name != "asked_at"),
     ("acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
     (
-        *output.fields("key", "tick", "state", "host"),
-        output.number("pid"),
-        output.field("user"),
-        output.time("acquired_at", "SINCE"),
-        Column(
-            "HEARTBEAT",
-            lambda lease, _: _difference(lease.asked_at, lease.heartbeat_at),
-            right=True,
-        ),
-        Column("LEFT", lambda lease, _: _difference(lease.expires_at, lease.asked_at), right=True),
-        output.number("fencing_token", "TOKEN"),
-        output.number("backend_pid", "BACKEND"),
-        output.field("client_address", "CLIENT"),
-        output.SHARD,
-        output.ITEMS,
-        Column("REQUEST", _request),
+        table.key(), table.tick(3), table.state("state"), table.field("host", "HOST", 1, 10),
+        table.number("pid", "PID", 5), table.field("user", "USER", 6, 6), table.time("acquired_at", "SINCE", 2),
+        Column("HEARTBEAT", _heartbeat, 5, right=True), Column("LEFT", _left, 2, right=True),
+        table.number("fencing_token", "TOKEN", 7), table.number("backend_pid", "BACKEND", 8),
+        table.field("client_address", "CLIENT", 8, 12), table.shard(4), table.items(3),
+        Column("REQUEST", _request, 2, 20),
     ),
-)
+)  # fmt: skip
 PAUSES = Kind(
     Pause._fields, ("since", "until"),
     (
-        *output.fields("key", "host"), output.time("since"), output.time("until"),
-        *output.fields("author", "reason"),
+        table.key(), table.field("host", "HOST", 0, 12), table.time("since", "SINCE", 3),
+        table.time("until", "UNTIL", 1), table.field("author", "AUTHOR", 2, 8),
+        table.field("reason", "REASON", 1, 14, folds=True),
     ),
 )  # fmt: skip
 

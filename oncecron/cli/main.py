@@ -31,6 +31,7 @@ SECTIONS = {
         "history": "Show the job-execution log.",
         "why": "Explain what happened at one tick.",
         "jobs": "Show the state of every key.",
+        "timeline": "Show what became of every tick, by time.",
         "hosts": "Show which hosts fire which keys.",
         "locks": "Show what is running now, and where.",
         "items": "Show the items of `each`; queue some again, or mark them done.",
@@ -40,6 +41,7 @@ SECTIONS = {
         "check": "Check for a monitoring system whether all is well.",
         "notify": "Send what goes wrong, and what recovers, to mail, chat or a program.",
         "metrics": "Show every key for Prometheus.",
+        "web": "Serve the page of `report` live, for a browser.",
     },
     "Intervene": {
         "stop": "Stop a running job, on any host.",

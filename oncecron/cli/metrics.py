@@ -16,12 +16,12 @@ from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_and_log
 from oncecron.cli.gather import gather, spooled_records
+from oncecron.cli.listening import listen_address, shown_address, unusable
 from oncecron.cli.whole_file import replace
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import (
-    ConfigurationError,
     OncecronError,
     StoreUnavailable,
     UsageError,
@@ -50,9 +50,8 @@ OPTIONS = (
     ),
     *STORE_OPTIONS,
 )  # fmt: skip
+_PORT = 9188  # for an example
 _MODE = 0o644  # node_exporter is another user
-_LOOPBACK = "127.0.0.1"
-_HIGHEST_PORT = 65535
 
 
 def _metrics(given: dict[str, str], _words: list[str]) -> int:
@@ -90,11 +89,7 @@ def _destination(settings: Settings) -> tuple[str | None, tuple[str, int] | None
         )
     if listen is None:
         return textfile, None
-    host, _, port = listen.rpartition(":")
-    digits = port.isascii() and port.isdigit() and len(port) <= len(str(_HIGHEST_PORT))
-    if not digits or int(port) > _HIGHEST_PORT:
-        raise UsageError(f"--listen: {listen!r} has no port; use 9188, or 127.0.0.1:9188")
-    return None, (host.removeprefix("[").removesuffix("]") or _LOOPBACK, int(port))
+    return None, listen_address(listen, _PORT)
 
 
 def _log_name(settings: Settings) -> str:
@@ -218,11 +213,8 @@ def _serve(reader: _Reader, host: str, port: int) -> int:
     try:
         server, thread = start_http_server(port, host, registry_of(reader.read_aloud))
     except OSError as error:
-        raise ConfigurationError(
-            f"--listen: cannot listen at {host}:{port}: {error.strerror}"
-        ) from error
-    shown = f"[{host}]" if ":" in host else host
-    output.say(f"serving http://{shown}:{server.server_port}/metrics", stream)
+        raise unusable(host, port, error) from error
+    output.say(f"serving http://{shown_address(host, server.server_port)}/metrics", stream)
     signal.sigwait(ends)
     server.shutdown()
     thread.join()

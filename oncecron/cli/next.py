@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import time
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
-from oncecron.cli import output
+from oncecron.cli import table
 from oncecron.cli.command import (
-    FORMAT,
-    JSON,
     STORE_OPTIONS,
+    TABLE_OPTIONS,
     TableCommand,
     moment,
     store_and_log,
     writer,
 )
-from oncecron.cli.output import Column, Kind
 from oncecron.cli.sentences import suggestion, valid_key
+from oncecron.cli.table import Column, Kind
 from oncecron.config.file import job_section
 from oncecron.config.options import RUN_OPTION, Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, NotFoundError, UnknownZoneError, UsageError
+from oncecron.core.text import relative_time
+from oncecron.core.tick import instant_of
 from oncecron.log.upcoming import FIRST, LAST, Coming, coming_ticks, known_schedule
 
 if TYPE_CHECKING:
@@ -34,10 +35,28 @@ def _weekday(tick: Coming, _clock: Clock) -> str:
     return date.fromisoformat(tick.local[:10]).strftime("%a")
 
 
+def _local(tick: Coming, _clock: Clock) -> str:
+    there = datetime.fromisoformat(tick.local)
+    return f"{there:%a} {there.day} {there:%b %Y %H:%M}"
+
+
+def _offset(tick: Coming, _clock: Clock) -> str:
+    return tick.local[len("2026-11-20T02:00:00") :]
+
+
+def _distance(tick: Coming, clock: Clock) -> str:
+    return relative_time(instant_of(tick.tick) or 0.0, clock.now or 0.0)
+
+
 COMING = Kind(
     Coming._fields,
     columns=(
-        output.field("tick"), Column("DAY", _weekday), *output.fields("local", "zone", "change"),
+        table.field("tick"), Column("DAY", _weekday),
+        *(table.field(name) for name in ("local", "zone", "change")),
+    ),
+    screen=(
+        Column("TIME", _local, 0, is_time=True), Column("OFFSET", _offset, 2), Column("DUE", _distance, 1),
+        table.field("tick", "TICK", 3), table.field("change", "CHANGE", 0, 16, folds=True),
     ),
 )  # fmt: skip
 OPTIONS = (
@@ -58,8 +77,7 @@ OPTIONS = (
             "AGE|TIME",
         ),
     ),
-    FORMAT,
-    JSON,
+    *TABLE_OPTIONS,
     *STORE_OPTIONS,
 )  # fmt: skip
 
@@ -71,7 +89,6 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     if key and "schedule" not in given and (" " in key or key.startswith("@")):
         given, key = {**given, "schedule": key}, None
     settings = Settings(OPTIONS, given, key)
-    answer = writer(COMING, settings, utc=True)
     now = time.time()
     since = now if settings["since"] is None else moment(settings["since"], now)
     if not FIRST <= since < LAST:
@@ -83,7 +100,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         )
     except ValueError as error:
         raise _wrong(settings, error) from error
-    answer.write(ticks)
+    writer(COMING, settings, utc=True, zone=ticks[0].zone if ticks else None).write(ticks)
     return 0
 
 

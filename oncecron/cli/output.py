@@ -1,139 +1,32 @@
 """Output as table, JSON, NDJSON or CSV, written row by row: a million rows need no memory.
 
-Each command declares the `Kind` of what it shows. On a terminal the last column of a table is cut to the width, and
-the outcome is coloured. In a pipe nothing is cut or coloured. The machine formats have every field under its published
-name, null for an absent value, times to the millisecond and seconds to the microsecond.
+In a pipe nothing is cut or coloured. The machine formats have every field under its published name, null for an absent
+value, times to the millisecond and seconds to the microsecond.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
-import itertools
 import json
-import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
+from oncecron.cli.table import Table
+from oncecron.cli.terminal import columns_of
 from oncecron.core.errors import OutputError
-from oncecron.core.light_modules import signal_name
-from oncecron.core.text import ABSENT, Clock, cut, display_width, part_of, visible
+from oncecron.core.state_kinds import kind_of
+from oncecron.core.text import ABSENT, display_width, fold, visible
 from oncecron.core.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-_MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
-_GAP = "  "
+    from oncecron.cli.table import Kind
+    from oncecron.cli.terminal import Style
+
 # OWASP, "CSV Injection".
 _BEFORE_A_FORMULA = (*"=+-@\n", *map(chr, (0xFF1D, 0xFF0B, 0xFF0D, 0xFF20)))
-_COLOURS = {
-    "running": "36",
-    **dict.fromkeys(("succeeded", "ok"), "32"),
-    **dict.fromkeys(("failed", "timed-out", "lost", "missed", "silent"), "31"),
-    **dict.fromkeys(("stopped", "not-started", "unclaimed", "overdue", "overrun", "paused"), "33"),
-}
-_WELL = ("running", "paused", "ok", ABSENT)
-
-
-class Column(NamedTuple):
-    """A column of a table: its title, and the text of a record in it."""
-
-    title: str
-    text: Callable[[Any, Clock], str]
-    right: bool = False
-    is_state: bool = False
-    """Whether a person sees its text marked where it does not begin with a word of `_WELL`."""
-    is_optional: bool = False
-    """Whether it is left out if none of the first rows has anything in it."""
-
-
-class Kind(NamedTuple):
-    """The published fields of a kind of record, and the columns of its table."""
-
-    fields: tuple[str, ...]
-    times: Collection[str] = ()
-    columns: tuple[Column, ...] = ()
-    """The last one may be cut, and may contain blanks."""
-
-
-def field(name: str, title: str = "", *, right: bool = False) -> Column:
-    """Return the column that shows a field as it is, below its name or another title."""
-
-    def text(record: Any, _clock: Clock) -> str:
-        value = getattr(record, name)
-        return ABSENT if value in (None, "") else str(value)
-
-    return Column(title or name.upper(), text, right)
-
-
-def fields(*names: str) -> Iterator[Column]:
-    """Yield a column for each of some fields, below its name."""
-    return map(field, names)
-
-
-def number(name: str, title: str = "") -> Column:
-    """Return the column of a number."""
-    return field(name, title, right=True)
-
-
-def time(name: str, title: str = "") -> Column:
-    """Return the column of a time."""
-    return Column(title or name.upper(), lambda record, clock: clock.seconds(getattr(record, name)))
-
-
-def duration(name: str, title: str = "") -> Column:
-    """Return the column of a number of seconds."""
-
-    def text(record: Any, _clock: Clock) -> str:
-        value = getattr(record, name)
-        return ABSENT if value is None else format_duration(value)
-
-    return Column(title or name.upper(), text, right=True)
-
-
-def _exit_text(record: Any, _clock: Clock) -> str:
-    if record.signal is None:
-        return ABSENT if record.exit_code is None else str(record.exit_code)
-    return signal_name(record.signal) or f"SIG{record.signal}"
-
-
-def _items_text(record: Any, _clock: Clock) -> str:
-    total = record.items_total
-    return ABSENT if total is None else f"{record.items_ended:,}/{total:,}"
-
-
-EXIT = Column("EXIT", _exit_text, right=True)
-SHARD = Column("SHARD", lambda record, _clock: part_of(record.shard, record.shards))
-ITEMS = Column("ITEMS", _items_text, right=True, is_optional=True)
-
-
-class Style(NamedTuple):
-    """How output is written."""
-
-    format: str
-    clock: Clock
-    colour: bool = False
-    width: int | None = None
-    """Columns of the terminal; None: cut nothing."""
-
-
-def style_for(stream: TextIO, format_: str, *, utc: bool) -> Style:
-    """Return how to write to a stream. NO_COLOR wins over FORCE_COLOR, and both over the terminal."""
-    terminal = stream.isatty()
-    colour = terminal and os.environ.get("TERM") != "dumb"
-    if os.environ.get("FORCE_COLOR"):
-        colour = True
-    if os.environ.get("NO_COLOR"):
-        colour = False
-    return Style(format_, Clock(utc), colour, _terminal_width(stream) if terminal else None)
-
-
-def _terminal_width(stream: TextIO) -> int | None:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or None
-    except (OSError, ValueError):
-        return None
 
 
 def standard_output() -> TextIO:
@@ -160,10 +53,10 @@ class Writer:
         self._stream = stream
         self.is_watched = stream.isatty()
         """Whether a person reads it now."""
-        self._widths: list[int] = []
-        self._columns: list[int] = []
-        """Which columns of the table are shown."""
+        self._table = Table(kind, style)
         self._headed = False
+        self.is_endless = False
+        """Whether rows follow as long as a person looks on."""
 
     def write(self, records: Iterable[Any]) -> int:
         """Write records, after a heading the first time; return how many. Raises `BrokenPipeError`."""
@@ -229,57 +122,20 @@ class Writer:
     # Tables
 
     def _rows(self, records: Iterable[Any]) -> Iterator[tuple[int, str]]:
-        columns = self._kind.columns
-        clock = self._style.clock
-        rows = (
-            [self._mark(column, visible(column.text(record, clock))) for column in columns]
-            for record in records
-        )
-        if not self._headed:
+        count = 0
+        for shown, text in self._table.lines(records):
+            if self.is_endless and not self._headed:
+                yield from self._zone()
             self._headed = True
-            first = list(itertools.islice(rows, _MEASURED_ROWS))
-            titles = [column.title for column in columns]
-            self._columns = [
-                number
-                for number, column in enumerate(columns)
-                if not column.is_optional or any(row[number] != ABSENT for row in first)
-            ]
-            self._widths = [max(map(display_width, texts)) for texts in zip(titles, *first)]  # noqa: B905
-            yield 0, self._row(titles)
-            rows = itertools.chain(first, rows)  # type: ignore[assignment]
-        for row in rows:
-            yield 1, self._row(row)
+            yield shown, text
+            count += shown
+        if count and not self.is_endless:
+            yield from self._zone()
 
-    def _mark(self, column: Column, text: str) -> str:
-        """Return the text of a state with a mark that needs no colour, where a person reads it."""
-        if not column.is_state or not (self.is_watched or self._style.colour):
-            return text
-        return f"{' ' if _first_word(text) in _WELL else '!'} {text}"
-
-    def _row(self, texts: list[str]) -> str:
-        shown = []
-        columns = [self._kind.columns[number] for number in self._columns]
-        for number, column in zip(self._columns, columns, strict=True):
-            text = texts[number]
-            blanks = " " * (self._widths[number] - display_width(text))
-            shown.append(blanks + text if column.right else text + blanks)
-        if self._style.width is not None:
-            used = sum(display_width(text) + len(_GAP) for text in shown[:-1])
-            shown[-1] = cut(
-                shown[-1].rstrip(),
-                max(self._style.width - used, 10),
-                "…" if (self._stream.encoding or "").lower().startswith("utf") else ">",
-            )
-        for place, (number, column) in enumerate(zip(self._columns, columns, strict=True)):
-            if column.is_state or column.title == "OUTCOME":
-                shown[place] = self._with_colour(shown[place], texts[number])
-        return _GAP.join(shown).rstrip() + "\n"
-
-    def _with_colour(self, shown: str, text: str) -> str:
-        colour = _COLOURS.get(_first_word(text))
-        if not self._style.colour or colour is None:
-            return shown
-        return shown.replace(text, f"\x1b[{colour}m{text}\x1b[0m", 1)
+    def _zone(self) -> Iterator[tuple[int, str]]:
+        """Yield the line that says once in which zone the short times are."""
+        if self._style.clock.now is not None and self._table.has_times:
+            yield 0, self._style.dim(f"times in {self._style.clock.zone_name()}") + "\n"
 
     def _fields(self, record: Any) -> Iterator[tuple[int, str]]:
         values = self._public_fields(record)
@@ -290,17 +146,12 @@ class Writer:
             if name == "duration" and value is not None:
                 text = format_duration(value)
             if name == "outcome":
-                text = self._with_colour(text, text)
-            yield 0, f"{name:{widest}}{_GAP}{text}\n"
+                text = self._style.paint(text, kind_of(text))
+            yield 0, f"{name:{widest}}  {text}\n"
         if output is not None:
-            yield 0, f"{'output':{widest}}{_GAP}{_how_much(output, bytes_cut)}\n"
+            yield 0, f"{'output':{widest}}  {_how_much(output, bytes_cut)}\n"
             for line in output.removesuffix("\n").split("\n") if output else ():
-                yield 0, f"{_GAP}{_GAP}{visible(line.expandtabs())}".rstrip() + "\n"
-
-
-def _first_word(text: str) -> str:
-    """Return the word by which a text is coloured: `failed` of `! failed, missed 2`."""
-    return text.lstrip("! ").partition(",")[0].partition(" ")[0]
+                yield 0, f"    {visible(line.expandtabs())}".rstrip() + "\n"
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
@@ -334,9 +185,27 @@ def visible_lines(text: str) -> str:
     return "\n".join(map(visible, text.split("\n")))
 
 
-def say(text: str, stream: TextIO) -> None:
-    """Write a text for people, without control characters. Raises `BrokenPipeError`, `OutputError`."""
-    write_text(visible_lines(text), stream)
+def say(text: str, stream: TextIO, paint: Callable[[str], str] = str) -> None:
+    """Write a text for people, without control characters; its lines fit a terminal, and are painted then.
+
+    Raises `BrokenPipeError`, `OutputError`.
+    """
+    width = columns_of(stream)
+    lines = visible_lines(text).split("\n")
+    shown = lines if width is None else folded_lines(lines, width)
+    write_text("\n".join(map(paint, shown)), stream)
+
+
+def folded_lines(lines: Iterable[str], width: int) -> Iterator[str]:
+    """Yield lines that are no longer than a terminal is wide, what is folded further indented than its line."""
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        parts = (
+            fold(line.lstrip(), width - indent, 2)
+            if display_width(line) > width
+            else [line.lstrip()]
+        )
+        yield from (" " * indent + part for part in parts)
 
 
 def write_text(text: str, stream: TextIO) -> None:

@@ -25,26 +25,31 @@ from oncecron.core.units import DAY, HOUR
 from oncecron.each.reports import item_lists, with_items
 from oncecron.log.hosts import hosts
 from oncecron.log.jobs import states
-from oncecron.log.timeline import Span, hosts_timeline, last_runs, ticks_of
+from oncecron.log.timeline import Span, last_runs, ticks_of
 from oncecron.log.why import evidence
 from oncecron.pages.charts import BARS
 from oncecron.pages.contents import Day, Host, Job, Overview, Problem, Running
 from oncecron.pages.looks import LOOKS, WRONG, look
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.alerts.findings import Checked, Finding
     from oncecron.config.settings import Settings
     from oncecron.core.job_summary import JobSummary
+    from oncecron.core.model import Retention
     from oncecron.log.jobs import Sources
     from oncecron.log.timeline import KeyTicks
+
+    Explain = Callable[[Sources, Finding, Clock], tuple[Sequence[str], str | None]]
 
 LIMITS = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
 """From when on something is wrong: the defaults of `oncecron check`."""
 _COLUMNS = 120
 _HOST_COLUMNS = 60
 _DAYS = 90
+_KEYS = 2000
+"""Rows of the table; who may fire can make up more keys."""
 _EXPLAINED = 10
 """Findings with an account; each asks the store a few questions."""
 _LISTED = 500
@@ -55,17 +60,35 @@ _MISSED_BARS = 5
 """Bars of ticks that nobody has started since the newest run; how many there are stands beside them."""
 
 
+def evidence_of(sources: Sources, found: Finding, clock: Clock) -> tuple[Sequence[str], str | None]:
+    """Return the account of the tick behind a finding, and what its command printed; nothing if it has no key."""
+    if found.key is None:
+        return (), None
+    return evidence(sources, found.key, found.tick, found.since, clock)
+
+
 def overview(
-    sources: Sources, settings: Settings, *, since: float, keys: Collection[str] = ()
+    sources: Sources,
+    settings: Settings,
+    *,
+    since: float,
+    keys: Collection[str] = (),
+    explain: Explain = evidence_of,
+    explained: int = _EXPLAINED,
+    hosts_of: int = _HOSTS_OF,
 ) -> Overview:
-    """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`."""
-    now, utc, kept = sources.now, settings["utc"], settings.file.retention.skips
+    """Read once all that the overview shows, of every key or of `keys`. Raises `StoreError`.
+
+    `explain`: how the first `explained` findings are explained. `hosts_of`: how many keys have their hosts by time.
+    """
+    now, utc, kept = sources.now, settings["utc"], settings.file.retention
     checked, summaries = _judged(sources, settings, keys)
-    jobs = _jobs(sources, checked.findings, summaries, keys)
+    jobs = _jobs(sources, checked.findings, summaries, keys)[:_KEYS]
     names = [job.summary.key for job in jobs]
+    wrong = [job for job in jobs if look(job.states[0][0]) in WRONG]
     of_days = days(now - (_DAYS - 1) * DAY, now, utc=utc)
     starts = columns(since, now, _COLUMNS, utc=utc)
-    ticks = ticks_of(sources, Span(min(of_days[0], starts[0]), now), names)
+    ticks = ticks_of(sources, Span(min(of_days[0], starts[0]), now, kept), names)
     return Overview(
         now=now,
         since=since,
@@ -73,12 +96,12 @@ def overview(
         version=__version__,
         made_on=host_name(),
         keys=checked.keys,
-        problems=list(_problems(sources, checked.findings, Clock(utc))),
+        problems=list(_problems(sources, checked.findings, Clock(utc), explain, explained)),
         jobs=jobs,
         running=_running(sources, {job.key: job for job in summaries}),
         hosts=_hosts(sources, keys),
         timeline=_grid(ticks, names, starts, now),
-        hosts_of=list(_hosts_of(sources, jobs, max(since, now - kept), utc=utc)),
+        hosts_of=list(_hosts_of(sources, wrong[:hosts_of], since, kept, utc=utc)),
         days=_days(ticks.values(), of_days, utc=utc),
         unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
     )
@@ -104,9 +127,11 @@ def _judged(
     ]
 
 
-def _problems(sources: Sources, findings: Sequence[Finding], clock: Clock) -> Iterator[Problem]:
+def _problems(
+    sources: Sources, findings: Sequence[Finding], clock: Clock, explain: Explain, explained: int
+) -> Iterator[Problem]:
     for place, each in enumerate(findings[:_LISTED]):
-        account, output = _evidence(sources, each, clock) if place < _EXPLAINED else ((), None)
+        account, output = explain(sources, each, clock) if place < explained else ((), None)
         yield Problem(
             each.finding,
             each.state,
@@ -122,12 +147,6 @@ def _problems(sources: Sources, findings: Sequence[Finding], clock: Clock) -> It
 
 def _since(found: Finding) -> float | None:
     return found.since if found.since is not None else instant_of(found.tick)
-
-
-def _evidence(sources: Sources, found: Finding, clock: Clock) -> tuple[Sequence[str], str | None]:
-    if found.key is None:
-        return (), None
-    return evidence(sources, found.key, found.tick, found.since, clock)
 
 
 def _jobs(
@@ -220,14 +239,32 @@ def _hosts(sources: Sources, keys: Collection[str]) -> list[Host]:
     ]
 
 
-def _hosts_of(sources: Sources, jobs: Iterable[Job], since: float, *, utc: bool) -> Iterator[Grid]:
-    """Yield who fired a key with which something is wrong, for about as long as its bars."""
-    wrong = [job for job in jobs if look(job.states[0][0]) in WRONG]
-    for job in wrong[:_HOSTS_OF]:
-        first = min((run.started_at for run in job.runs), default=since)
-        begin = max(since, min(first, sources.now - HOUR))
-        starts = columns(begin, sources.now, _HOST_COLUMNS, utc=utc)
-        yield hosts_timeline(sources, starts, sources.now, job.summary.key)
+def _hosts_of(
+    sources: Sources, jobs: Iterable[Job], since: float, kept: Retention, *, utc: bool
+) -> Iterator[Grid]:
+    """Yield who fired each of some keys, for about as long as its bars, and as skips are kept.
+
+    Keys that run often are asked for together, and so are the others, of which as much is read.
+    """
+    now = sources.now
+    earliest = max(since, now - kept.skips)
+    begins = {
+        job.summary.key: max(earliest, min(now - HOUR, *(run.started_at for run in job.runs)))
+        if job.runs
+        else earliest
+        for job in jobs
+    }
+    ticks: dict[str, KeyTicks] = {}
+    for is_frequent in (True, False):
+        keys = [key for key, begin in begins.items() if (begin > now - DAY) == is_frequent]
+        if keys:
+            span = Span(min(begins[key] for key in keys), now, kept)
+            ticks |= ticks_of(sources, span, keys, hosts=True)
+    for key, begin in begins.items():
+        starts = columns(begin, now, _HOST_COLUMNS, utc=utc)
+        hosts_of = sorted(ticks[key].hosts.items()) if key in ticks else []
+        lines = (gather_line(host, each, starts, now) for host, each in hosts_of)
+        yield Grid(starts, now, tuple(lines), key)
 
 
 def _grid(

@@ -17,6 +17,7 @@ import click
 
 from oncecron.core import stderr
 from oncecron.core.progress import no_progress
+from oncecron.core.text import terminal_width
 from oncecron.core.timing import BAR_AFTER, BAR_INTERVAL
 from oncecron.core.units import format_duration
 
@@ -117,8 +118,5 @@ class Bar:
 
 
 def _columns() -> int:
-    """Return the width of the terminal that standard error is."""
-    try:
-        return os.get_terminal_size(2).columns or _USUAL_COLUMNS
-    except OSError:  # it is gone
-        return _USUAL_COLUMNS
+    """Return the width of the terminal that standard error is, perhaps no more."""
+    return terminal_width(2) or _USUAL_COLUMNS

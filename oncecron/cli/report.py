@@ -14,6 +14,7 @@ from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import UsageError
 from oncecron.core.text import Clock
+from oncecron.core.units import LONGEST_DURATION
 from oncecron.log.jobs import Sources
 
 if TYPE_CHECKING:
@@ -47,13 +48,17 @@ def _report(given: dict[str, str], words: list[str]) -> int:
     keys = {valid_key(word) for word in words}
     now = clock.wall()
     since = moment(settings["since"], now, utc=settings["utc"] or False)
+    since = max(since, now - LONGEST_DURATION)
     if since >= now:
         raise UsageError(f"--since: {settings['since']} is not in the past")
+
+    from oncecron.pages import render  # noqa: PLC0415 - jinja2 is not for --help
+
     with progress_bar("report") as progress, store_and_log(settings) as (store, log):
         progress(what="reading the log")
         contents = _contents(Sources(store, log, now), settings, since, keys)
         progress(what="drawing the page")
-        page = _page(contents, Clock(settings["utc"], None, now))
+        page = render.overview(contents, Clock(settings["utc"], None, now)).encode("utf-8")
     if path == _STANDARD_OUTPUT:
         output.give(page)
     else:
@@ -69,12 +74,6 @@ def _contents(
     if keys:
         refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
     return overview(sources, settings, since=since, keys=keys)
-
-
-def _page(contents: Overview, shown: Clock) -> bytes:
-    from oncecron.pages.render import overview  # noqa: PLC0415 - jinja2 is not for --help
-
-    return overview(contents, shown).encode("utf-8", "backslashreplace")
 
 
 COMMAND = TableCommand(

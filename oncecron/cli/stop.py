@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_reader
-from oncecron.cli.output import Kind, Style, Writer
+from oncecron.cli.output import Writer
 from oncecron.cli.sentences import (
     author,
     holder,
@@ -23,6 +23,8 @@ from oncecron.cli.sentences import (
     valid_key,
 )
 from oncecron.cli.stop_request import DEAD_BY_THEN, Asking, Fate, fate_of, ttl
+from oncecron.cli.table import Kind
+from oncecron.cli.terminal import Style
 from oncecron.config.options import RUN_OPTION, Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock

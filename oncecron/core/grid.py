@@ -154,7 +154,7 @@ def columns(since: float, until: float, most: int, *, utc: bool = False) -> tupl
             found = tuple(_starts(since, until, step, utc=utc))
             if len(found) <= most:
                 return found
-    raise ValueError(f"{most} columns are too few")
+    return (since,)
 
 
 def days(since: float, until: float, *, utc: bool = False) -> tuple[float, ...]:

@@ -68,6 +68,8 @@ class JobSummary(NamedTuple):
     """When a person said that it is retired (`oncecron forget`), if it has not started since."""
     forgotten_by: str | None = None
     """USER@HOST."""
+    host: str | None = None
+    """Where the execution ran that has its outcome."""
 
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")

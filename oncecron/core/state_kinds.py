@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 _WORDS: Mapping[StateKind, tuple[str, ...]] = {
     "well": ("succeeded", "ok", "done"),
     "bad": (
-        *("failed", "timed-out", "lost", "no-end", "missed", "silent", "dead"),  # runs, keys, items
+        *(
+            "failed",
+            "timed-out",
+            "lost",
+            "no-end",
+            "missed",
+            "incomplete",
+            "silent",
+            "dead",
+        ),  # runs, keys, items
         *("fail", "critical", "orphaned"),  # doctor, check, leases
         *("overlap", "twice", "no-run", "token"),  # audit
     ),

@@ -52,10 +52,15 @@ def before_a_line(clear: Callable[[], None] | None) -> None:
 
 
 def complain(text: str) -> None:
-    """Write one line to standard error; drop it if standard error is closed or full."""
+    """Write one line to standard error, which fits a terminal; drop it if standard error is closed or full."""
     for clear in _clear:
         clear()
-    write("oncecron: " + visible(without_logins(" ".join(text.split()))) + "\n")
+    line = "oncecron: " + visible(without_logins(" ".join(text.split())))
+    if os.isatty(2):
+        from oncecron.core.text import fold, terminal_width  # noqa: PLC0415 - only where a person reads it
+
+        line = "\n".join(fold(line, terminal_width(2) or len(line), 2))
+    write(line + "\n")
 
 
 class Patience:

@@ -6,18 +6,22 @@ calendar (`02:00`, `Tue 02:00`, `12 Nov`). They are in one zone, which a table o
 
 from __future__ import annotations
 
-import math
+import os
 import re
 import unicodedata
 from datetime import UTC, datetime
 
-from oncecron.core.light_typing import NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.stderr import visible as visible  # noqa: PLC0414 - one of the formats
 from oncecron.core.tick import instant_of
 from oncecron.core.time_zone import find_zone, host_zone
 from oncecron.core.units import DAY, HOUR, MINUTE
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ABSENT = "-"
+_UNKNOWN_WIDTH = 80  # of a serial console, say
 _WORDS = re.compile(r"(?:`[^`]*`|\S)+")
 _SAME_WEEK = 6  # days within which the name of a day means one date
 _SAME_YEAR = 300  # days within which a day and a month do
@@ -86,15 +90,11 @@ class Clock(NamedTuple):
 
 def relative_time(time: float, now: float) -> str:
     """Return how far away a time is, in one unit: `now`, `12s ago`, `3m ago`, `in 2m`, `5h ago`, `in 3d`."""
-    seconds = abs(time - now)
-    whole = math.ceil(seconds) if time > now else int(seconds)
-    if not whole:
-        return "now"
-    size, unit = next(
-        each for each in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s")) if whole >= each[0]
-    )
-    count = -(-whole // size) if time > now else whole // size
-    return f"in {count}{unit}" if time > now else f"{count}{unit} ago"
+    seconds = int(abs(time - now))
+    for size, unit in ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s")):
+        if count := seconds // size:
+            return f"in {count}{unit}" if time > now else f"{count}{unit} ago"
+    return "now"
 
 
 def short_time(time: float, now: float, clock: Clock) -> str:
@@ -170,21 +170,21 @@ def _letter_width(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def cut(text: str, width: int, mark: str) -> str:
+def cut(text: str, width: int, mark: str, *, keeps_end: bool = False) -> str:
     """Return a text of at most `width` columns, of which `mark` is one where something is left out.
 
-    That is the end of a sentence; of a name, which has no blanks, it is in the middle: the ends of names differ.
+    That is at the end, or with `keeps_end` in the middle: many names differ at their ends.
     """
     if display_width(text) <= width:
         return text
     room = max(0, width - 1)
-    end = "" if " " in text else _beginning(text[::-1], room // 3)[::-1]
+    end = beginning(text[::-1], room // 3)[::-1] if keeps_end else ""
     while end and not _letter_width(end[0]):
         end = end[1:]  # its letter is left out
-    return f"{_beginning(text, room - display_width(end))}{mark}{end}" if width > 0 else ""
+    return f"{beginning(text, room - display_width(end))}{mark}{end}" if width > 0 else ""
 
 
-def _beginning(text: str, width: int) -> str:
+def beginning(text: str, width: int) -> str:
     """Return as many letters as fit."""
     kept = 0
     for letter in text:
@@ -200,11 +200,28 @@ def fold(text: str, width: int, indent: int = 0) -> list[str]:
 
     A command in backquotes stays on one line, however long it is, so that it can be pasted.
     """
-    lines = [""]
+    lines: list[str] = []
     for word in _WORDS.findall(text):
-        longer = f"{lines[-1]} {word}" if lines[-1].strip() else lines[-1] + word
-        if display_width(longer) <= width or not lines[-1].strip():
-            lines[-1] = longer
-        else:
-            lines.append(" " * indent + word)
-    return lines
+        if lines and display_width(lines[-1]) + 1 + display_width(word) <= width:
+            lines[-1] += f" {word}"
+            continue
+        for part in [word] if "`" in word else _pieces(word, width - indent):
+            blanks = min(indent, width - display_width(part)) if lines else 0
+            lines.append(" " * blanks + part)
+    return lines or [""]
+
+
+def terminal_width(descriptor: int) -> int | None:
+    """Return how many columns the terminal has that a descriptor is; None: it is none."""
+    try:
+        return os.get_terminal_size(descriptor).columns or _UNKNOWN_WIDTH
+    except OSError:
+        return None
+
+
+def _pieces(word: str, width: int) -> Iterator[str]:
+    """Yield a word that is too wide for a line in several parts."""
+    while word:
+        piece = beginning(word, width) or word[0]
+        yield piece
+        word = word[len(piece) :]

@@ -1,5 +1,7 @@
 """Read a time as people type it: `3 hours ago`, `14:47`, `yesterday`, `yesterday 02:00`, `2026-11-20`, ISO 8601.
 
+Or as tables show it at a terminal: `Tue 02:00`, `12 Nov 02:00`, `12 Nov 2025`, `02:30 CEST`.
+
 A day is a span of time, a time of day is a minute. What has no offset is local time, or UTC where times are shown so.
 """
 
@@ -21,6 +23,11 @@ EXPECTED = (
 
 _DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
 _DAY_AND_TIME = re.compile(r"(yesterday|today|tomorrow)(?:(?: at)? (\S+))?")
+_WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_WEEKDAY = re.compile(rf"({'|'.join(_WEEKDAYS)})(?: (\S+))?")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DATE = re.compile(rf"(\d{{1,2}}) ({'|'.join(_MONTHS)})(?: (\d{{4}}))?(?: (\S+))?")
+_IN_A_ZONE = re.compile(r"(.*\d) ([a-z]{2,5})")
 _TIME = re.compile(r"\d{1,2}:\d\d(:\d\d)?")
 _AGE = re.compile(
     r"(\d+(?:\.\d+)?|an?) ?"
@@ -53,14 +60,48 @@ def read_spans(text: str, now: float, *, utc: bool = False) -> list[Span]:
     try:
         if named := _DAY_AND_TIME.fullmatch(words):
             day = today.date() + timedelta(_DAYS[named[1]])
-            return _minutes(day, _time(named[2]), zone) if named[2] else [_day(day, zone)]
+            return _of_day(day, named[2], zone)
         if _TIME.fullmatch(words):
             shown = _time(words)
             day = today.date() - timedelta(shown > today.time())
             return _minutes(day, shown, zone)
+        if day_and_time := _date(words, today.date()):
+            return _of_day(*day_and_time, zone)
+        if named := _IN_A_ZONE.fullmatch(words):
+            return _called(read_spans(named[1], now, utc=utc), named[2], zone)
         return _written(text.strip(), zone)
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(f"{text!r} is not a time; write {EXPECTED}") from error
+
+
+def _date(words: str, today: date) -> tuple[date, str | None] | None:
+    """Return the last day that a table shows so, and the time of day."""
+    if named := _WEEKDAY.fullmatch(words):
+        back = (today.weekday() - _WEEKDAYS.index(named[1])) % 7 or 7
+        return today - timedelta(back), named[2]
+    if named := _DATE.fullmatch(words):
+        day = date(int(named[3] or today.year), _MONTHS.index(named[2]) + 1, int(named[1]))
+        is_ahead = day > today and not named[3]
+        return day.replace(year=day.year - is_ahead), named[4]
+    return None
+
+
+def _of_day(day: date, shown: str | None, zone: tzinfo | None) -> list[Span]:
+    """Return a time of a day, or all of it."""
+    return _minutes(day, _time(shown), zone) if shown else [_day(day, zone)]
+
+
+def _called(spans: list[Span], name: str, zone: tzinfo | None) -> list[Span]:
+    """Return those spans at whose start the zone is called so. Raises ValueError if there is none."""
+    found = [
+        span
+        for span in spans
+        if (datetime.fromtimestamp(span.start, zone or UTC).astimezone(zone).tzname() or "").lower()
+        == name
+    ]
+    if not found:
+        raise ValueError(name)
+    return found
 
 
 def _age(words: str) -> float | None:

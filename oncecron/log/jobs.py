@@ -108,6 +108,11 @@ def states(job: JobSummary) -> list[State]:
     return sorted(found, key=lambda each: -WRONG[str(each.word)]) or [State(_word_where_well(job))]
 
 
+def severity(job: JobSummary) -> tuple[int, bool, str]:
+    """Return where a person wants to see a key: what is wrong comes first, and then what runs."""
+    return -WRONG.get(str(job.state), 0), job.running_host is None, job.key
+
+
 def _word_where_well(job: JobSummary) -> str | None:
     if job.running_host is not None:
         return "running"
@@ -355,6 +360,7 @@ def _job(
         zone=expected.zone if expected else None,
         forgotten_at=forgotten.forgotten_at if forgotten else None,
         forgotten_by=forgotten.forgotten_by if forgotten else None,
+        host=ended.host if ended else None,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import math
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import believed, is_ahead
@@ -25,7 +26,15 @@ from oncecron.log.jobs import as_known
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.log_rows import Execution, Expectation, JobKey, LeaseView, SkipReason, Traced
+    from oncecron.core.log_rows import (
+        Execution,
+        Expectation,
+        JobKey,
+        LeaseView,
+        Skip,
+        SkipReason,
+        Traced,
+    )
     from oncecron.core.missed import Reasons
     from oncecron.log.jobs import Sources
 
@@ -125,9 +134,9 @@ def ticks_of(
             pasts[key].add(row)
     calendar = _Calendar(span, sources.now)
     due = {key: past.not_started(calendar, sources.log.keeps) for key, past in pasts.items()}
-    reasons = _reasons(sources, due, span, hosts=hosts)
+    skips = _skips(sources, due, span, hosts=hosts)
     return {
-        key: _Judgement(sources, key, past, due[key], reasons.get(key, ()), span).ticks(hosts=hosts)
+        key: _Judgement(sources, key, past, due[key], skips.get(key, ()), span).ticks(hosts=hosts)
         for key, past in pasts.items()
     }
 
@@ -139,7 +148,7 @@ class _Calendar:
     """The ticks of schedules in a span. Many keys have the same schedule."""
 
     def __init__(self, span: Span, now: float) -> None:
-        self._since = max(span.since, now - span.kept.executions)
+        self._since = max(span.since - 1, now - span.kept.executions)
         self._until = min(now, span.until)
         self._instants: dict[tuple[str, str | None], list[int]] = {}
 
@@ -149,7 +158,7 @@ class _Calendar:
         if which not in self._instants:
             self._instants[which] = []
             with contextlib.suppress(ValueError):
-                self._instants[which] = instants_between(*which, self._since - 1, self._until)
+                self._instants[which] = instants_between(*which, self._since, self._until)
         found = self._instants[which]
         return found[bisect.bisect_right(found, min(expected.since, self._until)) :]
 
@@ -256,22 +265,19 @@ class _Past:
             yield Ticks(each.outcome, times, each.host, None, each.has_tick)
 
 
-def _reasons(
-    sources: Sources,
-    due: Mapping[str, Mapping[int, Sequence[float]]],
-    span: Span,
-    *,
-    hosts: bool,
-) -> dict[str, list[SkipReason]]:
-    """Return why ticks were skipped, by key: those that nobody has started, for `hosts` all in the span."""
-    first = {
-        key: min((ats[0] for ats in of_key.values() if ats), default=None)
-        for key, of_key in due.items()
-    }
+def _skips(
+    sources: Sources, due: Mapping[str, Mapping[int, Sequence[float]]], span: Span, *, hosts: bool
+) -> dict[str, list[Skip | SkipReason]]:
+    """Return the skips of ticks that nobody has started, by key; for `hosts` all in the span."""
     if hosts:
-        first = dict.fromkeys(due, span.since)
-    asked = {key: minute_tick(at) for key, at in first.items() if at is not None}
-    found: dict[str, list[SkipReason]] = {}
+        since = span.since - MAX_CLOCK_SKEW
+        return {key: [*sources.log.skips_since(since, key)] for key in due}
+    first = {
+        key: min((ats[0] for ats in each.values() if ats), default=None)
+        for key, each in due.items()
+    }
+    asked = {key: minute_tick(at - MAX_CLOCK_SKEW) for key, at in first.items() if at is not None}
+    found: dict[str, list[Skip | SkipReason]] = {}
     for skip in sources.log.reasons(asked) if asked else ():
         found.setdefault(skip.key, []).append(skip)
     return found
@@ -286,7 +292,7 @@ class _Judgement:
         key: str,
         past: _Past,
         not_started: Mapping[int, Sequence[float]],
-        skips: Sequence[SkipReason],
+        skips: Sequence[Skip | SkipReason],
         span: Span,
     ) -> None:
         self._sources = sources
@@ -295,11 +301,12 @@ class _Judgement:
         self._not_started = not_started
         self._span = span
         self._skipping = {skip.host for skip in skips}
-        self._reasons: dict[float, Reasons] = {}
+        self._reasons: dict[Which, Reasons] = {}
         for skip in skips:
-            at = instant_of(skip.tick)
-            if at is not None and span.since <= at < span.until:
-                self._reasons.setdefault(at, {}).setdefault(skip.reason, {})[skip.host] = None
+            if skip.tick is not None:
+                at = instant_of(skip.tick)
+                which = (skip.tick if at is None else None, at)
+                self._reasons.setdefault(which, {}).setdefault(skip.reason, {})[skip.host] = None
 
     def ticks(self, *, hosts: bool) -> KeyTicks:
         """Return them, and for `hosts` the same of each host."""
@@ -312,8 +319,13 @@ class _Judgement:
             return KeyTicks(found, {})
         known = {row.host for row in self._sources.key_hosts if row.key == self._key}
         names = sorted(known | past.hosts() | self._skipping)
-        settled = self._settled(found)
-        return KeyTicks(found, {host: [*self._of_host(host, settled)] for host in names})
+        times: dict[Which, float] = {
+            (each.name, None if each.name else at): at
+            for each in found
+            if each.has_tick
+            for at in each.times
+        }
+        return KeyTicks(found, {host: [*self._of_host(host, times)] for host in names})
 
     def _without_start(self) -> Iterator[tuple[float, str]]:
         """Yield the ticks that nobody has started, or of which a shard was not started, with what became of them."""
@@ -325,7 +337,7 @@ class _Judgement:
             grace = grace_of(expected, self._span.missed_after)
             late_before = past.late_before(shard.shard, grace)
             for at in self._not_started[shard.shard]:
-                reasons = self._reasons.get(at, {})
+                reasons = self._reasons.get((None, at), {})
                 if at >= paused or "paused" in reasons:
                     yield at, "paused"
                 elif is_held_back(reasons, hosts):
@@ -337,53 +349,52 @@ class _Judgement:
                 else:
                     yield at, "incomplete" if (None, at) in past.ticks else "missed"
 
-    def _settled(self, ticks: Iterable[Ticks]) -> set[float]:
-        """Return the instants at which each host has fired by now if it ever does, and at which its skips are kept."""
-        now = self._sources.now
-        since, until = now - self._span.kept.skips, now - self._span.missed_after
-        return {
-            at
-            for each in ticks
-            if each.has_tick and each.name is None
-            for at in each.times
-            if since <= at < until
-        }
-
-    def _of_host(self, host: str, settled: set[float]) -> Iterator[Ticks]:
+    def _of_host(self, host: str, times: Mapping[Which, float]) -> Iterator[Ticks]:
         """Yield what a host did at each tick: it ran it, skipped it, or did not fire."""
         past = self._past
         again = past.of_hosts.get(host, {})
         once = [*past.once(host)]
         yield from once
-        yield from _by_word(
-            {which: worst(map(past.word, runs.values())) for which, runs in again.items()}, again
-        )
-        ran = {at for _, at in again}.union(*(each.times for each in once))
-        skipped: dict[str, list[float]] = {}
-        for at, reasons in self._reasons.items():
+        words = {which: worst(map(past.word, runs.values())) for which, runs in again.items()}
+        yield from _by_word(words, again)
+        ran = {*words, *((None, at) for each in once for at in each.times)}
+        did: dict[Which, str] = {}
+        for which, reasons in self._reasons.items():
             found = [reason for reason, hosts in reasons.items() if host in hosts]
-            if found and at not in ran:
-                word = next((each for each in found if each in ("paused", "drained")), "skipped")
-                skipped.setdefault(word, []).append(at)
-        fired = ran.union(*skipped.values())
-        for word, times in {**skipped, "silent": settled - fired}.items():
-            yield Ticks(word, sorted(times))
+            if found and which not in ran:
+                did[which] = next((each for each in found if each in _HELD_BACK), "skipped")
+        # Each host has fired by then if it ever does, and its skips are still kept.
+        now, kept = self._sources.now, self._span.kept.skips
+        settled = {
+            which for which, at in times.items() if kept > now - at > self._span.missed_after
+        }
+        silent = dict.fromkeys(settled - ran - did.keys(), "silent")
+        yield from _by_word(did | silent, {}, times)
 
 
-def _by_word(words: Mapping[Which, str], ran: Ran) -> Iterator[Ticks]:
-    """Yield ticks by what became of them; `ran`: who has started them."""
+_HELD_BACK = ("paused", "drained")
+
+
+def _by_word(
+    words: Mapping[Which, str], ran: Ran, times: Mapping[Which, float] = MappingProxyType({})
+) -> Iterator[Ticks]:
+    """Yield ticks by what became of them. `ran`: who has started them; `times`: of ticks that others have started."""
     found: dict[tuple[str, str | None, str | None, bool], list[float]] = {}
     for which, word in words.items():
         runs = [*ran.get(which, {}).values()]
         run = next((each for each in runs if _word(each) == word), runs[0] if runs else None)
         name, at = which
-        if at is None:
+        if at is None and which in times:
+            at = times[which]
+        elif at is None and runs:
             at = min(each.started_at for each in runs)
+        if at is None:
+            continue  # a named tick that nobody has started
         has_tick = run is None or run.tick is not None
         kind = word, run and run.host, name if has_tick else None, has_tick
         found.setdefault(kind, []).append(at)
-    for (word, host, name, has_tick), times in found.items():
-        yield Ticks(word, sorted(times), host, name, has_tick)
+    for (word, host, name, has_tick), ats in found.items():
+        yield Ticks(word, sorted(ats), host, name, has_tick)
 
 
 def _word(run: Execution) -> str:

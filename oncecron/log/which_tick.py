@@ -381,8 +381,8 @@ def wanted_tick(text: str, now: float) -> str:
 
 def _neither(text: str) -> str:
     return (
-        f"{text[:60]!r} is neither a tick on record nor a time; write a tick as `oncecron history` shows it, without "
-        f"spaces, or a time: {EXPECTED}"
+        f"{text[:60]!r} is neither a tick on record nor a time; write a tick as `oncecron history --wide` "
+        f"shows it, or a time: {EXPECTED}"
     )
 
 

@@ -14,7 +14,7 @@ from oncecron.core.errors import EX_TEMPFAIL, UNREADABLE
 from oncecron.core.facts import state_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Refusal
-from oncecron.core.text import Clock, visible
+from oncecron.core.text import Clock, fold, terminal_width, visible
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.core.units import format_duration
 from oncecron.run.firing import turn
@@ -46,8 +46,15 @@ def dry_run(spec: RunSpec) -> int:
     finally:
         store.close()
     for name, text in (("answer", _sentence(spec, firing, answer)), *_plan(spec, program)):
-        sys.stdout.write(f"{name:9}  {visible(text)}\n")
+        for number, line in enumerate(_lines(visible(text))):
+            sys.stdout.write(f"{'' if number else name:9}  {line}\n")
     return 0 if isinstance(answer, Grant) else EX_TEMPFAIL
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text beside its name, as they fit a terminal."""
+    width = terminal_width(1)
+    return [text] if width is None else fold(text, width - len("directory  "))
 
 
 def _answer_of_shards(spec: RunSpec, store: LeaseStore) -> tuple[Firing, Answer]:

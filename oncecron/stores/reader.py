@@ -21,7 +21,6 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import (
     ALL_KEYS,
     FAILURES,
-    PACKED_OUTCOMES,
     EndedRuns,
     Execution,
     Expectation,
@@ -116,8 +115,8 @@ class Reader(Views):
     ) -> Iterator[Traced | EndedRuns]:
         """Yield the executions since a time, of all keys or of some, in no order: most of them packed.
 
-        Those of ticks whose instant is since then, and of firings without one that started since then. Others may come
-        too. An execution that ends meanwhile may come both by itself, as it was, and packed.
+        Packed ones may have started up to a day before. An execution that ends meanwhile may come twice: as it was, and
+        packed.
         """
         for row in self.rows("runs", since=since, keys=None if keys is None else list(keys)):
             found: Traced | EndedRuns | None
@@ -125,7 +124,7 @@ class Reader(Views):
                 found = self.readable("the runs of key {0} on host {1}", _unpacked_runs, *row)
             else:
                 found = self.readable("execution {0}", _traced, *row)
-            if found:
+            if isinstance(found, EndedRuns) or (found and found.execution.started_at >= since):
                 yield found
 
     def _executions(self, view: str, **bounds: Any) -> Iterator[Traced]:
@@ -140,9 +139,9 @@ class Reader(Views):
         """Yield recorded refusals, the newest first."""
         return (traced.skip for traced in self.traced_skips(query))
 
-    def skips_since(self, since: float) -> Iterator[Skip]:
+    def skips_since(self, since: float, key: str | None = None) -> Iterator[Skip]:
         """Yield the skips since a time without the holders of plain ones, in no order: it costs less than `skips`."""
-        query = HistoryQuery(since=since, limit=None)
+        query = HistoryQuery(key=key, since=since, limit=None)
         for row in self.rows("skips", **query._asdict(), minute=None):
             yield from (each.skip for each in self._unpacked([row])[0] if each.skip.at >= since)
 
@@ -435,8 +434,8 @@ class PackedRuns(NamedTuple):
 
 def _unpacked_runs(key: str, host: str, outcome: str, has_tick: object, minutes: str) -> EndedRuns:
     times = tuple(60 * minute for minute in sorted(map(int, minutes.split())))
-    if outcome not in PACKED_OUTCOMES or not all(map(is_time, times[:1] + times[-1:])):
-        raise ValueError("an outcome or a time is none")
+    if not all(map(is_time, times[:1] + times[-1:])):
+        raise ValueError("the time of a tick is none")
     return EndedRuns(key, host, outcome, bool(has_tick), times)
 
 

@@ -9,6 +9,8 @@ import termios
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
 
 from servers.oncecron import CONSOLE_SCRIPT, Firing, Oncecron
 from servers.process import end, spawn
@@ -179,3 +181,54 @@ def _overwritten(line: str) -> str:
     for text in line.split("\r"):
         seen = text + seen[len(text) :]
     return seen.rstrip()
+
+
+class Screen:
+    """A shell in a terminal of tmux, with as many columns as a test wants."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
+        """`directory`: for the socket of a tmux of its own, by which alone it is ended."""
+        self._directory = directory
+        self._environment = {**environment, "TERM": "xterm", "PS1": "$ "}
+
+    def __enter__(self) -> Self:
+        """Start the shell."""
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "bash --norc")
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """End it, with all that runs in it."""
+        self.tmux("kill-server")
+
+    def tmux(self, *arguments: object) -> str:
+        """Let tmux carry out a command; return what it prints."""
+        command = [program("tmux"), "-S", "tmux", *map(str, arguments)]
+        done = subprocess.run(
+            command, cwd=self._directory, env=self._environment, capture_output=True, check=True, timeout=_PATIENCE,
+        )  # fmt: skip
+        return done.stdout.decode()
+
+    def resize(self, columns: int, lines: int = 50) -> None:
+        """Give the terminal another size."""
+        self.tmux("resize-window", "-x", columns, "-y", lines)
+
+    def type(self, line: str) -> None:
+        """Type a line."""
+        self.tmux("send-keys", "-l", line)
+        self.tmux("send-keys", "Enter")
+
+    def lines(self, *, joined: bool = False) -> list[str]:
+        """Return what is on the screen now; `joined`: a line that the terminal has wrapped is one."""
+        shown = self.tmux("capture-pane", "-p", *(["-J"] if joined else []))
+        return [line.rstrip() for line in shown.rstrip().split("\n")]
+
+    def after(self, command: str, columns: int) -> list[str]:
+        """Return what a command shows, which must not be wrapped."""
+        self.resize(columns, 120)
+        done = f"tmux -S {self._directory}/tmux wait-for -S done"
+        self.tmux("respawn-pane", "-k", "-c", self._directory, f"{command}; {done}; exec sleep 60")
+        self.tmux("wait-for", "done")
+        lines = self.lines()
+        wrapped = [line for line in self.lines(joined=True) if line not in lines]
+        assert [line for line in wrapped if "`" not in line] == [], command  # that can be pasted
+        return lines

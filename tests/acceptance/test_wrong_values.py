@@ -71,6 +71,7 @@ TEXTS: dict[str, list[Wrong]] = {
     "listen": [
         (value, 64, "use 9188") for value in ("", "web1", "web1:", ":70000", "9" * 5000, b"\xff")
     ],
+    "html": [("", 64, UNSET)],
     "textfile": [(value, 64, "does not end in .prom") for value in ("", "metrics.txt", b"\xff")],
     "only": [("", 64, UNSET)],
     "only-if": [("", 64, UNSET)],
@@ -162,7 +163,11 @@ EVERY = [
     for case in wrong(option)
     if (name, option.name, case.value) not in NOTHING_WRONG
 ]
-BEFORE = {"run": ["--key", "k"], "each": ["--key", "k"], "notify": ["--dry-run"]}
+BEFORE = {
+    **{name: ["--key", "k"] for name in ("run", "each")},
+    "notify": ["--dry-run"],
+    "report": ["--html", "-"],
+}
 BEHIND = {
     "run": ["--", "touch", "ran"],
     "each": ["--", "touch", "ran"],
@@ -201,7 +206,7 @@ def test_a_wrong_option_is_told_with_its_cure(host: Oncecron, public_path: Path,
             continue  # it is in their answer, on standard output: test_check.py and so on
         value = case.value if isinstance(case.value, bytes) else str(case.value).encode()
         typed = b"--%s=%s" % (case.option.name.encode(), value)
-        before = BEFORE.get(name, []) if case.option.name != "key" else []
+        before = BEFORE.get(name, []) if case.option.name not in ("key", "html") else []
         before = [*before, *BESIDE.get((name, case.option.name), [])]
         behind = BEHIND.get(name, []) if (name, case.option.name) not in WITHOUT_WORDS else []
         words = [*before, typed, *behind]

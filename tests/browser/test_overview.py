@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING
 
 import pictures
 import pytest
+from sample_pages import CLOCK, HOSTILE, contents
+
+from oncecron.core.stderr import visible
+from oncecron.pages import render
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from browser import Shown
     from fleet import Fleet
@@ -114,6 +119,26 @@ def test_it_needs_nothing_else(show: Callable[..., Shown], overview: str) -> Non
     shown.page.wait_for_load_state("networkidle")
     assert (shown.strangers, shown.complaints) == ([], [])
     assert shown.page.locator("script, [style], [onclick], img, iframe").count() == 0
+
+
+def test_who_means_harm_is_only_seen(show: Callable[..., Shown], tmp_path: Path) -> None:
+    """On a phone: nothing of a text acts, asks another server, turns other texts around, or widens the page."""
+    for number, text in enumerate(HOSTILE):
+        file = tmp_path / f"{number}.html"
+        file.write_text(render.overview(contents(text), CLOCK), encoding="utf-8")
+        shown = show(f"file://{file}", 390)
+        shown.open_details()
+        assert (shown.strangers, shown.complaints) == ([], [])
+        assert shown.cut_texts() == []
+        assert shown.page.inner_text("table.keys .name") == shown_as(text)
+        assert shown.page.evaluate("document.activeElement === document.body")
+        shown.close()
+
+
+def shown_as(text: str) -> str:
+    """Return a text as a page shows it, without what is at its end if it is long."""
+    cut = text if len(text) <= 2000 else f"{text[:2000]}…"
+    return " ".join(visible(cut).split(" "))
 
 
 def test_the_pictures_are_fresh(browser: Browser, overview: str) -> None:

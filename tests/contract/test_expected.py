@@ -11,10 +11,11 @@ from hosts import KEY, Host, minute
 from oncecron.core import clock
 from oncecron.core.model import Retention
 from oncecron.core.text import Clock
-from oncecron.core.tick import named_tick
+from oncecron.core.tick import instant_of, named_tick
 from oncecron.core.units import DAY
 from oncecron.log.jobs import Sources, jobs
 from oncecron.log.overlap import Finding, Question, audit
+from oncecron.log.timeline import Span, ticks_of
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -46,13 +47,42 @@ def findings(log: Log, *, now: float = NOW, kept: float = 86400.0) -> list[tuple
     question = Question(log.people, log.people, None, kept, now, Clock(utc=True), lambda: None)
     found: list[Finding] = list(audit(question))
     assert {each.finding for each in found} <= {"no-run"}
+    missing = {
+        at
+        for each in found
+        for first, last in [map(instant_of, (each.tick, each.last_tick or each.tick))]
+        for at in range(int(first or 0), int(last or 0) + 60, 60)
+    }
+    assert in_timeline(log, now, kept, "missed", "incomplete", "overrun") == missing
     return [(each.tick, each.last_tick, each.count, each.reason) for each in found]
 
 
 def job(log: Log, *, now: float = NOW) -> JobSummary:
     """Return the only key at a glance."""
     [found] = jobs(Sources(log.people, log.people, now))
+    newest = max((each.high_water or 0.0 for each in log.people.job_keys()), default=0.0)
+    since = {at for at in in_timeline(log, now, DAY, "missed") if at > newest}
+    assert len(since) == found.missed
+    assert (
+        len({at for at in in_timeline(log, now, DAY, "overrun") if at > newest}) == found.overruns
+    )
+    if not found.missed:
+        overdue = in_timeline(log, now, DAY, "overdue")
+        assert min(overdue, default=None) == instant_of(found.overdue)
     return found
+
+
+def in_timeline(log: Log, now: float, kept: float, *words: str) -> set[float]:
+    """Return the ticks of which a timeline says this: it agrees with `audit` and `jobs`."""
+    span = Span(now - kept, now, Retention(kept, kept))
+    found = ticks_of(Sources(log.people, log.people, now), span)
+    return {
+        at
+        for key in found.values()
+        for each in key.ticks
+        if each.word in words
+        for at in each.times
+    }
 
 
 def ticks(first: int, last: int) -> tuple[str | None, str | None, int]:

@@ -337,6 +337,8 @@ def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[s
         ("psycopg", "history --store postgresql://127.0.0.1:1/d", "psycopg cannot be loaded: "),
         ("prometheus_client", "metrics --store local", "-m pip install --upgrade prometheus-client`"),
         ("prometheus_client", "metrics --listen 127.0.0.1:0 --store local", "such as /opt/oncecron/bin/oncecron"),
+        ("waitress", "web --listen 0 --store local", "-m pip install --upgrade waitress`"),
+        ("jinja2", "report --html - --store local", "-m pip install --upgrade jinja2`"),
         ("sqlite3", "history --store local", "cannot load what oncecron needs: "),
         ("sqlite3", "run --key k --no-tick --store local -- true", "use the python3 of the distribution"),
         ("oncecron.cli.why", "why k --store local", "a part of oncecron is missing: "),

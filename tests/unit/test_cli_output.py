@@ -14,14 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.cli import history, output
+from oncecron.cli import history
 from oncecron.cli.audit import FINDINGS
 from oncecron.cli.command import FORMAT
 from oncecron.cli.history import EXECUTIONS, IN_FULL, SKIPS
 from oncecron.cli.jobs import JOBS
 from oncecron.cli.locks import LEASES, PAUSES
 from oncecron.cli.next import COMING
-from oncecron.cli.output import Column, Kind, Style, Writer, visible_lines
+from oncecron.cli.output import Writer, visible_lines
+from oncecron.cli.table import Column, Kind
+from oncecron.cli.terminal import Style, style_for
 from oncecron.config.settings import Settings
 from oncecron.core import text as texts
 from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Skip
@@ -109,8 +111,13 @@ CONTROLS = "\x07\x1b[2J\x9b31m\u202e\u2028\x7f"
 def test_no_table_executes_what_a_host_has_recorded(kind: Kind) -> None:
     """Whatever the column: not even one that is added without a thought of it."""
     stranger = Column("NEW", lambda _record, _clock: CONTROLS)
-    loose = Kind((), frozenset(), (*(each._replace(text=stranger.text) for each in kind.columns),))
+    loose = Kind(
+        (),
+        frozenset(),
+        (*(each._replace(text=stranger.text) for each in (*kind.columns, *kind.screen)),),
+    )
     assert printable(written([object()], loose, "table"))
+    assert printable(written([object()], loose, "table", width=80))
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -199,29 +206,7 @@ def test_when_there_is_colour(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert output.style_for(Stream(terminal=terminal), "table", utc=True).colour is colour
-
-
-@pytest.mark.parametrize(("terminal", "colour"), [(True, False), (False, True), (False, False)])
-def test_what_is_wrong_is_marked_and_not_by_colour_alone(terminal: bool, colour: bool) -> None:
-    """For a person; a program reads the bare words."""
-    kind = Kind((), columns=(Column("STATE", lambda text, _: str(text), is_state=True),))
-    stream = Stream(terminal=terminal)
-    states = ("missed 2, overdue", "overdue", "ok")
-    Writer(kind, Style("table", Clock(utc=True), colour), stream).write(states)
-    _, *shown = stream.getvalue().splitlines()
-    if not (terminal or colour):
-        assert shown == [*states]
-    elif not colour:
-        assert shown == ["! missed 2, overdue", "! overdue", "  ok"]
-    else:
-        assert shown == [
-            *(
-                "\x1b[31m! missed 2, overdue\x1b[0m",
-                "\x1b[33m! overdue\x1b[0m",
-                "\x1b[32m  ok\x1b[0m",
-            )
-        ]
+    assert style_for(Stream(terminal=terminal), "table", utc=True).colour is colour
 
 
 # Streaming and trouble
@@ -249,8 +234,8 @@ def test_seconds_are_published_to_the_microsecond() -> None:
     """And not with the noise of a float."""
     stream = io.StringIO()
     execution = EXECUTION._replace(duration=3.227506444000028)
-    style = output.Style("ndjson", Clock(utc=True))
-    output.Writer(EXECUTIONS, style, stream).write([execution])
+    style = Style("ndjson", Clock(utc=True))
+    Writer(EXECUTIONS, style, stream).write([execution])
     assert '"duration": 3.227506,' in stream.getvalue()
 
 
@@ -323,7 +308,7 @@ def test_refusals_tell_the_part() -> None:
     """Before what may be cut, and in the form of the other tables."""
     skips = history._with_shards(Log(), HistoryQuery())  # type: ignore[arg-type]
     table = io.StringIO()
-    output.Writer(SKIPS, output.Style("table", Clock(utc=True)), table).write(skips)
+    Writer(SKIPS, Style("table", Clock(utc=True)), table).write(skips)
     heading, *rows = (line.split() for line in table.getvalue().splitlines())
     assert heading[-3:] == ["COUNT", "SHARD", "DETAIL"]
     assert [row[-3:] for row in rows] == [["4", "3/4", "detail"], ["4", "-", "detail"]]

@@ -222,6 +222,19 @@ def test_a_firing_imports_nothing_heavy(name: str) -> None:
     assert len(ours) <= MOST_MODULES, sorted(ours)
 
 
+def test_only_pages_need_what_they_are_made_with() -> None:
+    """No command imports a template or a server before it is used, and none but `report` and `web` at all."""
+    every = "import sys; sys.path.insert(0, 'tests'); from command_tree import every_command; list(every_command())"
+    assert not loaded_by(every) & {"jinja2", "markupsafe", "waitress", "oncecron.pages.render"}
+    users = {
+        name for name, tree in modules() for target in imported(tree)
+        if target.split(".")[0] in ("jinja2", "waitress") or target == "oncecron.pages.render"
+    }  # fmt: skip
+    assert users <= {name for name in users if floor(name) == "pages"} | {
+        "oncecron.cli.report", "oncecron.cli.web",
+    }  # fmt: skip
+
+
 def test_a_schedule_needs_no_calendar() -> None:
     """A firing with `--schedule` and `--tz` pays less than a millisecond for them."""
     code = "from oncecron.core.tick import scheduled_tick; scheduled_tick('0 2 * * 1-5', 'Europe/Berlin', 1e9)"

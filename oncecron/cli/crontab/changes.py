@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.crontab.files import CrontabFile, difference
+from oncecron.cli.terminal import style_for
 from oncecron.core.stderr import valid
 from oncecron.core.text import visible
 from oncecron.crontab.prefix import read_prefix
@@ -27,7 +28,7 @@ def give_difference(source: CrontabFile, new: bytes) -> None:
     """Write the changes to standard output: for patch(1), on a terminal in colour and without control characters."""
     stream = output.standard_output()
     changes = difference(source, new)
-    colour = output.style_for(stream, "table", utc=False).colour
+    colour = style_for(stream, "table", utc=False).colour
     if not (colour or stream.isatty()):
         output.give(changes)
     elif changes:

@@ -158,7 +158,7 @@ def _plain(value: bytes) -> str:
     """Return a text of which the row has each letter as it is. Raises `ValueError`."""
     text = value.decode("ascii")
     if not text.isprintable() or "\\" in text:
-        raise ValueError("it has to be decoded")
+        raise ValueError(text)
     return text
 
 

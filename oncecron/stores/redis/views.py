@@ -172,8 +172,9 @@ class RedisViews(Reader):
                     singles.append(number)
                     continue
                 which, minute, started_at, late = run
-                packed.setdefault(which, []).append(minute)
-                if started_at < oldest and not late:
+                if started_at >= oldest:
+                    packed.setdefault(which, []).append(minute)
+                elif not late:
                     ids = iter(())
             yield from (row.columns for row in self._stored(singles))
         for which, minutes in packed.items():

@@ -108,11 +108,11 @@ SELECT {execution_columns}
  ORDER BY key, shard, started_at, execution_id
 
 -- name: young
--- By the primary key, which is nearly in the order of starts: neither the index of the starts nor that of the keys reads as fast
--- what is most of the table. Clocks that were set back differ by less than a day.
-execution_id >= coalesce((SELECT execution_id FROM job_execution
-                           WHERE named = 0 AND started_at >= :since - 86400 ORDER BY started_at LIMIT 1), 0)
-   AND started_at >= :since AND (:keys IS NULL OR +key IN (SELECT value FROM json_each(:keys)))
+-- By the primary key: neither the index of the starts nor that of the keys reads as fast what is most of the table. The two
+-- indexes of the starts alone say where it begins. A unary plus keeps SQLite from taking another index.
+execution_id >= min((SELECT coalesce(min(+execution_id), 9e15) FROM job_execution WHERE named = 0 AND started_at >= :since),
+                    (SELECT coalesce(min(+execution_id), 9e15) FROM job_execution WHERE named = 1 AND started_at >= :since))
+   AND +started_at >= :since AND (:keys IS NULL OR +key IN (SELECT value FROM json_each(:keys)))
 
 -- name: is_packed
 attempt = 1 AND shards = 1 AND named = 0 AND outcome IN ('succeeded', 'failed', 'timed-out', 'stopped', 'lost')
@@ -122,7 +122,7 @@ attempt = 1 AND shards = 1 AND named = 0 AND outcome IN ('succeeded', 'failed', 
 SELECT {execution_columns} FROM job_execution WHERE {young} AND NOT ({is_packed})
 
 -- name: packed_runs
--- The unary plus keeps SQLite from reading by the index of the keys, row by row.
+-- The others.
 SELECT key, host, outcome, tick IS NOT NULL, group_concat(CAST(coalesce(tick_instant, started_at) / 60 AS INTEGER), ' ')
   FROM job_execution
  WHERE {young} AND {is_packed}

@@ -1,0 +1,150 @@
+"""Every screen in a real terminal of 60 to 200 columns: nothing wraps, and nothing important is cut."""
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from answers import refused
+from log_of import SQLiteLog, Store
+from servers import eventually
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.process import descendants
+from terminals import Screen, on_a_terminal
+
+LONG = (
+    "backup-db-primary-eu-central-1-customer-exports-nightly-"  # and then what tells two keys apart
+)
+NIGHTLY = ("--schedule", "0 2 * * *", "--tz", "UTC")
+WIDTHS = (60, 80, 100, 200)
+
+
+@pytest.fixture
+def cluster(
+    store: Store, new_host: Callable[..., Oncecron], operator: Oncecron
+) -> Iterator[Oncecron]:
+    """Keys in many states, on hosts with long names."""
+    a, b = new_host("web1.fra1.production.example.com"), new_host("db1")
+    for key, command in ((f"{LONG}orders", "false"), (f"{LONG}invoices", "true"), ("sync", "true")):
+        a.run(key, *NIGHTLY, "--", command)
+        b.run(key, *NIGHTLY, "--", command)
+    a.run(
+        "import-orders",
+        "--tick",
+        "campaign-42-of-the-winter-sale",
+        "--timeout",
+        "0.3s",
+        "--",
+        "sleep",
+        "60",
+    )
+    names = "東京-🚀\\ncustomer-with-a-name-of-many-letters"
+    a("each", "--key", "digest", "--tick", "t1", "--items", f"printf '{names}'", "--", "false")
+    reason = "the bank 銀行 moves house, and the new leased line is not there yet"
+    assert operator("pause", "sync", "--reason", reason).status == 0
+    running = a.fire("reindex-search", *NIGHTLY, "--", "sleep", "300")
+    running.job()
+    yield a
+    running.process.terminate()
+    running.wait()
+    assert store
+
+
+SCREENS = {
+    "jobs": (f"✗ failed.*\n(.*\n)*{LONG[:6]}", "▸ running", "- paused|✗ failed"),
+    "history": ("OUTCOME", "✗ timed-out", "✓ succeeded", "▸ running", "campaign"),
+    "history --skips": ("REASON", "done"),
+    "locks": ("reindex-search +.*▸ held",),
+    "locks --pauses": ("sync", "銀行", "not"),
+    "hosts": (r"HOST +SEEN", r"web1\.fra1\.prod"),
+    "items": ("digest +t1", "LOST"),
+    "items digest": ("✗ dead", "東京-🚀"),
+    "audit": (),
+    "check": ("ONCECRON CRITICAL:", "critical: .*failed"),
+    "why import-orders": ("timed out",),
+    "next sync --since 2026-03-27": (r"Sat 28 Mar 2026 02:00 +\+00:00", "times in UTC"),
+    "next '30 2 * * *' --tz Europe/Berlin --since 2026-03-27": (r"29 Mar 2026 03:00 +\+02:00", r"due\s+now"),
+    "doctor": ("✓ ok +store",),
+    "config show sync": ("ttl +60s +default",),
+    "crontab lint crontab": (r"crontab:1: ", r"\[unguarded\]|;"),
+    "prune --dry-run": ("would remove|permission denied",),
+    "run --dry-run --key sync --schedule '0 2 * * *' -- true": ("would be skipped", "銀行"),
+}  # fmt: skip
+
+
+def test_every_screen_fits(cluster: Oncecron, tmp_path: Path) -> None:
+    """In columns that a terminal counts itself, CJK and emoji included."""
+    (tmp_path / "crontab").write_text("0 2 * * * oncecron run --key a -- true | true\n")
+    environment = {
+        **cluster.environment,
+        "LC_ALL": "C.UTF-8",
+        "PATH": f"{CONSOLE_SCRIPT.parent}:{os.environ['PATH']}",
+    }
+    with Screen(tmp_path, environment) as screen:
+        for columns in WIDTHS:
+            for command, expected in SCREENS.items():
+                shown = "\n".join(screen.after(f"oncecron {command}", columns))
+                for text in expected:
+                    assert re.search(text, shown), (columns, command, text, shown)
+
+
+def test_without_unicode_marks_are_letters(cluster: Oncecron, tmp_path: Path) -> None:
+    """And without colours. What cannot be shown is escaped, as wide as it is then."""
+    environment = {
+        **cluster.environment,
+        "LC_ALL": "C",
+        "NO_COLOR": "1",
+        "PATH": os.environ["PATH"],
+    }
+    with Screen(tmp_path, environment) as screen:
+        jobs = screen.after(f"{CONSOLE_SCRIPT} jobs", 80)
+        assert [line.split()[1:3] for line in jobs[1:-1]] == [
+            *(["x", "failed"], ["x", "failed"], ["x", "failed"], [">", "running"]),
+            *(["+", "ok"], ["-", "paused"]),
+        ]
+        assert "\x1b" not in screen.tmux("capture-pane", "-p", "-e")
+        assert all(line.isascii() for line in jobs)
+
+
+@pytest.mark.parametrize("end", ["C-c", "TERM"])
+def test_a_watched_table_is_drawn_again_and_leaves_the_screen_as_it_was(
+    any_store: SQLiteLog, new_host: Callable[..., Oncecron], tmp_path: Path, end: str
+) -> None:
+    """Also while its store is away."""
+    host = new_host()
+    host.run("billing", "--tick", "t1", "--", "true")
+    environment = {**host.environment, "LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
+    with Screen(tmp_path, environment) as screen:
+        eventually(lambda: screen.lines() == ["$"])
+        screen.type(f"clear; echo before; {CONSOLE_SCRIPT} jobs --watch; echo $?")
+
+        def shows(pattern: str) -> bool:
+            return bool(re.search(pattern, "\n".join(screen.lines())))
+
+        eventually(lambda: shows(r"every 2s until Ctrl-C, at [\d:]+\n\nKEY.*\nbilling +✓ ok"))
+        away = any_store._path.rename(tmp_path / "away")
+        eventually(
+            lambda: shows(
+                r"✗ since [\d:]+: the store .*\n(.+\n)*.*trying again\n\nKEY.*\nbilling +✓ ok"
+            )
+        )
+        away.rename(any_store._path)
+        host.run("billing", "--tick", "t2", "--", "false")
+        eventually(lambda: shows(r"C, at [\d:]+\n\nKEY.*\nbilling +✗ failed"))
+        if end == "C-c":
+            screen.tmux("send-keys", end)
+        else:
+            shell = int(screen.tmux("display-message", "-p", "#{pane_pid}"))
+            os.kill(descendants(shell)[-1].pid, signal.SIGTERM)
+        eventually(lambda: shows("^before\n(.*\n)?(130|143)"))
+        assert not shows("KEY")
+        assert screen.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}") == "0 1\n"
+
+
+def test_a_screen_needs_a_terminal_and_a_table(host: Oncecron) -> None:
+    """A pipe would never end."""
+    refused(host("jobs", "--watch", "--json"), 64, "--watch needs a terminal; leave it out")
+    _, err = on_a_terminal(host, "jobs", "--watch", "--json")
+    assert err == "oncecron: --watch shows a table; leave out --watch or --format json\n"
