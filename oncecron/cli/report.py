@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, incomplete, moment, store_and_log
+from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.whole_file import replace
 from oncecron.config.options import Option
@@ -46,15 +47,18 @@ def _report(given: dict[str, str], words: list[str]) -> int:
         raise UsageError("--html: the name of the file is empty (an unset variable?)")
     keys = {valid_key(word) for word in words}
     now = clock.wall()
-    since = max(moment(settings["since"], now), now - LONGEST_DURATION)
+    since = moment(settings["since"], now, utc=settings["utc"] or False)
+    since = max(since, now - LONGEST_DURATION)
     if since >= now:
         raise UsageError(f"--since: {settings['since']} is not in the past")
 
     from oncecron.pages import render  # noqa: PLC0415 - jinja2 is not for --help
 
-    with store_and_log(settings) as (store, log):
+    with progress_bar("report") as progress, store_and_log(settings) as (store, log):
+        progress(what="reading the log")
         contents = _contents(Sources(store, log, now), settings, since, keys)
-    page = render.overview(contents, Clock(settings["utc"], None, now)).encode("utf-8")
+        progress(what="drawing the page")
+        page = render.overview(contents, Clock(settings["utc"], None, now)).encode("utf-8")
     if path == _STANDARD_OUTPUT:
         output.give(page)
     else:

@@ -224,6 +224,10 @@ SHORTEST_PATIENCE, LONGEST_PATIENCE = 60.0, 7 * DAY
 """What people may set of `missed_after` and, from 0 on, of `silent_after` and `for`: a pass is made each minute."""
 SILENT_WAIT = 2.0
 """A firing at a terminal or with -v says what it waits for after this long: shorter waits are usual."""
+BAR_AFTER = 1.0
+"""Long work shows a bar at a terminal after this long: what is done before needs none, and would flicker."""
+BAR_INTERVAL = 0.2
+"""Between two drawings of a bar: it seems to move, and costs nothing."""
 LEAST_SILENCE = 3600.0
 """A key without a schedule is not silent before this, however often it usually runs."""
 ZONE_STEP = 900.0

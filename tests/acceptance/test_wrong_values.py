@@ -79,10 +79,13 @@ TEXTS: dict[str, list[Wrong]] = {
     "item": [("", 64, UNSET)],
     "state": [
         ("", 64, UNSET),
-        ("gone", 64, "use queued, taken"),
-        (b"\xff", 64, "use queued, taken"),
+        ("gone", 64, "is not one of queued, taken"),
+        (b"\xff", 64, "is not one of queued, taken"),
     ],
-    **{name: [("faild", 64, "use missed, silent")] for name in ("warning", "critical", "ignore")},
+    **{
+        name: [("faild", 64, "is not one of missed, silent")]
+        for name in ("warning", "critical", "ignore")
+    },
     "shell": [("", 64, UNSET)],
     "user": [("", 64, "--user is ")],
     "tick": [("", 64, "empty"), ("a b", 64, "without spaces"), (b"\xff", 64, "without spaces")],
@@ -267,7 +270,7 @@ def test_a_wrong_option_is_told_with_its_cure(host: Oncecron, public_path: Path,
         (["run", "--key", "k", "--no-tick", "--shards", "2", "touch", "ran"], "tick"),
         (["run", "--key", "k", "--failover", "--retries", "0", "touch", "ran"], "--failover"),
         (["completion"], "bash|zsh|fish"),
-        (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
+        (["completion", "tcsh"], "'tcsh' is not one of bash, zsh, fish"),
     ],
 )  # fmt: skip
 def test_a_wrong_line_is_told_with_its_cure(
