@@ -53,6 +53,8 @@ missing_packages() {
   installed spin || echo spin
   installed systemd-analyze || echo systemd
   installed gcc || echo gcc
+  installed chromium || echo chromium
+  [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ] || echo fonts-dejavu-core
   [ "${ONCECRON_TEST_VERSIONS:-}" != all ] || installed npm || echo npm
   [ -e /usr/include/stdio.h ] || echo libc6-dev
 }

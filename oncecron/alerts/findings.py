@@ -23,6 +23,7 @@ from oncecron.core.silent_hosts import (
     silences,
 )
 from oncecron.core.stderr import visible
+from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import part_of
 from oncecron.core.timing import (
     CHANNEL_FORGOTTEN,
@@ -195,7 +196,7 @@ def states_of(given: Mapping[str, str | None]) -> dict[str, int]:
         for kind in (given.get(option) or "").split(","):
             name = kind.strip()
             if name and name not in KINDS:
-                raise ValueError(f"{option}: no finding {name!r}; use {', '.join(KINDS)}")
+                raise ValueError(f"{option}: {not_one_of(name, KINDS)}")
             if name:
                 states[name] = state
     return states

@@ -13,12 +13,13 @@ from oncecron.alerts.findings import KINDS as KINDS_OF_FINDINGS
 from oncecron.alerts.findings import OPTIONS, STATES, Limits, limits_of, states_of
 from oncecron.alerts.mail_server import NAMES as SERVER_NAMES
 from oncecron.alerts.mail_server import MailServer, server_of
-from oncecron.config.file import FileProblem, did_you_mean, read_private
+from oncecron.config.file import FileProblem, read_private
 from oncecron.config.options import Option, convert, is_key
 from oncecron.config.ping_table import wrong_keys
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.masking import in_web_hook, masked
+from oncecron.core.suggestion import not_one_of, unknown
 from oncecron.core.time_zone import offsets
 from oncecron.core.timing import (
     CHANNEL_TIMEOUT,
@@ -182,8 +183,9 @@ class _Reader:
         timeout = self._converted(_TIMEOUT, table.pop("timeout", CHANNEL_TIMEOUT))
         sender = self._sender(table) if kind.has_sender else None
         server = self._server(table, sender) if kind.has_sender else None
+        of_mail = ("from", *SERVER_NAMES) if kind.has_sender else ()
         for other in table:
-            self._unknown(other, (*_TARGETS, "from", *SERVER_NAMES, *_OF_ALL))
+            self._unknown(other, (*_TARGETS, *of_mail, *_OF_ALL))
         if value is None or len(self.problems) > known:
             return None
         states = states or STATES[1:]
@@ -199,7 +201,7 @@ class _Reader:
         names = given if isinstance(given, list) else [given]
         for each in names:
             if not isinstance(each, str) or each not in known:
-                self.wrong(name, f"{name}: {each!r} is not one of {', '.join(known)}")
+                self.wrong(name, f"{name}: {not_one_of(each, known)}")
                 return ()
         if is_given and not names:
             self.wrong(name, f"{name} is empty; leave it out for all of them")
@@ -267,7 +269,7 @@ class _Reader:
     def _form(self, table: dict[str, Any], kind: Kind) -> str:
         form = table.pop("form", kind.forms[0])
         if form not in kind.forms:
-            self.wrong("form", f"form: {form!r} is not one of {', '.join(kind.forms)}")
+            self.wrong("form", f"form: {not_one_of(form, kind.forms)}")
         return str(form)
 
     def _sender(self, table: dict[str, Any]) -> str | None:
@@ -288,7 +290,7 @@ class _Reader:
             return None if default is None else convert(option, default)
 
     def _unknown(self, name: str, known: tuple[str, ...]) -> None:
-        self.wrong(name, f"unknown key {name!r}; {did_you_mean(name, known)}")
+        self.wrong(name, unknown("key", name, sorted(known)))
 
 
 def _known_zone(zone: Any) -> None:

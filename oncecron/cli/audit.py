@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import select
 import time
@@ -16,6 +17,7 @@ from oncecron.cli.command import (
     store_and_log,
     writer,
 )
+from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import known_keys, refuse_unknown_keys, valid_key
 from oncecron.cli.table import Kind
 from oncecron.config.options import Option
@@ -53,23 +55,29 @@ OPTIONS = (
 def _audit(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     keys = {valid_key(word) for word in words}
-    since = None if settings["since"] is None else moment(settings["since"], time.time())
+    since, now, utc = settings["since"], time.time(), settings["utc"]
+    since = None if since is None else moment(since, now, utc=utc)
     answer = writer(FINDINGS, settings)
     with store_and_log(settings) as (store, log):
         if keys:
             refuse_unknown_keys(keys, known_keys(store) | known_keys(log))
-        question = Question(
-            log=log,
-            store=store,
-            since=since,
-            keys=keys,
-            kept=settings.file.retention.executions,
-            now=clock.wall(),
-            clock=Clock(settings["utc"]),
-            wait=_no_wait if log is store else _wait_for_the_log,
-        )
-        findings = itertools.chain(audit(question), _in_doubt(question))
-        found = answer.write(findings)
+        with contextlib.ExitStack() as shown:
+            question = Question(
+                log=log,
+                store=store,
+                since=since,
+                keys=keys,
+                kept=settings.file.retention.executions,
+                now=clock.wall(),
+                clock=Clock(utc),
+                wait=_no_wait if log is store else _wait_for_the_log,
+                progress=shown.enter_context(progress_bar("audit")),
+            )
+            findings: Iterator[Finding] = itertools.chain(audit(question), _in_doubt(question))
+            if answer.is_watched:  # the table and the bar cannot share a line
+                findings = iter([*findings])
+                shown.close()
+            found = answer.write(findings)
     if not found and not incomplete(store, log) and answer.is_watched:
         complain("no problems found")
     return FOUND if found else incomplete(store, log)

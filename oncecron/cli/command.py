@@ -10,8 +10,9 @@ A command's module is imported when the command is used or its help is printed. 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
+import itertools
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -23,12 +24,13 @@ from oncecron.cli.output import Writer
 from oncecron.cli.terminal import style_for
 from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
 from oncecron.config.options import Option
-from oncecron.config.run_parser import is_option
-from oncecron.core.duration_advice import is_unit, meant_duration
+from oncecron.config.run_parser import is_half, is_option
+from oncecron.core.duration_advice import is_unit, is_unit_of_size, meant_duration, meant_size
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import INTERNAL
 from oncecron.core.masking import masked_words
 from oncecron.core.stderr import patient
+from oncecron.core.suggestion import unknown
 from oncecron.core.time_span import read_spans
 from oncecron.core.timing import READER_TIMEOUT
 from oncecron.run.process_tree import refuse_core
@@ -37,7 +39,7 @@ from oncecron.stores import open_reader
 from oncecron.stores.address import has_password, masked, shell_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.cli.table import Kind
     from oncecron.config.options import Completion
@@ -100,6 +102,10 @@ def answer(context: click.Context, text: str) -> NoReturn:
     """Print a text and exit, for options such as --help. Raises `OutputError`, `BrokenPipeError`."""
     output.say(text, output.standard_output())
     context.exit()
+
+
+_TYPED = f"{__name__}.typed"
+"""Where the context of a command has its words."""
 
 
 class UsageErrorWithCure(click.UsageError):
@@ -184,15 +190,19 @@ class LazyGroup(_Helpful, click.Group):
                 answer(ctx, ctx.get_help())
             args = [args[1], *args[2:], "--help"]
         if args[0] not in self.names and not args[0].startswith("-"):
-            raise UsageErrorWithCure(
-                f"unknown command {args[0]!r}; {self._hint(ctx, args[0])}", ctx
-            )
+            raise UsageErrorWithCure(self._unknown(ctx, args[0]), ctx)
         return super().resolve_command(ctx, args)
 
-    def _hint(self, ctx: click.Context, name: str) -> str:
-        near = difflib.get_close_matches(name, self.names, 1)
-        meant = self._meant.get(name) or (f"`{ctx.command_path} {near[0]}`" if near else "")
-        return f"did you mean {meant}?" if meant else self.otherwise
+    def _unknown(self, ctx: click.Context, name: str) -> str:
+        if meant := self._meant.get(name):
+            return f"unknown command {name!r}; did you mean {meant}?"
+        return unknown(
+            "command",
+            name,
+            self.names,
+            otherwise=self.otherwise,
+            shown=lambda command: f"`{ctx.command_path} {command}`",
+        )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the line. Raises `UsageErrorWithCure` for a command's option in front of the command."""
@@ -265,13 +275,31 @@ class TableCommand(_Helpful):
     def _call(self, **values: Any) -> int:
         refuse_core()
         words = values.get("words")
-        given = self.typed_values(click.get_current_context())
-        return self._use(given, [words] if isinstance(words, str) else list(words or ()))
+        context = click.get_current_context()
+        given = self.typed_values(context)
+        with self._options_as_typed(context.meta[_TYPED]):
+            return self._use(given, [words] if isinstance(words, str) else list(words or ()))
+
+    @contextlib.contextmanager
+    def _options_as_typed(self, typed: Iterable[str]) -> Iterator[None]:
+        """Let a usage error name an option by its letter if that was typed: `-n`, not `--limit`."""
+        words = [*itertools.takewhile(lambda word: word != "--", typed)]
+        letters = {sign for word in words if word[:2] != "--" and word[:1] == "-" for sign in word}
+        try:
+            yield
+        except UsageError as error:
+            text = str(error)
+            for option in self.table:
+                if option.short in letters and f"--{option.name}" not in words:
+                    text = re.sub(rf"(?<!\S)--{option.name}(?![\w=-])", f"-{option.short}", text)
+            raise UsageError(text) from error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the line. Raises `click.UsageError` for a word too many, `UsageError` for an option too many."""
+        ctx.meta[_TYPED] = [*args]
         try:
-            return self._split(ctx, args)
+            with self._options_as_typed(args):
+                return self._split(ctx, args)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # for the command whose --help the message names
             raise
@@ -313,18 +341,31 @@ class TableCommand(_Helpful):
                 )
             at += 1
             option = option or next((each for each in self.table if f"--{each.name}" == name), None)
-            if option and at < len(args):
-                self._refuse_half(ctx, option, value, words[at])
+            if option and at < len(args) and value[-1:].isdigit():
+                self._refuse_half(ctx, option, value, args[at:])
 
-    def _refuse_half(self, ctx: click.Context, option: Option, value: str, word: str) -> None:
-        """Raise `UsageError` if `word` is a unit behind a number. A command to run may be named like a short one."""
-        if option.kind not in ("duration", "range") and not option.placeholder.startswith("AGE"):
-            return
-        if value[-1:].isdigit() and is_unit(word) and (ctx.allow_interspersed_args or word[1:]):
-            meant = meant_duration(f"{value} {word}") or f"{value}{word[:1]}"
-            raise UsageError(
-                f"--{option.name} {value} {word}: a blank ends the value; write --{option.name} {meant}"
-            )
+    def _refuse_half(
+        self, ctx: click.Context, option: Option, value: str, after: Sequence[str]
+    ) -> None:
+        """Raise `UsageError` if the word behind a number is its unit: it would be the command, or a key."""
+        word, *rest = after
+        if ctx.allow_interspersed_args or is_half(word, rest):
+            cure = self._whole_value(ctx, option, value, word)
+            if cure:
+                raise UsageError(f"--{option.name} {value} {word}: {cure}")
+
+    def _whole_value(self, ctx: click.Context, option: Option, value: str, unit: str) -> str | None:
+        """Return what to write for a number and its unit in two words; None if the unit may be another word."""
+        meant = None
+        if option.kind in ("duration", "range") or option.placeholder.startswith("AGE"):
+            if is_unit(unit):
+                meant = meant_duration(f"{value} {unit}") or f"{value}{unit[:1]}"
+        elif option.kind == "size":
+            meant = meant_size(f"{value} {unit}") if is_unit_of_size(unit) else None
+        elif option.kind in ("integer", "codes") and not ctx.allow_interspersed_args:
+            delay = meant_duration(f"{value} {unit}") if option.name == "retries" else None
+            return f"a number has no unit; {f'write --retry-delay {delay}' if delay else f'leave out {unit!r}'}"
+        return f"a blank ends the value; write --{option.name} {meant}" if meant else None
 
     def _option_before_its_value(self, word: str) -> Option | None:
         """Return the option whose value is the next word: that of `--key`, `-c`, or `-vc`."""
@@ -470,13 +511,13 @@ def with_names(answers: dict[str, str]) -> str:
     return "\n".join(f"{name}: {answer}" for name, answer in answers.items())
 
 
-def moment(text: str, now: float, option: str = "since") -> float:
-    """Return the time (seconds since the epoch) of an age, a date or a time. A time without offset is local.
+def moment(text: str, now: float, option: str = "since", *, utc: bool = False) -> float:
+    """Return the time (seconds since the epoch) of an age, a date or a time. Without offset it is local; `utc`: or UTC.
 
     Raises `UsageError`.
     """
     try:
-        return read_spans(text, now)[0].exactly
+        return read_spans(text, now, utc=utc)[0].exactly
     except ValueError as error:
         raise UsageError(
             f"--{option}: {text!r} is not an age or a time; use 2h or 7d, 2026-11-20, or 2026-11-20T02:00+01:00"

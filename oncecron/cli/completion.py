@@ -21,13 +21,14 @@ import click
 from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
 
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_reader
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, completer, store_reader
 from oncecron.cli.sentences import known_keys, recent_hosts
 from oncecron.config.job_commands import JOB_COMMAND
 from oncecron.config.options import is_key
 from oncecron.config.run_parser import parse_run
 from oncecron.config.settings import Settings
-from oncecron.core.errors import OncecronError
+from oncecron.core.errors import OncecronError, UsageError
+from oncecron.core.suggestion import not_one_of
 from oncecron.core.timing import COMPLETION_TIMEOUT
 
 if TYPE_CHECKING:
@@ -140,6 +141,8 @@ def script(shell: str) -> str:
 
 
 def _print(_given: dict[str, str], words: list[str]) -> int:
+    if words[0] not in SCRIPTS:
+        raise UsageError(not_one_of(words[0], SCRIPTS))
     output.write_text(script(words[0]), output.standard_output())
     return 0
 
@@ -151,5 +154,5 @@ COMMAND = TableCommand(
         "oncecron completion bash > ~/.local/share/bash-completion/completions/oncecron",
         "oncecron completion fish > ~/.config/fish/completions/oncecron.fish",
     ),
-    words=click.Argument(["words"], metavar="bash|zsh|fish", type=click.Choice(tuple(SCRIPTS))),
+    words=click.Argument(["words"], metavar="bash|zsh|fish", shell_complete=completer(tuple(SCRIPTS))),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from oncecron.alerts.settings import channel_section, parse_notify
 from oncecron.cli import output, table
 from oncecron.cli.command import JSON, TABLE_OPTIONS, LazyGroup, TableCommand, writer
-from oncecron.cli.sentences import suggestion, valid_key
+from oncecron.cli.sentences import valid_key
 from oncecron.cli.table import Kind
 from oncecron.config.check import check_file
 from oncecron.config.each_options import ITEM_OPTIONS
@@ -78,8 +78,8 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     answer = writer(CONFIGURED_VALUES, settings, utc=False)
     rows = list(_values(settings, key))
     if key is not None and settings.file.path and key not in settings.file.jobs:
-        question = suggestion(key, settings.file.jobs)
-        complain(f"{settings.file.path} has no section {job_section(key)}{question}")
+        meant = settings.near_section(key)
+        complain(f"{settings.file.path} has no section {job_section(key)}{meant}")
     answer.write(rows)
     return EX_CONFIG if _complain(settings, key) else 0
 

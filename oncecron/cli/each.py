@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from typing import TYPE_CHECKING
-
-import click
 
 from oncecron.cli.command import TableCommand
 from oncecron.config.each_options import EACH_OPTIONS
@@ -15,8 +12,6 @@ from oncecron.config.run_parser import ParsedRun
 from oncecron.core.units import format_duration
 
 if TYPE_CHECKING:
-    from click._termui_impl import ProgressBar
-
     from oncecron.each.values import ItemCounts
 
 
@@ -24,54 +19,46 @@ def _each(given: dict[str, str], words: list[str]) -> int:
     from oncecron.alerts.pinger import start  # noqa: PLC0415 - not for --help
     from oncecron.each.host import each  # noqa: PLC0415 - likewise
 
-    bar = _Bar() if os.isatty(2) else None
+    display = _Display() if os.isatty(2) else None
     try:
-        return each(ParsedRun(given, words), bar, start)
+        return each(ParsedRun(given, words), display, start)
     finally:
-        if bar:
-            bar.close()
+        if display:
+            display.close()
 
 
-class _Bar:
-    """The progress of the tick, of all hosts, at a terminal."""
+class _Display:
+    """The progress of the tick, of all hosts, at a terminal: first of the load, then of the items."""
 
     def __init__(self) -> None:
-        self._bar: ProgressBar[int] | None = None
-        self._began = (0.0, 0)
-        self._counts: ItemCounts | None = None
+        from oncecron.cli.progress import Bar  # noqa: PLC0415 - at a terminal alone
+
+        self._bar = Bar("items")
+        self._began: tuple[float, int] | None = None
+
+    def show_load(self, items: int) -> None:
+        """Draw how many items of the list have been loaded: how many it has is not known before its end."""
+        self._bar.note(items, None, f"{items:,} loaded")
+        self._bar.draw()
 
     def show(self, counts: ItemCounts) -> None:
-        """Draw the bar. It begins when the list has been loaded, perhaps with items that an earlier firing did."""
-        self._counts = counts
-        if self._bar is None:
-            self._began = (time.monotonic(), counts.ended)
-            self._bar = click.progressbar(
-                length=counts.total,
-                label="items",
-                show_pos=True,
-                show_eta=False,
-                show_percent=True,
-                item_show_func=lambda _: self._speed(),
-                file=sys.stderr,
-            )
-        self._bar.length = counts.total
-        self._bar.update(counts.ended - self._bar.pos)
-        self._bar.render_progress()
+        """Draw how many items have ended, perhaps some of them in an earlier firing."""
+        self._began = self._began or (time.monotonic(), counts.ended)
+        self._bar.note(counts.ended, counts.total, self._speed(counts))
+        self._bar.draw()
 
-    def _speed(self) -> str:
-        since, before = self._began
+    def _speed(self, counts: ItemCounts) -> str:
+        since, before = self._began or (0.0, 0)
         seconds = time.monotonic() - since
-        if self._counts is None or self._counts.ended == before or not seconds:
+        if counts.ended == before or not seconds:
             return ""
-        rate = (self._counts.ended - before) / seconds
-        left = (self._counts.total - self._counts.ended) / rate
+        rate = (counts.ended - before) / seconds
+        left = (counts.total - counts.ended) / rate
         return f"{rate:,.0f}/s, {format_duration(round(left))} left"
 
     def close(self) -> None:
-        """Leave the line of the bar."""
-        if self._bar:
-            self._bar.render_finish()
-            self._bar = None
+        """Clear the bar."""
+        self._bar.close()
 
 
 COMMAND = TableCommand(

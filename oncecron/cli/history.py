@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import select
 import time
 import types
@@ -25,7 +26,7 @@ from oncecron.cli.command import (
     store_reader,
     writer,
 )
-from oncecron.cli.sentences import known_keys, unknown_key, valid_text
+from oncecron.cli.sentences import known_keys, recent_hosts, suggestion, unknown_key, valid_text
 from oncecron.cli.table import Column, Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
@@ -36,6 +37,7 @@ from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.silent_hosts import NAMES_CURE, same_names
 from oncecron.core.state_kinds import kind_of_skip
 from oncecron.core.stderr import complain
+from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import ABSENT, Clock
 from oncecron.core.timing import FOLLOW_POLL
 from oncecron.log.jobs import dead_letters
@@ -134,8 +136,8 @@ def _show(given: dict[str, str], words: list[str]) -> int:
             status = incomplete(store)
             _note_shared_names(settings, store, hosts)
             return status
-        else:
-            answer.write(_records(settings, store, query))
+        elif not answer.write(_records(settings, store, query)) and os.isatty(2):
+            _note_what_is_missing(settings, store, query, 0)
     return incomplete(store)
 
 
@@ -170,9 +172,17 @@ def _note_what_is_missing(settings: Settings, log: Reader, query: HistoryQuery, 
         filters = ("since", "host", "outcome", "failed", "tick", "exhausted")
         matching = "matching " if any(map(settings.is_typed, filters)) else ""
         what = "skip" if settings["skips"] else "execution"
-        complain(f"no {matching}{what} on record" + (f" for key {query.key}" if query.key else ""))
+        of = f" for key {query.key}" if query.key else ""
+        complain(f"no {matching}{what} on record{of}{_near_host(log, query.host)}")
     elif shown == query.limit and not settings.is_typed("limit"):
         complain(f"these are the newest {shown}; add --limit 0 to show all")
+
+
+def _near_host(log: Reader, host: str | None) -> str:
+    """Return a question for a host without records, to end a sentence."""
+    if host is None or host in (known := {*recent_hosts(log)}):
+        return ""
+    return suggestion(host, known, "`oncecron hosts` lists all hosts")
 
 
 def _with_their_hosts(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
@@ -201,7 +211,7 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
         limit = None
     return HistoryQuery(
         key=_filter("the key", words[0] if words else None),
-        since=None if since is None else moment(since, time.time()),
+        since=None if since is None else moment(since, time.time(), utc=settings["utc"]),
         host=_filter("--host", settings["host"]),
         outcomes=_outcomes(settings),
         failed=settings["failed"] or False,
@@ -221,7 +231,7 @@ def _outcomes(settings: Settings) -> list[str] | None:
     for word in words:
         if word not in known:
             hint = "; this is a reason: add --skips" if word in REFUSAL_REASONS else ""
-            raise UsageError(f"--outcome: {word!r} is not one of {', '.join(known)}{hint}")
+            raise UsageError(f"--outcome: {not_one_of(word, known)}{hint}")
     return words
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_readers, with_names
+from oncecron.cli.progress import progress_bar
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import UsageError
@@ -76,7 +77,9 @@ def _prepare(stores: dict[str, Reader], roles: Roles, least: LeastRetention) -> 
     some = any(store.has_roles for store in stores.values())
     answers = {}
     for name, store in stores.items():
-        done = store.initialise(roles if store.has_roles or not some else type(roles)(), least)
+        wanted = roles if store.has_roles or not some else type(roles)()
+        with progress_bar(f"prepare the {name}") as progress:
+            done = store.initialise(wanted, least, progress=progress)
         executions, skips = map(typed_duration, store.least_retention())
         answers[name] = f"{done}; keeps executions at least {executions}, skips at least {skips}"
     return with_names(answers)

@@ -13,6 +13,7 @@ from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.stderr import complain
+from oncecron.core.suggestion import not_one_of
 from oncecron.core.tick import named_tick
 from oncecron.each.reports import ItemQuery, ItemRow, ListView, item_lists, items, mend_items
 from oncecron.each.values import ITEM_STATES, MENDABLE_STATES
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _BETWEEN_ITEMS = "\0"  # no argument can contain it
 _STANDARD_INPUT = "-"
+_ALL_LISTS = "`oncecron items` shows the lists of all keys"
 
 _MENDS: dict[str, MendedState] = {"retry": "queued", "done": "done"}
 """The options that change items, and the state that they give them."""
@@ -90,9 +92,7 @@ def _items(given: dict[str, str], words: list[str]) -> int:
         if not words:
             needs_key = ("tick", "state", "item", *_MENDS)
             if unused := next(filter(settings.is_typed, needs_key), None):
-                raise UsageError(
-                    f"--{unused} needs a KEY; `oncecron items` alone shows the lists of all keys"
-                )
+                raise UsageError(f"--{unused} needs a KEY; {_ALL_LISTS}")
             answer.write(item_lists(store))
             return incomplete(store)
         view = _list(store, valid_key(words[0]), settings["tick"])
@@ -125,7 +125,7 @@ def _states(settings: Settings) -> tuple[str, ...]:
     states = tuple(word.strip() for word in (settings["state"] or "").split(",") if word.strip())
     for state in states:
         if state not in ITEM_STATES:
-            raise UsageError(f"--state: no state {state!r}; use {', '.join(ITEM_STATES)}")
+            raise UsageError(f"--state: {not_one_of(state, ITEM_STATES)}")
         if mends and state not in MENDABLE_STATES:
             raise UsageError(
                 f"--{mends[0]}: items that are {state} stay as they are; use --state lost, dead or failed"
@@ -140,7 +140,7 @@ def _list(store: Reader, key: str, tick: str | None) -> ListView:
     lists = item_lists(store, key)
     if not lists:
         others = {view.items_of.key for view in item_lists(store)}
-        raise NotFoundError(f"key {key} has no items{suggestion(key, others)}")
+        raise NotFoundError(f"key {key} has no items{suggestion(key, others, _ALL_LISTS)}")
     found = next((view for view in lists if tick in (None, view.items_of.tick)), None)
     if found is None:
         known = ", ".join(view.items_of.tick for view in lists[:3])

@@ -6,7 +6,6 @@ A command's module is imported on first use, and none imports a driver before it
 
 from __future__ import annotations
 
-import difflib
 import gc
 import os
 import sys
@@ -18,6 +17,7 @@ from oncecron import __version__
 from oncecron.cli.command import LazyGroup, UsageErrorWithCure, answer
 from oncecron.core.errors import EX_USAGE
 from oncecron.core.stderr import complain
+from oncecron.core.suggestion import suggestion
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,10 +36,12 @@ SECTIONS = {
         "locks": "Show what is running now, and where.",
         "items": "Show the items of `each`; queue some again, or mark them done.",
         "next": "Show the next ticks of a schedule.",
+        "report": "Write a page for a browser: every key, and what is wrong.",
         "audit": "Check for overlapping, duplicate and missed runs.",
         "check": "Check for a monitoring system whether all is well.",
         "notify": "Send what goes wrong, and what recovers, to mail, chat or a program.",
         "metrics": "Show every key for Prometheus.",
+        "web": "Serve the page of `report` live, for a browser.",
     },
     "Intervene": {
         "stop": "Stop a running job, on any host.",
@@ -148,14 +150,19 @@ def _sentence(error: click.ClickException) -> str:
     text = error.format_message().strip().rstrip(".")
     if isinstance(error, UsageErrorWithCure) or not isinstance(error, click.UsageError):
         return text
-    if isinstance(error, click.NoSuchOption):
-        similar = difflib.get_close_matches(error.option_name, error.possibilities or (), 1, 0.7)
-        meant = f" (did you mean {similar[0]}?)" if similar else ""
-        text = f"no such option {error.option_name}{meant}"
-    if isinstance(error, click.MissingParameter):
-        text = text.partition(". Choose from")[0]  # its name shows the choices
     path = error.ctx.command_path if error.ctx else "oncecron"
-    return f"{text[:1].lower()}{text[1:]}; see `{path} --help`"
+    see = f"see `{path} --help`"
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name.lstrip("-")
+        meant = suggestion(name, _options(error.ctx), see, shown="--{}".format)
+        return f"no such option {error.option_name}{meant}"
+    return f"{text[:1].lower()}{text[1:]}; {see}"
+
+
+def _options(ctx: click.Context | None) -> list[str]:
+    """Return the long names of a command's options, without dashes."""
+    parameters = ctx.command.get_params(ctx) if ctx else ()
+    return [name[2:] for each in parameters for name in each.opts if name.startswith("--")]
 
 
 def _discard_output() -> None:

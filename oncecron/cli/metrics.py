@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
-import tempfile
 import threading
 from concurrent.futures import Future
 from hashlib import sha256
@@ -18,13 +16,13 @@ from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_and_log
 from oncecron.cli.gather import gather, spooled_records
+from oncecron.cli.listening import listen_address, shown_address, unusable
+from oncecron.cli.whole_file import replace
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import (
-    ConfigurationError,
     OncecronError,
-    OutputError,
     StoreUnavailable,
     UsageError,
     reason_of,
@@ -52,8 +50,8 @@ OPTIONS = (
     ),
     *STORE_OPTIONS,
 )  # fmt: skip
-_LOOPBACK = "127.0.0.1"
-_HIGHEST_PORT = 65535
+_PORT = 9188  # for an example
+_MODE = 0o644  # node_exporter is another user
 
 
 def _metrics(given: dict[str, str], _words: list[str]) -> int:
@@ -73,7 +71,7 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
         line = _counted_line(textfile)
         reading = _Reader(settings, counts_in(line, _log_name(settings))).read()
         line = line if reading.counts is None else line_of(reading.counts)
-        _replace(textfile, text_of(reading) + line)
+        replace(textfile, text_of(reading) + line, _MODE)
     if reading.error is not None:
         complain(reading.error)
     return reading.status
@@ -91,11 +89,7 @@ def _destination(settings: Settings) -> tuple[str | None, tuple[str, int] | None
         )
     if listen is None:
         return textfile, None
-    host, _, port = listen.rpartition(":")
-    digits = port.isascii() and port.isdigit() and len(port) <= len(str(_HIGHEST_PORT))
-    if not digits or int(port) > _HIGHEST_PORT:
-        raise UsageError(f"--listen: {listen!r} has no port; use 9188, or 127.0.0.1:9188")
-    return None, (host.removeprefix("[").removesuffix("]") or _LOOPBACK, int(port))
+    return None, listen_address(listen, _PORT)
 
 
 def _log_name(settings: Settings) -> str:
@@ -207,24 +201,6 @@ def _reading(settings: Settings, counts: Counts | None) -> Reading:
     )
 
 
-def _replace(path: str, text: bytes) -> None:
-    """Write a file in one step: node_exporter reads the old one or the new one. Raises `OutputError`."""
-    written = None
-    try:
-        descriptor, written = tempfile.mkstemp(
-            prefix=".oncecron-", dir=os.path.dirname(path) or "."
-        )
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), 0o644)  # node_exporter is another user
-        os.replace(written, path)
-    except OSError as error:
-        if written is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(written)
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
-
-
 def _serve(reader: _Reader, host: str, port: int) -> int:
     """Answer requests until SIGTERM or SIGINT. Raises `ConfigurationError` if the address cannot be used."""
     from prometheus_client import start_http_server  # noqa: PLC0415 - not for --help
@@ -237,11 +213,8 @@ def _serve(reader: _Reader, host: str, port: int) -> int:
     try:
         server, thread = start_http_server(port, host, registry_of(reader.read_aloud))
     except OSError as error:
-        raise ConfigurationError(
-            f"--listen: cannot listen at {host}:{port}: {error.strerror}"
-        ) from error
-    shown = f"[{host}]" if ":" in host else host
-    output.say(f"serving http://{shown}:{server.server_port}/metrics", stream)
+        raise unusable(host, port, error) from error
+    output.say(f"serving http://{shown_address(host, server.server_port)}/metrics", stream)
     signal.sigwait(ends)
     server.shutdown()
     thread.join()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_readers, with_names
+from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import count
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
@@ -41,7 +42,10 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     dry = settings["dry-run"] or False
     removed = "would remove" if dry else "removed"
     with all_readers(settings) as stores:
-        pruned = {name: store.prune(retention, dry_run=dry) for name, store in stores.items()}
+        pruned = {}
+        for name, store in stores.items():
+            with progress_bar(f"records of the {name}") as progress:
+                pruned[name] = store.prune(retention, dry_run=dry, progress=progress)
         # A file without channels is not that of the hosts which notify.
         junk = stores["store"].other_notices(channels, remove=not dry) if len(channels) > 1 else 0
         least = {name: store.least_retention() for name, store in stores.items()}

@@ -1,15 +1,17 @@
-"""What the sentences of many commands have in common: names, times, authors, and the questions for a typing error."""
+"""What the sentences of many commands have in common: names, times and authors."""
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from oncecron.config.options import KEY_RULE, is_key
-from oncecron.core.errors import NotFoundError, UsageError
+from oncecron.core.errors import UsageError
 from oncecron.core.host import host_name, user_name
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.stderr import valid
+from oncecron.core.suggestion import suggestion as suggestion  # noqa: PLC0414 - of many commands
+from oncecron.core.suggestion import unknown_host as unknown_host  # noqa: PLC0414
+from oncecron.core.suggestion import unknown_key as unknown_key  # noqa: PLC0414
 from oncecron.core.text import Clock, part_of, visible
 
 if TYPE_CHECKING:
@@ -57,12 +59,6 @@ def pause_details(pause: Pause) -> str:
     return visible(f"by {pause.author} since {local_time(pause.since)}{until}{reason}")
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return a question for similar known names, to end a sentence."""
-    similar = difflib.get_close_matches(name, sorted(known), 3)
-    return f"; did you mean {' or '.join(map(visible, similar))}?" if similar else ""
-
-
 def known_keys(store: Reader) -> set[str]:
     """Return the keys that a host has fired."""
     return {part.key for part in store.job_keys()}
@@ -75,21 +71,10 @@ def recent_hosts(store: Reader) -> Iterator[str]:
     yield from (skip.host for skip in store.skips(recent))
 
 
-def unknown_key(key: str, known: Iterable[str]) -> NotFoundError:
-    """Return the error for a key that no host has fired."""
-    near = suggestion(key, known) or "; `oncecron jobs` lists all keys"
-    return NotFoundError(f"no host has fired key {key}{near}")
-
-
 def refuse_unknown_keys(keys: Iterable[str], known: Collection[str]) -> None:
     """Raise `NotFoundError` for the first of some keys that no host has fired."""
     for key in sorted({*keys}.difference(known)):
         raise unknown_key(key, known)
-
-
-def unknown_host(host: str, known: Iterable[str]) -> NotFoundError:
-    """Return the error for a host that has fired no key."""
-    return NotFoundError(f"host {visible(host)} has fired no key{suggestion(host, known)}")
 
 
 def holder(of: LeaseView | Fate) -> str:

@@ -65,7 +65,8 @@ def _pause(given: dict[str, str], words: list[str]) -> int:
     until = f"until {local_time(now.until)}" if now.until else f"until {resume}"
     output.say(f"paused {_name(key)} {until}{_earlier('paused', before)}", stream)
     if key not in known:
-        complain(f"key {key} is paused, but no host has fired it yet{suggestion(key, known)}")
+        hint = suggestion(key, known, "`oncecron jobs` lists all keys")
+        complain(f"key {key} is paused, but no host has fired it yet{hint}")
     return 0
 
 
@@ -104,9 +105,8 @@ def _drain(given: dict[str, str], words: list[str]) -> int:
             "name of its own"
         )
     if known and host not in known:
-        complain(
-            f"host {visible(host)} is drained, but it has fired nothing recently{suggestion(host, known)}"
-        )
+        hint = suggestion(host, known, "`oncecron hosts` lists all hosts")
+        complain(f"host {visible(host)} is drained, but it has fired nothing recently{hint}")
     return 0
 
 

@@ -110,8 +110,10 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 
 def _span(settings: Settings, now: float) -> Span:
     """Return the time that is wanted. Raises `UsageError`."""
-    since = max(moment(settings["since"], now), now - LONGEST_DURATION)  # no log is older
-    until = now if settings["until"] is None else moment(settings["until"], now, "until")
+    utc = settings["utc"] or False
+    since = max(moment(settings["since"], now, utc=utc), now - LONGEST_DURATION)  # no log is older
+    until = settings["until"]
+    until = now if until is None else moment(until, now, "until", utc=utc)
     if since >= min(until, now):
         raise UsageError("--since is not before --until and before now: nothing lies between them")
     return Span(since, min(until, now), settings.file.retention)

@@ -23,6 +23,7 @@ from oncecron.core.stderr import valid
 from oncecron.core.text import Clock, visible
 from oncecron.each.reports import fields_of_jobs, item_lists
 from oncecron.log.jobs import Sources, jobs
+from oncecron.log.output_tail import captured, failed_run, tail
 from oncecron.log.run_phrases import delay
 from oncecron.log.tick_history import facts_of, spooled_of
 from oncecron.log.which_tick import WANTED, Ticks, wanted_outcomes, wanted_tick
@@ -72,10 +73,15 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
         facts = facts_of(sources, key, choice.which, spooled, judges=judges)
         found = account(facts, shown)
         others = list(_others(sources, key, choice, spooled, shown))
+        run = failed_run(facts, found.verdict)
+        written = captured(log, run)
     if settings["json"]:
-        output.write_text(output.json_text(_record(facts, found, choice, others, shown), 1), stream)
+        record = _record(facts, found, choice, others, shown)
+        record["output"] = written.text if written else None
+        output.write_text(output.json_text(record, 1), stream)
     else:
-        lines = [choice.note, *found.sentences, *(each["sentence"] for each in others)]
+        end = tail(written, run, settings.command) if written and run else ()
+        lines = [choice.note, *found.sentences, *end, *(each["sentence"] for each in others)]
         output.say("\n".join(visible(line) for line in lines if line), stream)
     return incomplete(store, log)
 

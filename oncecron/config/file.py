@@ -226,8 +226,7 @@ class _Reader:
             name = key.replace("_", "-")
             if name not in known:
                 section = place.section or ("a table" if isinstance(value, dict) else "")
-                meant = _meant(name, section, known, also)
-                self.wrong(place, f"unknown key {key!r}; {meant}", key)
+                self.wrong(place, _unknown(key, section, known, also), key)
                 continue
             try:
                 text = _text(key, value)
@@ -249,8 +248,7 @@ class _Reader:
         place, values = self._top._replace(section="[retention]"), {}
         for name, value in table.items():
             if name not in Retention._fields:
-                meant = _meant(name, "retention", (), Retention._fields)
-                self.wrong(place, f"unknown key {name!r}; {meant}", name)
+                self.wrong(place, _unknown(name, "retention", (), Retention._fields), name)
                 continue
             try:
                 values[name] = parse_duration(str(value))
@@ -305,21 +303,13 @@ def job_section(key: str) -> str:
     return f"[job.{key}]" if _BARE.issuperset(key) else f'[job."{key}"]'
 
 
-def _meant(name: str, section: str, known: Iterable[str], also: Iterable[str]) -> str:
-    if not section and name in _job_keys():
-        return "it belongs in a [job.KEY] section"
-    return did_you_mean(name, (*(option.replace("-", "_") for option in known), *also))
+def _unknown(key: str, section: str, known: Iterable[str], also: Iterable[str]) -> str:
+    from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
 
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the known key that is similar to an unknown one, else all that are known."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for an error message alone
-
-    keys = sorted(known)
-    near = get_close_matches(name.replace("-", "_"), keys, 1)
-    if near:
-        return f"did you mean {_TABLES.get(near[0], near[0])}?"
-    return f"known keys: {', '.join(keys)}"
+    if not section and key.replace("_", "-") in _job_keys():
+        return f"unknown key {key!r}; it belongs in a [job.KEY] section"
+    names = sorted([*(option.replace("-", "_") for option in known), *also])
+    return unknown("key", key, names, shown=lambda name: _TABLES.get(name, name))
 
 
 def _text(name: str, value: Any) -> str:

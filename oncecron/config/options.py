@@ -251,7 +251,9 @@ def convert(option: Option, text: str) -> Any:
             raise ValueError(f"{text!r} is neither true nor false")
         return text == "true"
     if option.kind == "choice" and text not in option.choices:
-        raise ValueError(f"{text!r} is not one of {', '.join(option.choices)}")
+        from oncecron.core.suggestion import not_one_of  # noqa: PLC0415 - for an error message alone
+
+        raise ValueError(not_one_of(text, option.choices))
     if option.kind in ("integer", "count"):
         return _within_bounds(option, text, _integer(text))
     if option.kind == "duration":

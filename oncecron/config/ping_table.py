@@ -75,19 +75,25 @@ def _is_well(
     table: Mapping[str, Any], section: str, wrong: Callable[[str, str, str], None]
 ) -> bool:
     """Report what is wrong in a table; return whether nothing is."""
-    unknown = table.keys() - set(_NAMES)
-    for name in sorted(unknown):
-        wrong(section, f"unknown key {name!r}; known keys: {', '.join(_NAMES)}", name)
+    others = table.keys() - set(_NAMES)
+    for name in sorted(others):
+        from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
+
+        wrong(section, unknown("key", name, _NAMES), name)
     service = table.get("service")
     if service not in SERVICES:
-        wrong(section, f"service must be one of {', '.join(SERVICES)}", "service")
+        from oncecron.core.suggestion import not_one_of  # noqa: PLC0415 - for an error message alone
+
+        every = f"service must be one of {', '.join(SERVICES)}"
+        given = "service" in table
+        wrong(section, f"service: {not_one_of(service, SERVICES)}" if given else every, "service")
     url_problem = _wrong_url(table.get("url"))
     if url_problem:
         wrong(section, url_problem, "url")
     keys_problem = wrong_keys(table.get("keys", list(_ALL)))
     if keys_problem:
         wrong(section, keys_problem, "keys")
-    return not (unknown or service not in SERVICES or url_problem or keys_problem)
+    return not (others or service not in SERVICES or url_problem or keys_problem)
 
 
 def _wrong_url(url: Any) -> str | None:

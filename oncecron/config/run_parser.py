@@ -6,7 +6,7 @@ from oncecron.config.options import RUN_OPTION, Option
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
 class ParsedRun(NamedTuple):
@@ -32,7 +32,7 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
             at += 1
             break
         if not argument.startswith("-"):
-            if at and arguments[at - 1][-1:].isdigit() and _is_unit(argument):
+            if at and arguments[at - 1][-1:].isdigit() and is_half(argument, arguments[at + 1 :]):
                 return None
             break
         read = _read_long if argument.startswith("--") else _read_short
@@ -43,11 +43,14 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
     return ParsedRun(given, arguments[at:])
 
 
-def _is_unit(word: str) -> bool:
-    """Return whether what seems the command is the unit of the number before it, as in `--timeout 5 minutes`."""
-    from oncecron.core.duration_advice import is_unit  # noqa: PLC0415 - behind a number alone
+def is_half(word: str, rest: Sequence[str]) -> bool:
+    """Return whether what seems the command is the unit of the number before it, as in `--timeout 5 minutes`.
 
-    return len(word) > 1 and is_unit(word)
+    A command may be named `w` or `m`, but not where the command comes after a -- in the `rest` of the words.
+    """
+    from oncecron.core.duration_advice import is_unit, is_unit_of_size  # noqa: PLC0415 - behind a number alone
+
+    return (len(word) > 1 or "--" in rest) and (is_unit(word) or is_unit_of_size(word))
 
 
 def is_option(word: str, table: Iterable[Option]) -> bool:

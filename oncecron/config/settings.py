@@ -125,10 +125,9 @@ class Settings:
 
     def near_section(self, key: str) -> str:
         """Return a question for a similar [job.KEY] section, to end a sentence; empty if the key has its own."""
-        from difflib import get_close_matches  # noqa: PLC0415 - for an error message alone
+        from oncecron.core.suggestion import suggestion  # noqa: PLC0415 - for an error message alone
 
-        near = () if key in self.file.jobs else get_close_matches(key, self.file.jobs, 1)
-        return f"; did you mean {near[0]}, as in {self.file.path}?" if near else ""
+        return "" if key in self.file.jobs else suggestion(key, self.file.jobs, shown=job_section)
 
     def command(self, words: str) -> str:
         """Return `oncecron WORDS` in backquotes, to be pasted: with the store options that were typed.

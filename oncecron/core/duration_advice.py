@@ -15,6 +15,7 @@ _NAMES = {
     "7d": "w wk wks week weeks",
 }
 _SECONDS = {name: parse_duration(one) for one, names in _NAMES.items() for name in names.split()}
+_BYTES = ("k", "kb", "kib", "m", "mb", "mib", "b", "byte", "bytes")
 _SIZE = re.compile(r"(\d*[.,]?\d+)\s*([km]?)(?:i?b|bytes?|ilobytes?|egabytes?)?", re.ASCII)
 _PART = re.compile(r"(\d*[.,]?\d+)\s*([a-z]+)\.?(?:\s+and\b|\s+ago\b)?,?\s*", re.ASCII)
 
@@ -22,6 +23,11 @@ _PART = re.compile(r"(\d*[.,]?\d+)\s*([a-z]+)\.?(?:\s+and\b|\s+ago\b)?,?\s*", re
 def is_unit(word: str) -> bool:
     """Return whether a word is the name of a unit of time."""
     return word.lower() in _SECONDS
+
+
+def is_unit_of_size(word: str) -> bool:
+    """Return whether a word is the name of a unit of size."""
+    return word.lower() in _BYTES
 
 
 def meant_duration(text: str) -> str | None:

@@ -8,9 +8,11 @@ from oncecron.core.errors import ConfigurationError
 
 _REQUIREMENTS = {
     "click": "click",
+    "jinja2": "jinja2",
     "prometheus_client": "prometheus-client",
     "psycopg": "'psycopg[binary]'",
     "redis": "redis",
+    "waitress": "waitress",
 }
 """What `pip` installs, by the package that is imported."""
 

@@ -157,7 +157,9 @@ def _five_fields(schedule: str) -> Sequence[str]:
     if text == "@reboot":
         raise ValueError("schedule '@reboot' has no scheduled time; use --no-tick")
     if text.startswith("@") and text not in _NICKNAMES:
-        raise ValueError(f"unknown schedule {schedule!r}; use {', '.join(_NICKNAMES)}")
+        from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
+
+        raise ValueError(unknown("schedule", schedule, _NICKNAMES))
     fields = _NICKNAMES.get(text, text).split()
     if len(fields) != len(_FIELDS):
         use = f"use five ({', '.join(_FIELDS)}) or a nickname such as @daily"

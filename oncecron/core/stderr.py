@@ -43,14 +43,24 @@ def visible(text: str) -> str:
     )
 
 
+_clear: list[Callable[[], None]] = []
+
+
+def before_a_line(clear: Callable[[], None] | None) -> None:
+    """Set what is done before a message is written, on the line of the terminal that a bar takes; None: nothing."""
+    _clear[:] = [clear] if clear else []
+
+
 def complain(text: str) -> None:
     """Write one line to standard error, which fits a terminal; drop it if standard error is closed or full."""
+    for clear in _clear:
+        clear()
     line = "oncecron: " + visible(without_logins(" ".join(text.split())))
     if os.isatty(2):
         from oncecron.core.text import fold, terminal_width  # noqa: PLC0415 - only where a person reads it
 
         line = "\n".join(fold(line, terminal_width(2) or len(line), 2))
-    _write(line + "\n")
+    write(line + "\n")
 
 
 class Patience:
@@ -116,10 +126,21 @@ class _Patient:
             return value
 
         def call(*values: Any, **named: Any) -> Any:
+            if progress := named.get("progress"):
+                named["progress"] = self._answering(progress)
             answer = self._waited(lambda: value(*values, **named))
             return self._rows(answer) if hasattr(answer, "__next__") else answer
 
         return call
+
+    def _answering(self, progress: Callable[..., None]) -> Callable[..., None]:
+        """Return what shows progress, and with its first call ends the wait: the store has answered."""
+
+        def show(*values: Any) -> None:
+            self._patience.over()
+            progress(*values)
+
+        return show
 
     def _rows(self, rows: Iterator[Any]) -> Iterator[Any]:
         nothing = object()
@@ -145,10 +166,10 @@ def show_trace() -> None:
     import traceback  # noqa: PLC0415 - only for a bug
 
     lines = traceback.format_exc().splitlines()
-    _write("".join(f"{visible(line)}\n" for line in lines))
+    write("".join(f"{visible(line)}\n" for line in lines))
 
 
-def _write(text: str) -> None:
+def write(text: str) -> None:
     """Write what can be written without waiting: a kill or a record may be next.
 
     poll(2) reports a pipe as writable while `PIPE_BUF` bytes fit.

@@ -224,6 +224,10 @@ SHORTEST_PATIENCE, LONGEST_PATIENCE = 60.0, 7 * DAY
 """What people may set of `missed_after` and, from 0 on, of `silent_after` and `for`: a pass is made each minute."""
 SILENT_WAIT = 2.0
 """A firing at a terminal or with -v says what it waits for after this long: shorter waits are usual."""
+BAR_AFTER = 1.0
+"""Long work shows a bar at a terminal after this long: what is done before needs none, and would flicker."""
+BAR_INTERVAL = 0.2
+"""Between two drawings of a bar: it seems to move, and costs nothing."""
 LEAST_SILENCE = 3600.0
 """A key without a schedule is not silent before this, however often it usually runs."""
 ZONE_STEP = 900.0
@@ -297,6 +301,23 @@ RELEASE_MARGIN = 5.0
 """Within this time a running holder acknowledges a release and a poll sees it."""
 TAKEOVER_WITHIN = 3.0
 """A standby starts within this time after a lease has ended."""
+PAGE_WITHIN = 12.0
+"""`web` answers within this time: the store has `READER_TIMEOUT` for one question, and a person waits."""
+PAGE_AWAY_WITHIN = 1.0
+"""And within this time once it is known that the store is away."""
+PAGE_PER_QUERY = 1.5
+"""A page of `web` is kept this long for each question that it has asked: so it costs one query per second at most, also
+where a store needs some more to connect, or for the newest skips."""
+PAGE_KEPT = 2.0
+"""And at least this long."""
+PAGE_KEPT_TIMES = 5
+"""And this many times as long as it took: the store of a long log does nothing for a page most of the time."""
+PAGE_ERROR_KEPT = 2.0
+"""A store that is away is asked again after this long, whatever the number of people who wait."""
+SLOW_CLIENT = 30
+"""`web` closes a connection on which nothing has moved for so many seconds."""
+SHORTEST_HOST_GRID = 3600.0
+"""`web` shows the hosts of a key by time as far back as its newest runs go, but at least as far as this."""
 GRID_STEPS = (
     *(60, 120, 300, 600, 900, 1200, 1800),
     *(1 * HOUR, 2 * HOUR, 3 * HOUR, 4 * HOUR, 6 * HOUR, 8 * HOUR, 12 * HOUR),

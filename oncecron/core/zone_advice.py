@@ -7,8 +7,9 @@ old names this host's tz database still has (Debian's tzdata leaves them to tzda
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from zoneinfo import available_timezones
+
+from oncecron.core.suggestion import similar
 
 _PLACES = {
     "Africa/Johannesburg": "SAST",
@@ -96,7 +97,7 @@ def _similar(name: str, known: set[str]) -> str | None:
     if city not in cities:
         # Not the whole names: of America/Boston and America/Boise, two hours apart, most letters are alike.
         alike = [each for each in cities if each[:1] == city[:1]]
-        city = next(iter(get_close_matches(city, alike, 1, 0.8)), "")
+        city = next(iter(similar(city, alike, 80)), "")
     found = cities.get(city, [])
     same_region = (zone for zone in found if _letters(zone.rpartition("/")[0]) == _letters(region))
     return next(same_region, found[0] if found else None)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.options import AUTO_KEY, KEY_RULE, RUN_OPTION, convert, is_key, values_of
 from oncecron.config.rules import conflicts
+from oncecron.core.suggestion import unknown
 from oncecron.crontab.scanner import Comment, Entry, InvalidLine, Problem
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ def _find_option(name: str) -> Option:
         raise ValueError(f"{name} is not allowed here; {_NOT_ALLOWED[name]}")
     option = RUN_OPTION.get(name)
     if option is None or option.kind == "count":
-        raise ValueError(f"unknown option {name!r}; use an option of `oncecron run`, or off")
+        usable = [each for each in RUN_OPTION if each not in _NOT_ALLOWED]
+        every = "use an option of `oncecron run`, or off"
+        raise ValueError(unknown("option", name, usable, otherwise=every))
     return option
 
 

@@ -44,8 +44,11 @@ if TYPE_CHECKING:
         def show(self, counts: ItemCounts) -> None:
             """Draw it; about once a second."""
 
+        def show_load(self, items: int) -> None:
+            """Draw how many items of the list have been sent to the store; about once a second."""
+
         def close(self) -> None:
-            """Begin a new line, if anything was drawn; `show` is not called again."""
+            """Clear what was drawn; `show` is not called again."""
 
 
 _SIGNAL = 128
@@ -115,8 +118,6 @@ class _Host:
         """Say which items need a person, or another firing if this one was stopped: cron mails it."""
         counts = self._page.counts
         if self._display:
-            if counts.total:
-                self._display.show(counts)
             self._display.close()
         parts = [f"{counts.lost:,} in doubt"] if counts.lost else []
         parts += [f"{counts.dead:,} dead"] if counts.dead else []
@@ -196,6 +197,8 @@ class _Host:
     def _show_progress(self) -> None:
         counts = self._page.counts
         if not counts.total:
+            if self._display and self._page.loading:
+                self._display.show_load(self._page.loading)
             return
         if self._display:
             self._display.show(counts)

@@ -66,6 +66,7 @@ class Loader(Runner):
             loaded = self._send(chunk)
             if loaded is None:
                 return None
+            self._items.page.loading += len(chunk.items)
         return loaded
 
     def _send(self, chunk: Chunk) -> Loaded | None:

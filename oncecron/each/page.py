@@ -32,7 +32,7 @@ _NOTE = 256
 """Bytes of a note."""
 _MESSAGE = 1024
 """Bytes of the message of a skip."""
-_REASON, _COUNTS = 0, 1
+_REASON, _LOADING, _COUNTS = 0, 1, 2
 _FIRINGS = _COUNTS + len(ItemCounts._fields)
 """The places of the numbers."""
 _PER_FIRING = 3
@@ -62,6 +62,15 @@ class Page:
     def counts(self, counts: ItemCounts) -> None:
         for place, value in enumerate(counts, _COUNTS):
             self._numbers[place] = value
+
+    @property
+    def loading(self) -> int:
+        """How many items of the list have been sent to the store so far."""
+        return self._numbers[_LOADING]
+
+    @loading.setter
+    def loading(self, items: int) -> None:
+        self._numbers[_LOADING] = items
 
     @property
     def refusal(self) -> RefusalReason | None:

@@ -63,6 +63,7 @@ class Worker(Runner):
             redraw_below=self._items.redraw_below,
         )
         while True:
+            self._show_progress()
             if self._processes.stopped_by:
                 draw = draw._replace(wanted=0)
             drawn = self._draw(draw)
@@ -86,7 +87,6 @@ class Worker(Runner):
             else:
                 draw = draw._replace(results=())
                 self._processes.sleep(min(drawn.wait, self._spec.firing.ttl))
-            self._show_progress()
 
     def _draw(self, draw: Draw) -> Drawn | None:
         drawn = self._ask(lambda deadline: self._store.draw(self._lease, draw, deadline=deadline))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.progress import no_progress
 from oncecron.core.text import part_of
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
     from oncecron.core.log_rows import Execution, Traced
+    from oncecron.core.progress import Progress
     from oncecron.core.text import Clock
     from oncecron.log.gaps import Gaps
     from oncecron.stores.reader import Reader
 
 _TICKS_REMEMBERED = 256  # of a shard; older ones are read from the log again
+_ROWS_PER_LOOK = 1000  # between two calls of the progress
 _TRIED_AGAIN = ("failed", "timed-out", "stopped")
 
 
@@ -69,6 +72,8 @@ class Question(NamedTuple):
     """Called before executions without an end are read again: a separate log gets their ends later than the store."""
     keys: Collection[str] = ()
     """Those that are audited; none: all of them."""
+    progress: Progress = no_progress
+    """Called now and then: how many shards have been read, and of how many."""
 
     def asks_for(self, key: str) -> bool:
         """Return whether a key is audited."""
@@ -88,9 +93,7 @@ def audit(question: Question) -> Iterator[Finding]:
     endless: list[Execution] = []
     divided: dict[str, ShardsLeft] = collections.defaultdict(ShardsLeft)
     reported: list[Finding] = []
-    for (key, shard), rows in itertools.groupby(
-        question.log.timeline(question.since, question.keys or None), _shard
-    ):
+    for (key, shard), rows in itertools.groupby(_read(question), _shard):
         gaps = expected.pop((key, shard), None)
         for found in _audit_shard(question, rows, living, gaps, divided, endless):
             if found.finding == "no-run":
@@ -102,6 +105,20 @@ def audit(question: Question) -> Iterator[Finding]:
     for key, left in sorted(divided.items()):
         yield from _missing(question, key, left, [each for each in reported if each.key == key])
     yield from _without_end(question, endless)
+
+
+def _read(question: Question) -> Iterator[Traced]:
+    """Yield what is audited, shard by shard, and show the progress."""
+    shards = sum(question.asks_for(part.key) for part in question.log.job_keys())
+    before, begun = None, 0
+    rows = question.log.timeline(question.since, question.keys or None)
+    for number, traced in enumerate(rows):
+        if _shard(traced) != before:
+            before, begun = _shard(traced), begun + 1
+        if not number % _ROWS_PER_LOOK:
+            known = shards if begun <= shards else None
+            question.progress(begun - 1, known, f"{number:,} executions")
+        yield traced
 
 
 def _missing(

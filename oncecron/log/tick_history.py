@@ -6,7 +6,6 @@ Of a tick that is divided into shards: the outcome of each, and which were not s
 from __future__ import annotations
 
 import bisect
-import difflib
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from oncecron.core.errors import NotFoundError
 from oncecron.core.job_summary import NO_END
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
 from oncecron.core.missed import Due, Known, dues, paused_time
+from oncecron.core.suggestion import similar, unknown_key
 from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
 from oncecron.log.jobs import dead_letters
 
@@ -172,9 +172,7 @@ def spooled_of(sources: Sources, key: str, spools: Iterable[Spool]) -> list[dict
         return spooled
     if any(row.host == key for row in sources.store.host_ticks()):
         raise NotFoundError(f"{key} is a host, and no key; to see it: `oncecron hosts {key}`")
-    near = difflib.get_close_matches(key, sorted(keys), 3, 0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`oncecron jobs` lists all keys"
-    raise NotFoundError(f"no host has fired key {key}; {hint}")
+    raise unknown_key(key, keys)
 
 
 def _due(
@@ -310,7 +308,7 @@ def _near_ticks(log: Reader, key: str, text: str) -> list[str]:
     """Return ticks on record with a similar name; of an instant those before and after it."""
     ticks = sorted({*_ticks(log, HistoryQuery(key=key, limit=LOOKED_AT))})
     if tick.instant_of(text) is None:
-        return difflib.get_close_matches(text, ticks, 3, 0.7)
+        return similar(text, ticks)
     instants = [each for each in ticks if tick.instant_of(each) is not None]
     place = bisect.bisect_left(instants, text)
     return instants[max(0, place - 1) : place + 1]

@@ -7,7 +7,6 @@ record, and only then a time.
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,6 +18,7 @@ from oncecron.core.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_los
 from oncecron.core.log_rows import HistoryQuery, is_success
 from oncecron.core.missed import MISSED_AT_MOST, expected_shards
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
+from oncecron.core.suggestion import not_one_of
 from oncecron.core.time_span import EXPECTED, read_spans
 from oncecron.core.timing import MAX_CLOCK_SKEW, RECENT_TROUBLE
 from oncecron.core.units import MINUTE
@@ -391,9 +391,7 @@ def wanted_outcomes(text: str) -> list[str]:
     words = [word.strip() for word in text.split(",")]
     for word in words:
         if word not in WANTED:
-            near = difflib.get_close_matches(word, WANTED, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise UsageError(f"--outcome: {word!r} is not one of {', '.join(WANTED)}{hint}")
+            raise UsageError(f"--outcome: {not_one_of(word, WANTED)}")
     return words
 
 

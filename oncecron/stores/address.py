@@ -87,7 +87,16 @@ def parse_address(text: str) -> Address:
         raise ConfigurationError(
             f"{masked(text)!r}: drop '+{driver}' (a driver's name has no place here)"
         )
-    raise ConfigurationError(f"{masked(text)!r}: unknown kind {scheme!r}; write {_KNOWN}")
+    from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
+
+    wrong = unknown(
+        "kind",
+        scheme,
+        (*_REDIS_SCHEMES, *_OTHERS),
+        otherwise=f"write {_KNOWN}",
+        shown=lambda kind: f"{kind}://",
+    )
+    raise ConfigurationError(f"{masked(text)!r}: {wrong}")
 
 
 def _meant(text: str, scheme: str) -> str:

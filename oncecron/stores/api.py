@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncecron.core.log_rows import UNCHANGED
+from oncecron.core.progress import no_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
         Retention,
         Unconfirmed,
     )
+    from oncecron.core.progress import Progress
     from oncecron.stores.address import Address
 
     Row = Sequence[Any]
@@ -267,17 +269,24 @@ class Views(Protocol):
         """Put the items of a list that are in some states into another one; return how many."""
 
     def prune(
-        self, retention: Retention, *, names_kept: int = 1000, dry_run: bool = False
+        self,
+        retention: Retention,
+        *,
+        names_kept: int = 1000,
+        dry_run: bool = False,
+        progress: Progress = no_progress,
     ) -> tuple[int, int]:
         """Remove expired records; return how many executions and how many skips were removed.
 
-        `dry_run`: remove nothing, and return how many it would remove.
+        `dry_run`: remove nothing, and return how many it would remove. `progress` is called with how many so far.
         """
 
-    def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
+    def initialise(
+        self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
+    ) -> str:
         """Create or upgrade the schema, set the given parts of the least retention, and grant rights.
 
-        Return a sentence about what was done.
+        Return a sentence about what was done. `progress` is called when the store has been reached.
         """
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:

@@ -1,5 +1,6 @@
 """Terminals: of a command, and of bash and zsh in which somebody presses TAB; fish answers a question of its own."""
 
+import contextlib
 import os
 import pty
 import select
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.oncecron import CONSOLE_SCRIPT, Firing, Oncecron
 from servers.process import end, spawn
 from servers.require import program
 
@@ -129,6 +130,57 @@ def on_a_terminal(host: Oncecron, *arguments: object, **environment: str) -> tup
     os.close(ours)
     _, err = process.communicate(timeout=30)
     return seen.decode().replace("\r\n", "\n"), err.decode()
+
+
+class Watched:
+    """A command whose standard error is a terminal."""
+
+    def __init__(self, firing: Firing, descriptor: int) -> None:
+        self.firing = firing
+        self.shown = ""
+        self._descriptor = descriptor
+        self._began = time.monotonic()
+
+    def until(self, words: str, deadline: float = 30) -> float:
+        """Wait until these words are on the screen; return after how many seconds."""
+        while words not in self.shown:
+            left = self._began + deadline - time.monotonic()
+            assert left > 0, self.shown
+            assert select.select([self._descriptor], (), (), left)[0], self.shown
+            self.shown += os.read(self._descriptor, 65536).decode()
+        return time.monotonic() - self._began
+
+    def wait(self) -> int:
+        """Wait for the end; return the exit status."""
+        return self.firing.process.wait(60)
+
+    def screen(self) -> list[str]:
+        """Wait for the end; return the lines that are left on the screen, the last one with the cursor."""
+        with contextlib.suppress(OSError):  # EIO: everybody has closed it
+            while block := os.read(self._descriptor, 65536):
+                self.shown += block.decode()
+        return [_overwritten(line) for line in self.shown.replace("\r\n", "\n").split("\n")]
+
+
+@contextmanager
+def watched(host: Oncecron, *words: object) -> Iterator[Watched]:
+    """Start a command in front of somebody; it is ended after the block."""
+    ours, its = pty.openpty()
+    firing = host.start(*words, stderr=its)
+    os.close(its)
+    try:
+        yield Watched(firing, ours)
+    finally:
+        end(firing.process)
+        os.close(ours)
+
+
+def _overwritten(line: str) -> str:
+    """Return what is seen of a line whose beginning was written several times."""
+    seen = ""
+    for text in line.split("\r"):
+        seen = text + seen[len(text) :]
+    return seen.rstrip()
 
 
 class Screen:

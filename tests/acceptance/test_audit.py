@@ -92,6 +92,13 @@ def test_what_was_run_later_by_hand_is_not_missing(store: Store, new_host: Hosts
         (each["finding"], each["tick"], each["last_tick"], each["count"]) for each in found
     ] == [("no-run", day(4), None, 1), ("no-run", day(2), day(1), 2)]
     assert "not started, and no skip is on record" in found[0]["reason"]
+    host.environment["TZ"] = "Asia/Tokyo"
+    since = (
+        "--since",
+        f"{LAST - timedelta(days=2, hours=-1):%Y-%m-%dT%H:%M}",
+    )  # UTC or nine hours before
+    assert [each["count"] for each in audit(host, *since, "--utc")] == [1]
+    assert [each["count"] for each in audit(host, *since)] == [2]
 
 
 def test_a_pause_and_another_schedule_leave_no_gaps(

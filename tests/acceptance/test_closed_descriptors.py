@@ -33,6 +33,7 @@ ASKING = {
     **{name: [name, "k"] for name in KEYED},
     **{name: [name] for name in (*PLAIN, "drain", "undrain", "init", "prune")},
     "notify": ["notify", "--dry-run"],
+    "report": ["report", "--html", "-"],
     "run": ["run", "--key", "k", "--", "true"],
     "each": ["each", "--key", "k", "--items", "echo 1", "--", "true"],
 }

@@ -101,7 +101,7 @@ def test_a_similar_section_is_named(host: Oncecron) -> None:
     """For a key without one."""
     ended = host("config", "show", "bil")
     assert (ended.status, ended.err.count("\n")) == (0, 1)
-    assert "has no section [job.bil]; did you mean bill?" in ended.err
+    assert "has no section [job.bil]; did you mean [job.bill]?" in ended.err
 
 
 def test_what_a_firing_refuses_is_refused(host: Oncecron) -> None:

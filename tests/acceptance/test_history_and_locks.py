@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -102,6 +102,9 @@ def test_history_shows_only_what_is_asked_for(past: Oncecron) -> None:
     assert ticks("--since", "0s") == []
     assert ticks("--since", "2199-01-01") == []
     assert len(ticks("--since", "2020-01-01T00:00+01:00")) == 3
+    past.environment["TZ"] = "Asia/Tokyo"
+    later = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M}"  # in UTC; in Tokyo it was eight hours ago
+    assert (ticks("--since", later, "--utc"), len(ticks("--since", later))) == ([], 3)
     assert ticks("nothing") == []
 
 

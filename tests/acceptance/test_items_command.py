@@ -164,9 +164,9 @@ def test_no_line_names_no_item(loaded: Oncecron, operator: Oncecron) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--state", "lost"), "--state needs a KEY; `oncecron items` alone shows the lists of all keys"),
-        (("k", "--state", "gone"), "--state: no state 'gone'; use queued, taken, done, failed, lost, dead"),
-        (("--done",), "--done needs a KEY; `oncecron items` alone shows the lists of all keys"),
+        (("--state", "lost"), "--state needs a KEY; `oncecron items` shows the lists of all keys"),
+        (("k", "--state", "gone"), "--state: 'gone' is not one of queued, taken, done, failed, lost, dead"),
+        (("--done",), "--done needs a KEY; `oncecron items` shows the lists of all keys"),
         (("k", "--state", "done", "--retry"), "--retry: items that are done stay as they are; use --state lost,"),
         (("k", "--state", "lost,taken", "--done"), "--done: items that are taken stay as they are; use --state lost,"),
         (("k", "--retry", "--done"), "--retry and --done exclude each other; leave one of them out"),

@@ -1,57 +1,17 @@
 """What a person waits for: said on one line after two seconds, at a terminal alone."""
 
-import os
-import pty
-import select
 import socket
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from servers import RedisServer
-from servers.oncecron import Firing, Oncecron
-from servers.process import end
+from servers.oncecron import Oncecron
+from terminals import watched
 
 NewRedis = Callable[..., RedisServer]
-
-
-class Watched:
-    """A command whose standard error is a terminal."""
-
-    def __init__(self, firing: Firing, descriptor: int) -> None:
-        self.firing = firing
-        self.shown = ""
-        self._descriptor = descriptor
-        self._began = time.monotonic()
-
-    def until(self, words: str, deadline: float = 30) -> float:
-        """Wait until these words are on the screen; return after how many seconds."""
-        while words not in self.shown:
-            left = self._began + deadline - time.monotonic()
-            assert left > 0, self.shown
-            assert select.select([self._descriptor], (), (), left)[0], self.shown
-            self.shown += os.read(self._descriptor, 65536).decode()
-        return time.monotonic() - self._began
-
-    def wait(self) -> int:
-        """Wait for the end; return the exit status."""
-        return self.firing.process.wait(60)
-
-
-@contextmanager
-def watched(host: Oncecron, *words: object) -> Iterator[Watched]:
-    """Start a command in front of somebody; it is ended after the block."""
-    ours, its = pty.openpty()
-    firing = host.start(*words, stderr=its)
-    os.close(its)
-    try:
-        yield Watched(firing, ours)
-    finally:
-        end(firing.process)
-        os.close(ours)
 
 
 @pytest.fixture

@@ -98,7 +98,7 @@ def test_the_drain_of_a_host_that_was_never_seen_is_reported(
     ended = operator("drain", "hosst-b")
     assert (ended.status, ended.out) == (0, b"drained hosst-b\n")
     assert ended.err == (
-        "oncecron: host hosst-b is drained, but it has fired nothing recently; did you mean host-b or host-a?\n"
+        "oncecron: host hosst-b is drained, but it has fired nothing recently; did you mean host-b?\n"
     )
     assert said(operator, "drain", "host-b") == "drained host-b\n"
 

@@ -1,5 +1,6 @@
 """The recipes, as far as they can be run without a running systemd, a cluster or the other program."""
 
+import email.policy
 import json
 import re
 import shlex
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 from log_of import SQLiteLog
 from servers import Journal, assert_exclusive, job
-from servers.oncecron import Oncecron
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.require import program
 
 from oncecron.config import run_parser
@@ -199,3 +200,29 @@ def test_the_tasks_of_ansible_give_the_lines_that_are_shown() -> None:
     assert blocks["crontab"] == written
     crontab = LintedCrontab("billing", scan(written.encode(), system=True))
     assert lint([crontab], required=True) == []
+
+
+def test_the_report_by_mail_is_a_mail_with_the_page(public_path: Path) -> None:
+    """Of the recipe's own script: its subject and its text say what is wrong, and the page is attached whole."""
+    script = dict(BLOCKS.findall((RECIPES / "report-by-mail.md").read_text(encoding="utf-8")))["sh"]
+    (body,) = re.findall(r"<<'END'\n(.*?)^END$", script, re.MULTILINE | re.DOTALL)
+    mail, sendmail = public_path / "mail", public_path / "sendmail"
+    sendmail.write_text(f"#!/bin/sh\ncat >{mail}\n")
+    sendmail.chmod(0o755)
+    program_path = public_path / "mail-report"
+    program_path.write_text(body.replace("/usr/sbin/sendmail", str(sendmail)))
+    program_path.chmod(0o755)
+    store, (host, _) = hosts(public_path)
+    config = public_path / ".config" / "oncecron" / "config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'store = "{store.url}"\n')
+    host.environment["PATH"] = f"{CONSOLE_SCRIPT.parent}:{host.environment['PATH']}"
+    host.run("billing", "--tick", "1", "--", "false")
+    assert host.run("nightly-report", "--tick", "1", "--", program_path) == (0, b"", "")
+    message = email.message_from_bytes(mail.read_bytes(), policy=email.policy.default)
+    text, page = message.iter_parts()
+    assert (message["To"], message["Subject"]) == ("ops@example.com", "oncecron: 1 failed")
+    assert text.get_content().startswith("ONCECRON CRITICAL: billing failed (exit status 1); ")
+    assert page.get_filename() == "oncecron.html"
+    assert page.get_content().startswith("<!DOCTYPE html>")
+    assert page.get_content().rstrip().endswith("</html>")

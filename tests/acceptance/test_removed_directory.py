@@ -32,7 +32,7 @@ def test_a_firing_and_what_people_ask(store: Store, there: Oncecron) -> None:
     for words in (
         *(("history",), ("why", "k"), ("jobs",), ("locks",), ("hosts",), ("check",), ("audit",)),
         *((word, "k", "--store", store.operator_url) for word in ("pause", "resume", "stop")),
-        *(("items", "e"), ("flush",), ("metrics",)),
+        *(("items", "e"), ("flush",), ("metrics",), ("report", "--html", "-")),
     ):
         ended = there(*words)
         assert (ended.status, ended.err) == (0, ""), words

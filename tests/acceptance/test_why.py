@@ -69,6 +69,26 @@ def test_won_and_succeeded(store: Store, new_host: Hosts) -> None:
     )
 
 
+@pytest.mark.stores(2)
+def test_a_run_that_failed_shows_the_end_of_its_output(store: Store, new_host: Hosts) -> None:
+    """The last lines, as text, of the last attempt; nothing of one that succeeded."""
+    host = new_host("host-a")
+    script = "seq 30; printf 'no \\033[2Jscreen\\n'; exit 3"
+    host.run("billing", "--tick", "t1", "--capture", "4k", "--", "sh", "-c", script)
+    text = told_with("exit status 3", host, "billing")
+    number = why(host, "billing")["executions"][0]["execution_id"]
+    *before, last = text.splitlines()[-21:]
+    assert before == [
+        f"The end of its output (all that is kept: `oncecron history --id {number}`):",
+        *(f"  | {line}" for line in range(12, 31)),
+    ]
+    assert last == r"  | no \x1b[2Jscreen"
+    assert why(host, "billing")["output"].startswith("1\n2\n")
+    host.run("billing", "--tick", "t1", "--again", "--capture", "4k", "--", "echo", "well")
+    told_with("succeeded", host, "billing")
+    assert why(host, "billing")["output"] is None
+
+
 def eventually_told(host: Oncecron, key: str, name: str) -> dict[str, Any]:
     """Wait for a log that is beside the store."""
 

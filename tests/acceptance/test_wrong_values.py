@@ -71,6 +71,7 @@ TEXTS: dict[str, list[Wrong]] = {
     "listen": [
         (value, 64, "use 9188") for value in ("", "web1", "web1:", ":70000", "9" * 5000, b"\xff")
     ],
+    "html": [("", 64, UNSET)],
     "textfile": [(value, 64, "does not end in .prom") for value in ("", "metrics.txt", b"\xff")],
     "only": [("", 64, UNSET)],
     "only-if": [("", 64, UNSET)],
@@ -78,10 +79,13 @@ TEXTS: dict[str, list[Wrong]] = {
     "item": [("", 64, UNSET)],
     "state": [
         ("", 64, UNSET),
-        ("gone", 64, "use queued, taken"),
-        (b"\xff", 64, "use queued, taken"),
+        ("gone", 64, "is not one of queued, taken"),
+        (b"\xff", 64, "is not one of queued, taken"),
     ],
-    **{name: [("faild", 64, "use missed, silent")] for name in ("warning", "critical", "ignore")},
+    **{
+        name: [("faild", 64, "is not one of missed, silent")]
+        for name in ("warning", "critical", "ignore")
+    },
     "shell": [("", 64, UNSET)],
     "user": [("", 64, "--user is ")],
     "tick": [("", 64, "empty"), ("a b", 64, "without spaces"), (b"\xff", 64, "without spaces")],
@@ -159,7 +163,11 @@ EVERY = [
     for case in wrong(option)
     if (name, option.name, case.value) not in NOTHING_WRONG
 ]
-BEFORE = {"run": ["--key", "k"], "each": ["--key", "k"], "notify": ["--dry-run"]}
+BEFORE = {
+    **{name: ["--key", "k"] for name in ("run", "each")},
+    "notify": ["--dry-run"],
+    "report": ["--html", "-"],
+}
 BEHIND = {
     "run": ["--", "touch", "ran"],
     "each": ["--", "touch", "ran"],
@@ -198,7 +206,7 @@ def test_a_wrong_option_is_told_with_its_cure(host: Oncecron, public_path: Path,
             continue  # it is in their answer, on standard output: test_check.py and so on
         value = case.value if isinstance(case.value, bytes) else str(case.value).encode()
         typed = b"--%s=%s" % (case.option.name.encode(), value)
-        before = BEFORE.get(name, []) if case.option.name != "key" else []
+        before = BEFORE.get(name, []) if case.option.name not in ("key", "html") else []
         before = [*before, *BESIDE.get((name, case.option.name), [])]
         behind = BEHIND.get(name, []) if (name, case.option.name) not in WITHOUT_WORDS else []
         words = [*before, typed, *behind]
@@ -262,7 +270,7 @@ def test_a_wrong_option_is_told_with_its_cure(host: Oncecron, public_path: Path,
         (["run", "--key", "k", "--no-tick", "--shards", "2", "touch", "ran"], "tick"),
         (["run", "--key", "k", "--failover", "--retries", "0", "touch", "ran"], "--failover"),
         (["completion"], "bash|zsh|fish"),
-        (["completion", "tcsh"], "'bash', 'zsh', 'fish'"),
+        (["completion", "tcsh"], "'tcsh' is not one of bash, zsh, fish"),
     ],
 )  # fmt: skip
 def test_a_wrong_line_is_told_with_its_cure(

@@ -19,7 +19,7 @@ PACKAGE = Path(oncecron.__file__).parent
 KERNEL = ("run", "config", "stores", "core")
 """The packages of the kernel from the top floor down: a module imports only from its own floor and from those below."""
 
-WINGS = ("log", "alerts", "each", "crontab")
+WINGS = ("log", "alerts", "each", "crontab", "pages")
 """They stand beside each other on the kernel, and below `cli`."""
 
 FLOORS = (("__main__",), ("cli",), WINGS, *((name,) for name in KERNEL))
@@ -220,6 +220,19 @@ def test_a_firing_imports_nothing_heavy(name: str) -> None:
     assert loaded & (HEAVY | {"sqlite3"}) <= NEEDED[name]
     ours = {module for module in loaded if module.split(".")[0] == "oncecron"}
     assert len(ours) <= MOST_MODULES, sorted(ours)
+
+
+def test_only_pages_need_what_they_are_made_with() -> None:
+    """No command imports a template or a server before it is used, and none but `report` and `web` at all."""
+    every = "import sys; sys.path.insert(0, 'tests'); from command_tree import every_command; list(every_command())"
+    assert not loaded_by(every) & {"jinja2", "markupsafe", "waitress", "oncecron.pages.render"}
+    users = {
+        name for name, tree in modules() for target in imported(tree)
+        if target.split(".")[0] in ("jinja2", "waitress") or target == "oncecron.pages.render"
+    }  # fmt: skip
+    assert users <= {name for name in users if floor(name) == "pages"} | {
+        "oncecron.cli.report", "oncecron.cli.web",
+    }  # fmt: skip
 
 
 def test_a_schedule_needs_no_calendar() -> None:

@@ -212,7 +212,7 @@ CASES = [
     ("invalid", "A=\n0 2 * * * a\n", "Debian 12's cron rejects a file with a variable that has no value; write two quotes", 'A=""\n0 2 * * * a\n'),
     ("newline", "0 2 * * * a", "the last line has no newline", "0 2 * * * a\n"),
     ("directive", f"# oncecron: key=q\n{line('--tz UTC -- a')}", "then `oncecron crontab wrap`", f"# oncecron: key=k\n{line('--tz UTC -- a')}"),
-    ("directive", "# oncecron: kee=a\n0 2 * * * a\n", "unknown option 'kee'; use an option of", "# oncecron: off\n0 2 * * * a\n"),
+    ("directive", "# oncecron: kee=a\n0 2 * * * a\n", "unknown option 'kee'; did you mean key?", "# oncecron: off\n0 2 * * * a\n"),
     ("directive", "# oncecron: key=a\n\n0 2 * * * a\n", "no command follows", "# oncecron: key=a\n0 2 * * * a\n"),
     ("key", f"0 2 * * * {RUN} --key \"a-$HOSTNAME\" --schedule '0 2 * * *' -- /bin/a\n", "", f"0 2 * * * {RUN} --key \"a-$STAGE\" --schedule '0 2 * * *' -- /bin/a\n"),
     ("key", f"0 2 * * * {RUN} --key a-$$ --schedule '0 2 * * *' -- /bin/a\n", "", f"0 2 * * * {RUN} --key k --schedule '0 2 * * *' -- /bin/a\n"),
@@ -593,7 +593,7 @@ def test_a_key_that_looks_alike_is_named() -> None:
     """So that a typing mistake is seen at once."""
     ((number, cure),) = unused('[job.bil]\ntimeout = "1h"\n', of_key("bill"))
     assert number == 1
-    assert cure.startswith("correct the key (`bill` is similar), or")
+    assert cure.startswith("did you mean bill? Correct the key, or")
 
 
 def test_no_section_is_unused_without_a_configuration_that_is_named() -> None:

@@ -187,7 +187,7 @@ def test_every_default_may_stand_in_a_url_as_well() -> None:
         ("redis://h/1?db=1", "the database is given twice"), ("redis+cluster://h/1", "database 0 only"),
         ("redis+sentinel://h", "the master's name is missing"), ("unix://run/redis.sock", "three slashes"),
         ("unix://", "the socket's path is missing"), ("unix:///" + "a" * 107, "longer than 107 bytes"),
-        ("redis://h?foo=1", "unknown parameter 'foo'; known are db, keep, password"),
+        ("redis://h?foo=1", "unknown parameter 'foo'; known parameters: db, keep, password"),
         ("redis://h?wait", "unknown parameter 'wait'"), ("redis://h?", "ok"),
         ("redis://h?wait=x", "wait: 'x' is not a whole number"),
         ("redis://h?wait=1&wait=1", "wait is given twice"),

@@ -238,7 +238,7 @@ def test_forward_and_backward_agree(schedule: str, zone: str, start: float) -> N
     ("schedule", "message"),
     [
         ("@reboot", "'@reboot' has no scheduled time; use --no-tick"),
-        ("@Daily", "unknown schedule '@Daily'; use @hourly, @daily"),
+        ("@Daily", "unknown schedule '@Daily'; did you mean @daily?"),
         ("@every 5m", "unknown schedule '@every 5m'"),
         ("", "schedule '' has 0 fields: use five (minute, hour, day-of-month"),
         ("0 2 * *", "has 4 fields: use five"), ("0 0 2 * * *", "has 6 fields: use five"),

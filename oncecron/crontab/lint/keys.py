@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from string import Template
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.options import AUTO_KEY, is_key
+from oncecron.core.suggestion import did_you_mean
 from oncecron.core.time_zone import canonical
 from oncecron.crontab.lint.line import Diagnostic, excerpt, is_literal
 from oncecron.crontab.lint.schedules import meaning
@@ -312,12 +312,12 @@ def check_sections(
     for section in sections:
         if section in keys or any(_is_of_a_user(section, each) for each in used):
             continue
-        near = difflib.get_close_matches(section, keys, 1)
-        hint = f" (`{near[0]}` is similar)" if near else ""
+        meant = did_you_mean(section, keys)
+        correct = f"{meant} Correct" if meant else "correct"
         yield Diagnostic(
             *(name, lines.get(section, 1), "section"),
             f"no line of the linted files has the key {section}, so the section has no effect",
-            f"correct the key{hint}, or remove the section; if another crontab has this key, name that file too",
+            f"{correct} the key, or remove the section; if another crontab has this key, name that file too",
         )
 
 

@@ -10,7 +10,6 @@ import contextlib
 import itertools
 import select
 import time
-from collections import Counter
 
 import psycopg
 
@@ -18,6 +17,7 @@ from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, HistoryQuery, Released, Unblocked
 from oncecron.core.model import recordable_values
+from oncecron.core.progress import no_progress
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import (
     READER_TIMEOUT,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from oncecron.core.doctor import Diagnosis
     from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention
+    from oncecron.core.progress import Progress
     from oncecron.stores.address import Hold
     from oncecron.stores.api import Row
 
@@ -223,36 +224,49 @@ class PostgresReader(Connection, Reader):
         return int(self._ask("mend_items", mending._asdict(), _OPERATORS_CURE)[0][0])
 
     def prune(
-        self, retention: Retention, *, names_kept: int = 1000, dry_run: bool = False
+        self,
+        retention: Retention,
+        *,
+        names_kept: int = 1000,
+        dry_run: bool = False,
+        progress: Progress = no_progress,
     ) -> tuple[int, int]:
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
         if not dry_run:
-            return self._prune(values)
+            return self._prune(values, progress)
         connection = self._installed(_OWNERS_CURE)
         # Until it is rolled back, a key waits for its next start if its newest one has expired.
         with self._explained(_OWNERS_CURE), connection.transaction(force_rollback=True):
-            return self._prune(values)
+            return self._prune(values, progress)
 
-    def _prune(self, values: Mapping[str, Any]) -> tuple[int, int]:
-        removed = self._pruned({**values, "key_id": None})
+    def _prune(self, values: Mapping[str, Any], progress: Progress) -> tuple[int, int]:
+        executions = skips = 0
+        for removed in self._pruned(values):
+            executions, skips = executions + removed[0], skips + removed[1]
+            progress(executions + skips)
+        return executions, skips
+
+    def _pruned(self, values: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+        """Yield how many executions and how many skips each step removes."""
+        yield from self._prune_steps({**values, "key_id": None})
         self._ask("prune_keys", {}, _OWNERS_CURE)  # before each key that is left is looked at
         for (key_id,) in self._ask("part_ids", {}, _OWNERS_CURE):
-            removed += self._pruned({**values, "key_id": key_id})
-        return removed["executions"], removed["skips"]
+            yield from self._prune_steps({**values, "key_id": key_id})
 
-    def _pruned(self, values: Mapping[str, Any]) -> Counter[str]:
-        removed: Counter[str] = Counter()
+    def _prune_steps(self, values: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
         while any(row := self._ask("prune", values, _OWNERS_CURE)[0]):
-            removed.update(executions=row[0], skips=row[1])
-        return removed
+            yield row[0], row[1]
 
-    def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
+    def initialise(
+        self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
+    ) -> str:
         connection = self._connected()
         if connection.info.server_version < _OLDEST_SERVER:
             raise StoreRefusesError(
                 f"PostgreSQL {masked(self._url)}: server version {connection.info.server_version // 10000} "
                 "is too old; oncecron needs 13 or newer"
             )
+        progress()
         with self._explained(INIT_CURE):
             try:
                 found = self._made_in_turn(connection, roles, least)

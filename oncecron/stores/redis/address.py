@@ -105,7 +105,9 @@ def check_defaults(table: Mapping[str, str]) -> None:
     """Check the table [redis] of the configuration file. Raises `ValueError` with the key."""
     for name, value in table.items():
         if name not in DEFAULTS:
-            raise ValueError(f"unknown key {name!r}; known are {', '.join(sorted(DEFAULTS))}")
+            from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
+
+            raise ValueError(unknown("key", name, sorted(DEFAULTS)))
         _check(name, value)
 
 
@@ -166,9 +168,9 @@ def _query_values(query: str, user: str | None) -> dict[str, str]:
     for part in query.split("&") if query else ():
         name, equals, value = part.partition("=")
         if name not in PARAMETERS or not equals:
-            raise ValueError(
-                f"unknown parameter {name!r}; known are {', '.join(sorted(PARAMETERS))}"
-            )
+            from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
+
+            raise ValueError(unknown("parameter", name, sorted(PARAMETERS)))
         if name in given:
             raise ValueError(f"{name} is given twice")
         given[name] = _unescaped(value)

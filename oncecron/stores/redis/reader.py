@@ -7,6 +7,7 @@ from oncecron.core.errors import ConfigurationError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, Released, Unblocked
 from oncecron.core.model import MOST_CHANNELS
+from oncecron.core.progress import no_progress
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from oncecron.core.facts import Values
     from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention
+    from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
 
 # ruff: noqa: PLC0415 - the module of items goes with the wing
@@ -84,33 +86,42 @@ class RedisReader(RedisViews):
         return found
 
     def prune(
-        self, retention: Retention, *, names_kept: int = 1000, dry_run: bool = False
+        self,
+        retention: Retention,
+        *,
+        names_kept: int = 1000,
+        dry_run: bool = False,
+        progress: Progress = no_progress,
     ) -> tuple[int, int]:
         executions = skips = 0
         kept = scripts.retention_values(retention, self._target.keep)
         for shard in self._shards(None):
             values: Values = {"part": shard.name, **kept, "most": _BATCH, "names": names_kept}
-            found = self._prune_shard(shard.name, {**values, "from": "-"}, dry_run=dry_run)
-            executions, skips = executions + found[0], skips + found[1]
+            for found in self._prune_shard(shard.name, {**values, "from": "-"}, dry_run=dry_run):
+                executions, skips = executions + found[0], skips + found[1]
+                progress(executions + skips)
         if dry_run:
             return executions, skips
         for member in self._ask("ZRANGE", self._names.of_namespace("lists"), 0, -1):
             self._expire_list(member, kept)
         return executions, skips
 
-    def _prune_shard(self, name: str, values: Values, *, dry_run: bool) -> tuple[int, int]:
-        executions = skips = page = 0
+    def _prune_shard(
+        self, name: str, values: Values, *, dry_run: bool
+    ) -> Iterator[tuple[int, int]]:
+        """Yield how many executions and how many skips each step removes."""
+        executions = page = 0
         more = 1
         while more:
             if dry_run:
                 values = {**values, "dry": 1, "counted": executions, "page": page}
             *removed, more, next_from = self._client.step("prune", [name], values)
-            executions, skips = executions + removed[0], skips + removed[1]
+            yield removed[0], removed[1]
+            executions += removed[0]
             page += 1
             # A real one goes on where the key says. `+`: none is left to be counted.
             at = next_from if next_from not in (b"", b"-") else "+"
             values = {**values, "from": at if dry_run else None}
-        return executions, skips
 
     def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
         what = {"author": wanted.author, "reason": wanted.reason, "seconds": wanted.seconds}
@@ -148,10 +159,12 @@ class RedisReader(RedisViews):
 
     # What the server says
 
-    def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
+    def initialise(
+        self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
+    ) -> str:
         if any(roles):
             raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
-        found = self._upgrade()
+        found = self._upgrade(progress)
         _, server = self.versions()
         name = self._names.of_namespace("namespace")
         given = least.given().items()
@@ -161,7 +174,7 @@ class RedisReader(RedisViews):
             return f"{where}: upgraded the data of {self._namespace} from version {found} to {scripts.LAYOUT}"
         return f"{where} needs no preparation"
 
-    def _upgrade(self) -> int:
+    def _upgrade(self, progress: Progress) -> int:
         """Bring the data to the version of this program, whole or not at all; return the version that they had."""
         where = f"Redis {self._target.shown}"
         self._client.close()
@@ -171,6 +184,7 @@ class RedisReader(RedisViews):
         if layout:
             recorded = schema_version.Recorded(int(layout), oldest and int(oldest))
             schema_version.missing(where, recorded, scripts.LAYOUT, scripts.STEPS)
+        progress()
         answer = self._client.step("upgrade", [], {})
         if answer == b"rights":
             raise StoreRefusesError(

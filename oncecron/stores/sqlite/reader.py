@@ -26,6 +26,7 @@ from oncecron.core.log_rows import (
     owner_digest,
 )
 from oncecron.core.model import MOST_CHANNELS
+from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
 from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.reader import PackedRuns, PackedSkips, Reader
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention
+    from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
     from oncecron.stores.sqlite.connection import Connection
 
@@ -204,13 +206,21 @@ class SQLiteReader(Reader):
         return len(places)
 
     def prune(
-        self, retention: Retention, *, names_kept: int = NAMES_KEPT, dry_run: bool = False
+        self,
+        retention: Retention,
+        *,
+        names_kept: int = NAMES_KEPT,
+        dry_run: bool = False,
+        progress: Progress = no_progress,
     ) -> tuple[int, int]:
         open_store = lambda: self._handle.until(_deadline())  # noqa: E731
-        return prune(open_store, retention, names_kept, dry_run=dry_run)
+        return prune(open_store, retention, names_kept, dry_run=dry_run, progress=progress)
 
-    def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
+    def initialise(
+        self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
+    ) -> str:
         _refuse_roles(roles)
+        progress()
         path = self._handle.path
         with closing(connect(path, deadline=_deadline(), create=True, check=False)) as connection:
             try:

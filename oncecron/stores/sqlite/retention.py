@@ -12,10 +12,11 @@ from oncecron.core.model import LEAST, Retention
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from typing import Any
 
+    from oncecron.core.progress import Progress
     from oncecron.stores.sqlite.connection import Connection
 
     Open = Callable[[], AbstractContextManager[Connection]]
@@ -133,12 +134,23 @@ _NO_LIMIT = -1
 
 
 def prune(
-    open_store: Open, wanted: Retention, names_kept: int, *, dry_run: bool
+    open_store: Open, wanted: Retention, names_kept: int, *, dry_run: bool, progress: Progress
 ) -> tuple[int, int]:
     """Remove all that has expired; return how many executions and how many skips were removed.
 
     `dry_run`: remove nothing, and return how many would be removed.
     """
+    executions = skips = 0
+    for removed in _pruned(open_store, wanted, names_kept, dry_run=dry_run):
+        executions, skips = executions + removed[0], skips + removed[1]
+        progress(executions + skips)
+    return executions, skips
+
+
+def _pruned(
+    open_store: Open, wanted: Retention, names_kept: int, *, dry_run: bool
+) -> Iterator[tuple[int, int]]:
+    """Yield how many executions and how many skips each step removes."""
     in_steps = _without_a_step if dry_run else _in_steps
     with open_store() as store:
         kept = at_least(store, wanted)
@@ -147,34 +159,39 @@ def prune(
         ]
     now, most = clock.wall(), ROWS_PER_STEP
     before = now - kept.executions
-    executions = in_steps(open_store, lambda store: expire_executions(store, before, most=most))
-    skips = in_steps(open_store, lambda store: expire_skips(store, now - kept.skips, most=most))
+    for gone in in_steps(open_store, lambda store: expire_executions(store, before, most=most)):
+        yield gone, 0
+    for gone in in_steps(
+        open_store, lambda store: expire_skips(store, now - kept.skips, most=most)
+    ):
+        yield 0, gone
     for part in parts:
 
         def step(store: Connection, part: Part = part) -> int:
             return expire_names(store, part, before, names_kept=names_kept, most=most)
 
-        executions += in_steps(open_store, step)
+        for gone in in_steps(open_store, step):
+            yield gone, 0
     if dry_run:
-        return executions, skips
-    _in_steps(open_store, lambda store: expire_items(store, before, now, most=ITEMS_PER_STEP))
+        return
+    for _ in _in_steps(
+        open_store, lambda store: expire_items(store, before, now, most=ITEMS_PER_STEP)
+    ):
+        yield 0, 0
     with open_store() as store, store.writing(durable=False):
         expire_hosts(store, now)
-    return executions, skips
 
 
-def _without_a_step(open_store: Open, step: Callable[[Connection], int]) -> int:
-    """Return how much a step would remove, repeated until it removes nothing."""
+def _without_a_step(open_store: Open, step: Callable[[Connection], int]) -> Iterator[int]:
+    """Yield how much a step would remove, repeated until it removes nothing."""
     with open_store() as store, store.reading():
-        return step(_DryStore(store))  # type: ignore[arg-type]
+        yield step(_DryStore(store))  # type: ignore[arg-type]
 
 
-def _in_steps(open_store: Open, step: Callable[[Connection], int]) -> int:
-    """Repeat a step, each in a transaction of its own, until it removes nothing."""
-    removed = 0
-    while True:
+def _in_steps(open_store: Open, step: Callable[[Connection], int]) -> Iterator[int]:
+    """Repeat a step, each in a transaction of its own, until it removes nothing; yield how much each removes."""
+    more = 1
+    while more:
         with open_store() as store, store.writing(durable=False):
             more = step(store)
-        if not more:
-            return removed
-        removed += more
+        yield more

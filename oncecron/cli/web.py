@@ -1,0 +1,230 @@
+"""`oncecron web`: the page of `report` live, a page a key and a page a host, by HTTP. It only reads.
+
+It has no login: it listens on loopback, and a proxy with a login in front of it is for all others.
+"""
+
+# ruff: noqa: PLC0415 - jinja2, waitress and the wings are not for --help
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+from oncecron.cli import output
+from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand
+from oncecron.cli.listening import (
+    is_loopback,
+    listen_address,
+    listening_socket,
+    shown_address,
+)
+from oncecron.config.options import Option
+from oncecron.config.settings import Settings
+from oncecron.core import clock
+from oncecron.core.errors import NotFoundError, OncecronError, UsageError
+from oncecron.core.stderr import complain
+from oncecron.core.text import Clock
+from oncecron.core.timing import SLOW_CLIENT
+from oncecron.stores import open_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from typing import Any
+    from wsgiref.types import WSGIApplication
+
+    from oncecron.log.jobs import Sources
+    from oncecron.pages.shared_readings import Found
+    from oncecron.stores.address import Address
+    from oncecron.stores.api import Row
+    from oncecron.stores.reader import Reader
+
+    Query = Mapping[str, str]
+    Contents = Callable[[Sources, Settings, Query, Clock], object]
+
+_PORT = 8642
+_THREADS = 8
+_CONNECTIONS = 200
+_LONGEST_HEADERS = 16_384  # bytes; nginx and browsers send less than 8 KiB
+_LONGEST_BODY = 1024  # nobody has to send any
+_FEW = 100
+"""Rows at most of an answer that is kept until the end of a reading."""
+_OF_ALL_KEYS = ("keys", "key_hosts", "host_ticks", "leases", "pauses", "item_lists")
+OPTIONS = (
+    Option(
+        "listen", "text",
+        "Serve the pages at http://HOST:PORT/ until a signal ends the command. Without HOST, on 127.0.0.1.",
+        "[HOST:]PORT", "Output", f"127.0.0.1:{_PORT}",
+    ),
+    UTC,
+    *STORE_OPTIONS,
+)  # fmt: skip
+
+
+def application(*, is_local: bool = True, **given: str) -> WSGIApplication:
+    """Return the pages for another WSGI server, such as gunicorn; `given`: options, as `store="postgresql://..."`.
+
+    `is_local`: the server listens on loopback or on a Unix socket, so that each request names localhost.
+    Raises `ConfigurationError`, `UsageError`.
+    """
+    return _application(Settings(OPTIONS, given), is_local=is_local)
+
+
+def _application(settings: Settings, *, is_local: bool) -> WSGIApplication:
+    from oncecron.cli.web_contents import LiveOverview, host_page, key_page
+    from oncecron.pages.application import Application, View
+    from oncecron.pages.shared_readings import SharedReadings
+    from oncecron.pages.views import draw_host, draw_key, draw_overview
+
+    settings.address()  # a wrong configuration does not mend while the command runs
+    settings.log()
+    shown = Clock(settings["utc"])
+    source = _Source(settings, shown)
+    choices = ("name", "since", "outcome", "host", "limit")
+    views = {
+        "/": View(
+            ("since",), ("q", "outcome", "host"), source.reader_of(LiveOverview()), draw_overview
+        ),
+        "/key": View((*choices, "tick", "run"), (), source.reader_of(key_page), draw_key),
+        "/host": View(choices, (), source.reader_of(host_page), draw_host),
+    }
+    return Application(views, SharedReadings(), shown, is_local=is_local)
+
+
+class _Source:
+    """Opens the store for each reading, and counts what it is asked."""
+
+    def __init__(self, settings: Settings, shown: Clock) -> None:
+        self._settings = settings
+        self._shown = shown
+
+    def reader_of(self, contents: Contents) -> Callable[[Query], Found]:
+        """Return the function that reads what a page shows."""
+        return lambda query: self._read(contents, query)
+
+    def _read(self, contents: Contents, query: Query) -> Found:
+        from oncecron.log.jobs import Sources
+        from oncecron.pages.shared_readings import Found
+
+        count = _Count()
+        try:
+            with self._stores(count) as (store, log):
+                sources = Sources(store, log, clock.wall())
+                found = contents(sources, self._settings, query, self._shown)
+        except (NotFoundError, UsageError):
+            raise
+        except OncecronError:  # of a store whose password was rotated, perhaps
+            with contextlib.suppress(OncecronError):
+                self._settings = self._settings.reread()
+            raise
+        return Found(found, count.queries)
+
+    @contextlib.contextmanager
+    def _stores(self, count: _Count) -> Iterator[tuple[Reader, Reader]]:
+        with contextlib.ExitStack() as stack:
+
+            def opened(address: Address) -> Reader:
+                reader = open_reader(address, self._settings["namespace"])
+                stack.callback(reader.close)
+                count.add(reader)
+                return reader
+
+            store, beside = opened(self._settings.address()), self._settings.log()
+            yield store, opened(beside) if beside else store
+
+
+class _Count:
+    """How many questions readers were asked. The same question is asked once in a reading."""
+
+    def __init__(self) -> None:
+        self.queries = 0
+
+    def add(self, reader: Reader) -> None:
+        """Count the questions to a reader; to connect is one."""
+        self.queries += 1
+        rows = reader.rows
+        known: dict[str, list[Row]] = {}
+
+        def counted(view: str, **bounds: Any) -> Iterator[Row]:
+            name = f"{view} {bounds}"
+            if name in known:
+                return iter(known[name])
+            self.queries += 1
+            found = rows(view, **bounds)
+            if view in _OF_ALL_KEYS or (bounds.get("limit") or math.inf) <= _FEW:
+                known[name] = list(found)
+                return iter(known[name])
+            return found
+
+        reader.rows = counted  # type: ignore[method-assign]
+
+
+def _web(given: dict[str, str], _words: list[str]) -> int:
+    settings = Settings(OPTIONS, given)
+    host, port = listen_address(settings["listen"], _PORT)
+    settings.address()
+    settings.log()
+    listening = listening_socket(host, port)
+    shown = shown_address(host, listening.getsockname()[1])
+    is_local = is_loopback(listening)
+    if not is_local:
+        complain(
+            f"--listen: this page has no login, and whoever reaches {shown} reads the jobs and their output; listen on "
+            f"127.0.0.1:{_PORT} behind nginx with a login, as `man oncecron-web` shows"
+        )
+    return _serve(_application(settings, is_local=is_local), listening, shown)
+
+
+def _serve(pages: WSGIApplication, listening: Any, shown: str) -> int:
+    """Answer requests until SIGTERM or SIGINT."""
+    from waitress import create_server
+
+    ends = (signal.SIGTERM, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before the threads, which inherit it
+    logger = logging.getLogger("waitress")
+    logger.addHandler(_Complaints())
+    logger.propagate = False
+    logging.getLogger("waitress.queue").setLevel(
+        logging.ERROR
+    )  # that requests wait is no complaint
+    server = create_server(
+        pages,
+        sockets=[listening],
+        threads=_THREADS,
+        connection_limit=_CONNECTIONS,
+        channel_timeout=SLOW_CLIENT,
+        cleanup_interval=SLOW_CLIENT // 3,
+        max_request_header_size=_LONGEST_HEADERS,
+        max_request_body_size=_LONGEST_BODY,
+        ident="oncecron",
+        log_socket_errors=False,
+    )
+    threading.Thread(target=server.run, daemon=True).start()
+    output.say(f"serving http://{shown}/", output.standard_output())
+    signal.sigwait(ends)
+    return 0  # its threads are daemons: nobody waits for a slow reader
+
+
+class _Complaints(logging.Handler):
+    """Writes what the server says to standard error, each in a line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        error = record.exc_info[1] if record.exc_info else None
+        complain(record.getMessage() + (f": {error!r}" if error else ""))
+
+
+COMMAND = TableCommand(
+    "web", OPTIONS, _web,
+    about="Serve the page of `oncecron report` live, with a page for each key and each host. It only reads, and on "
+    "PostgreSQL needs a role of `oncecron init --read-role`. There is no login: it listens on this machine alone, and "
+    "for other readers nginx with a login stands in front of it.",
+    examples=(
+        "oncecron web",
+        "oncecron web --listen 9000",
+        "oncecron web --store postgresql://reader@db.example.com/oncecron",
+    ),
+)  # fmt: skip

@@ -1,0 +1,93 @@
+"""A name with a typing error: whatever it is the name of, the same question says what was probably meant."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from servers.oncecron import Oncecron
+from terminals import on_a_terminal
+
+Hosts = Callable[..., Oncecron]
+
+
+@pytest.fixture
+def host(new_host: Hosts) -> Oncecron:
+    """Give a host that has fired two keys, one of them with items."""
+    host = new_host("web1")
+    host.run("billing", "--tick", "1", "--", "true")
+    assert host("each", "--key", "digest", "--items", "echo a", "--", "true").status == 0
+    return host
+
+
+KEY, NO_KEY = (
+    "no host has fired key biling; did you mean billing?",
+    "`oncecron jobs` lists all keys",
+)
+HOST, NO_HOST = "host wbe1 has fired no key; did you mean web1?", "`oncecron hosts` lists all hosts"
+WITH_KEY = (
+    "why",
+    "jobs",
+    "locks",
+    "audit",
+    "check",
+    "stop",
+    "release",
+    "forget",
+    "report --html -",
+)
+MISTAKES = [
+    *((f"{command} biling", KEY) for command in WITH_KEY), *((f"{command} zzz", NO_KEY) for command in WITH_KEY),
+    ("next biling", "did you mean billing?"), ("items digets", "key digets has no items; did you mean digest?"),
+    ("items zzz", "key zzz has no items; `oncecron items` shows the lists of all keys"),
+    ("config show biling", "has no section [job.biling]; did you mean [job.billing]?"),
+    ("run --key biling", "or set `command` in [job.biling]; did you mean [job.billing]?"),
+    ("pause biling", "no host has fired it yet; did you mean billing?"), ("pause zzz", f"fired it yet; {NO_KEY}"),
+    ("resume bilin", "bilin was not paused; did you mean biling?"),
+    ("hosts wbe1", HOST), ("forget --host wbe1", HOST), ("hosts nohost", NO_HOST), ("forget --host nohost", NO_HOST),
+    ("drain wbe1", "it has fired nothing recently; did you mean web1?"),
+    ("drain nohost", f"it has fired nothing recently; {NO_HOST}"),
+    ("undrain bwe1", "bwe1 was not drained; did you mean wbe1?"),
+    ("history --outcome faild", "did you mean failed?"), ("history --skips --outcome hold", "did you mean held?"),
+    ("why billing --outcome succeded", "did you mean succeeded?"), ("items digest --state daed", "did you mean dead?"),
+    *((f"check --{option} faild", "did you mean failed?") for option in ("warning", "critical", "ignore")),
+    ("history --format jsn", "--format: 'jsn' is not one of table, json, ndjson, csv; did you mean json?"),
+    ("stop billing --signal HPU", "did you mean HUP?"),
+    ("run --key k --on-store-error skp -- true", "did you mean skip?"),
+    ("completion bahs", "'bahs' is not one of bash, zsh, fish; did you mean bash?"),
+    ("histroy", "unknown command 'histroy'; did you mean `oncecron history`?"),
+    ("config shwo", "unknown command 'shwo'; did you mean `oncecron config show`?"),
+    ("history --outcom failed", "no such option --outcom; did you mean --outcome?"),
+    ("run --key k --scheduel @daily -- true", "no such option --scheduel; did you mean --schedule?"),
+    ("next @dialy", "unknown schedule '@dialy'; did you mean @daily?"),
+    ("next @daily --tz Europe/Berln", "unknown time zone 'Europe/Berln'; did you mean Europe/Berlin?"),
+    ("jobs --store postgrsql://h/d", "unknown kind 'postgrsql'; did you mean postgresql://?"),
+]  # fmt: skip
+
+
+def test_every_near_miss_gets_the_same_question(host: Oncecron, tmp_path: Path) -> None:
+    """Of keys, hosts, items, outcomes, findings, formats, commands, options and what else has a name."""
+    path = tmp_path / "oncecron.toml"
+    path.write_text('[job.billing]\ncommand = "true"\n')
+    host.environment["ONCECRON_CONFIG"] = str(path)
+    wrong = {}
+    for line, meant in MISTAKES:
+        ended = host(*line.split())
+        said = ended.err + ended.out.decode()
+        if meant not in said or ended.err.count("\n") > 1:
+            wrong[line] = said
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("history biling", KEY), ("history zzz", NO_KEY),
+        ("history --host wbe1", "no matching execution on record; did you mean web1?"),
+        ("history billing --host nohost", f"no matching execution on record for key billing; {NO_HOST}"),
+    ],
+)  # fmt: skip
+def test_an_empty_history_asks_at_a_terminal(host: Oncecron, line: str, meant: str) -> None:
+    """A program gets an empty answer and no word beside it."""
+    _, err = on_a_terminal(host, *line.split())
+    assert (meant in err, err.count("\n")) == (True, 1)
+    assert host(*line.split(), "--json")[:] == (0, b"[]\n", "")

@@ -1,0 +1,415 @@
+"""`oncecron web`: pages for a browser, by the installed console script, on real stores."""
+
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+from answers import answer, refused
+from log_of import SQLiteLog, Store
+from servers import Database, PostgresServer, eventually
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron, installed
+
+Hosts = Callable[..., Oncecron]
+HOSTILE = "<script>alert(1)</script>&'\""
+
+
+class Page(NamedTuple):
+    """What was served."""
+
+    status: int
+    text: str
+    tag: str | None
+
+
+class Web:
+    """A running `oncecron web`."""
+
+    def __init__(self, process: "subprocess.Popen[str]", address: str) -> None:
+        self.process = process
+        self.address = address
+        self.port = int(address.rpartition(":")[2])
+
+    def get(self, path: str = "/", **headers: str) -> Page:
+        """Return a page."""
+        request = Request(self.address + path, headers=headers)  # noqa: S310 - http, of this test
+        try:
+            with urlopen(request, timeout=30) as got:  # noqa: S310 - as above
+                return Page(got.status, got.read().decode(), got.headers["ETag"])
+        except HTTPError as error:
+            return Page(error.code, error.read().decode(), error.headers["ETag"])
+
+    def send(self, data: bytes) -> bytes:
+        """Send bytes, and return what comes until the server closes the connection."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            connection.sendall(data)
+            got = []
+            with suppress(ConnectionResetError):  # it has not read all that was sent
+                got.extend(iter(lambda: connection.recv(65536), b""))
+            return b"".join(got)
+
+    def end(self, number: int = signal.SIGTERM) -> list[str]:
+        """End it by a signal; return what it has said on standard error."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        out, errors = self.process.communicate(timeout=20)
+        assert (self.process.returncode, out) == (0, ""), errors
+        assert time.monotonic() - began < 10
+        return errors.splitlines()
+
+
+@contextmanager
+def serving(host: Oncecron, *words: str) -> Iterator[Web]:
+    """Serve at a free port of loopback."""
+    process = subprocess.Popen(
+        [CONSOLE_SCRIPT, "web", "--listen", "0", *words],
+        env=host.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout
+        line = process.stdout.readline()
+        found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/\n", line)
+        assert found, (line, process.poll(), process.communicate() if not line else "")
+        yield Web(process, found[1])
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+@pytest.fixture
+def host(store: Store, new_host: Hosts) -> Oncecron:
+    """Fire two keys on two hosts; one of them fails and prints something."""
+    first, second = new_host("web1"), new_host("web2")
+    for tick, command in (
+        ("2026-11-20T02:00Z", "true"),
+        ("2026-11-21T02:00Z", f"echo {HOSTILE!r}; exit 3"),
+    ):
+        words = ("--tick", tick, "--capture", "1K", "--", "sh", "-c", command)
+        first.run("bad/key", *words)
+        second.run("bad/key", *words)
+    second.run("fine", "--no-tick", "--", "true")
+    return first
+
+
+@pytest.mark.stores("all")
+def test_pages(store: Store, host: Oncecron) -> None:
+    """The overview, a key with what happened, a host; what was printed is text."""
+    with serving(host) as web:
+        overview = web.get().text
+        assert 'href="key?name=bad/key"' in overview
+        assert 'href="host?name=web2"' in overview
+        key = web.get("/key?name=bad%2Fkey").text
+        for words in (
+            "Tick 2026-11-21T02:00Z of key bad/key failed on web1.",
+            "web2 skipped: web1",
+        ):
+            assert words in key
+        assert "&lt;script&gt;alert(1)&lt;/script&gt;" in key
+        assert "<script>alert" not in key
+        assert 'href="key?name=bad/key&amp;tick=2026-11-20T02:00Z"' in key
+        older = web.get("/key?name=bad/key&tick=2026-11-20T02:00Z").text
+        assert "Tick 2026-11-20T02:00Z of key bad/key succeeded on web1." in older
+        [run] = answer(host, "history", "fine")
+        assert (
+            f'href="key?name=fine&amp;run={run["execution_id"]}"' in web.get("/key?name=fine").text
+        )
+        assert "succeeded on web2" in web.get(f"/key?name=fine&run={run['execution_id']}").text
+        of_host = web.get("/host?name=web2").text
+        assert 'href="key?name=fine"' in of_host
+        assert "2026-11-21T02:00Z" not in of_host
+        assert web.end() == []
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "words"),
+    [
+        ("/key?name=bad/kye", 404, ("No host has fired key bad/kye.", 'href="key?name=bad/key"')),
+        ("/key", 404, ("The address names no key.",)),
+        ("/host?name=web3", 404, ("No key was fired by host web3.", 'href="host?name=web1"')),
+        ("/key/bad/key", 404, ('href="key?name=bad/key"',)),
+        ("/key?name=bad/key&tick=2020-01-01T00:00Z", 200, ("is older than all records of the key",)),
+        ("/key?name=bad/key&tick=+x+y", 400, ("is neither a tick on record nor a time",)),
+        ("/key?name=bad/key&run=999999", 404, ("no run 999999 of key bad/key",)),
+        ("/key?name=bad/key&run=x", 404, ("no run x of key bad/key",)),
+        ("/key?name=bad/key&outcome=faild", 400, ("did you mean failed?",)),
+        ("/key?name=bad/key&limit=0", 400, ("is not a number from 1 to 1000",)),
+        ("/key?name=bad/key&since=1w+ago", 200, ("2026",)),
+        ("/?since=yesterdy", 400, ("is not an age or a time",)),
+        ("/?since=tomorrow", 400, ("is not in the past",)),
+        ("/?q=BAD", 200, ('href="key?name=bad/key"',)),
+        ("/?outcome=failed&host=web1", 200, ('href="key?name=bad/key"',)),
+    ],
+)  # fmt: skip
+def test_addresses(any_web: Web, address: str, status: int, words: tuple[str, ...]) -> None:
+    """What an address says wrong is said in a sentence, and what was meant is a link."""
+    page = any_web.get(address)
+    assert page.status == status
+    for each in words:
+        assert each in page.text.replace("&#39;", "'")
+
+
+@pytest.fixture(scope="module")
+def any_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    """Serve the pages of the cheapest store to many tests."""
+    path = tmp_path_factory.mktemp("web")
+    (path / "store").mkdir(mode=0o700)
+    store = SQLiteLog(path / "store" / "oncecron.db")
+    for name in ("web1", "web2"):
+        host = Oncecron(store.url, path, name)
+        host.run("bad/key", "--tick", "2026-11-20T02:00Z", "--", "false")
+    host.run("fine", "--no-tick", "--", "true")
+    with serving(host) as web:
+        yield web
+
+
+def test_filters_choose(any_web: Web) -> None:
+    """What they leave out is not there."""
+    assert "name=fine" in any_web.get().text
+    for filters in ("q=bad", "outcome=failed", "host=web1"):
+        assert "key?name=fine" not in any_web.get(f"/?{filters}").text
+    key = any_web.get("/key?name=bad/key&outcome=succeeded").text
+    assert "No matching run is on record." in key
+    assert '<h2 id="skips">' not in key
+    assert "No matching run is on record." in any_web.get("/key?name=bad/key&outcome=done").text
+
+
+def test_strange_requests(any_web: Web) -> None:
+    """Each has an answer, and the next one too."""
+    for data, status in (
+        (b"GET /key?name=%ff%2e%2e HTTP/1.0\r\n\r\n", b" 404 "),
+        (b"GET /" + b"x" * 15_000 + b" HTTP/1.0\r\n\r\n", b" 404 "),
+        (b"GET / HTTP/1.0\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", b" 431 "),
+        (b"POST / HTTP/1.0\r\nContent-Length: 5\r\n\r\nhello", b" 405 "),
+        (b"POST / HTTP/1.0\r\nContent-Length: 5000000\r\n\r\n", b" 413 "),
+        (b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", b" 403 "),
+        (b"HEAD / HTTP/1.0\r\n\r\n", b" 200 "),
+        (b"nonsense\r\n\r\n", b" 400 "),
+    ):  # fmt: skip
+        got = any_web.send(data)
+        assert status in got.partition(b"\r\n")[0], (data[:60], got[:200])
+        if data.startswith(b"HEAD"):
+            assert got.endswith(b"\r\n\r\n")
+    assert any_web.get().status == 200
+
+
+def test_slow_readers_hold_up_nobody(any_web: Web) -> None:
+    """Fifty that send half a request, or read nothing, and an answer for the next one."""
+    slow = [socket.create_connection(("127.0.0.1", any_web.port)) for _ in range(50)]
+    try:
+        for number, each in enumerate(slow):
+            each.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"\r\n" * (number % 2))
+        began = time.monotonic()
+        assert any_web.get().status == 200
+        assert time.monotonic() - began < 10
+    finally:
+        for each in slow:
+            each.close()
+
+
+def test_nothing_is_sent_twice(any_web: Web) -> None:
+    """The tag of a page names what it shows."""
+    tag = eventually(lambda: any_web.get("/host?name=web1").tag)
+    assert tag
+    got = any_web.get("/host?name=web1", **{"If-None-Match": tag})
+    assert got.status in (200, 304)
+    assert (got.status == 304) == (got.tag == tag)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_ends_at_once(host: Oncecron, number: int) -> None:
+    """Also while somebody reads slowly; a port in use is one line."""
+    with serving(host) as web, socket.create_connection(("127.0.0.1", web.port)) as slow:
+        slow.sendall(b"GET / HTTP/1.1\r\n")
+        refused(host("web", "--listen", web.port), 78, f"cannot listen at 127.0.0.1:{web.port}")
+        assert web.end(number) == []
+
+
+@pytest.mark.parametrize(
+    ("listen", "status", "words"),
+    [
+        ("127.0.0.1", 64, "has no port; use 8642, or 127.0.0.1:8642"),
+        ("localhost:99999", 64, "has no port"),
+        ("no.such.host.invalid:0", 78, "cannot listen at no.such.host.invalid:0"),
+        ("192.0.2.1:0", 78, "cannot listen at 192.0.2.1:0"),
+        ("..:0", 78, "cannot listen at ..:0"),
+    ],
+)  # fmt: skip
+def test_an_address_to_listen_at(
+    any_store: Store, new_host: Hosts, listen: str, status: int, words: str
+) -> None:
+    """What is wrong with it is one line."""
+    refused(new_host()("web", "--listen", listen), status, words)
+
+
+def test_listening_elsewhere_is_said(any_store: Store, new_host: Hosts) -> None:
+    """One line names the cure; there, a request may name any host."""
+    process = subprocess.Popen(
+        [CONSOLE_SCRIPT, "web", "--listen", "0.0.0.0:0"],
+        env=new_host().environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout
+        line = process.stdout.readline()
+        found = re.fullmatch(r"serving http://0\.0\.0\.0:(\d+)/\n", line)
+        assert found
+        web = Web(process, f"http://127.0.0.1:{found[1]}")
+        assert web.get("/robots.txt", Host="cron.example.com").status == 200
+        [said] = web.end()
+        assert "has no login" in said
+        assert "nginx" in said
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+# The store
+
+
+def test_a_store_that_is_away_comes_back(public_path: Path) -> None:
+    """A page says since when; it needs no restart. Standard error has a line for each."""
+    file = public_path / "store" / "oncecron.db"
+    file.parent.mkdir(mode=0o700)
+    host = Oncecron(f"sqlite://{file}", public_path)
+    host.run("k", "--tick", "1", "--", "true")
+    with serving(host) as web:
+        assert web.get().status == 200
+        kept = file.read_bytes()
+        file.write_text("another program's")
+
+        def page_of_its_absence() -> Page:
+            page = web.get()
+            assert page.status == 503
+            return page
+
+        away = eventually(page_of_its_absence, deadline=60)
+        assert "No answer from the store since 20" in away.text
+        assert "oncecron.db" in away.text
+        assert "Traceback" not in away.text
+        assert web.get("/key?name=k").status == 503
+        file.write_bytes(kept)
+        eventually(lambda: web.get().status == 200, deadline=60)
+        gone, back = web.end()
+        assert "oncecron.db" in gone
+        assert back == "oncecron: the store answers again"
+
+
+def test_a_store_that_never_answers(public_path: Path) -> None:
+    """Everybody gets an answer in time, and it ends at once."""
+    with socket.create_server(("127.0.0.1", 0)) as hole:
+        host = Oncecron(f"postgresql://u@127.0.0.1:{hole.getsockname()[1]}/d", public_path)
+        with serving(host) as web, ThreadPoolExecutor(20) as pool:
+            began = time.monotonic()
+            assert {page.status for page in pool.map(web.get, ["/", "/key?name=k"] * 10)} == {503}
+            assert time.monotonic() - began < 40
+            assert len(web.end()) == 1
+
+
+def test_a_role_that_reads_is_enough(granted: Database, public_path: Path) -> None:
+    """All pages, with select on the views alone; without that, the page names what is missing."""
+    Oncecron(granted.url("runner"), public_path, "web1").run("k", "--tick", "1", "--", "true")
+    with serving(Oncecron(granted.url("reader"), public_path)) as web:
+        for address in ("/", "/key?name=k", "/host?name=web1"):
+            assert web.get(address).status == 200, web.get(address).text
+        assert web.end() == []
+    with serving(Oncecron(granted.url("jobber"), public_path)) as web:
+        page = web.get()
+        assert page.status == 503
+        assert "--read-role" in page.text
+
+
+PEOPLE, WATCHED = 20, 30.0
+"""How many people have the same page open, and for how many seconds."""
+ADDRESSES = ("/", "/key?name=bad/key", "/host?name=host-a")
+
+
+@pytest.mark.slow
+def test_twenty_people_cost_a_query_per_second(
+    new_postgres: Callable[..., PostgresServer], public_path: Path
+) -> None:
+    """The server's log has the statements, while all of them ask for a page more often than a browser does."""
+    server = new_postgres(log_statement="all")
+    database = installed(server.create_database())
+    Oncecron(database.url(), public_path).run("bad/key", "--tick", "1", "--", "false")
+
+    def asked() -> int:
+        return len(
+            re.findall(r"(?i)(?:statement|execute [^:]*):\s+(?:select|with|declare)", server.log())
+        )
+
+    with serving(Oncecron(database.url(), public_path)) as web:
+        for address in ADDRESSES:
+            assert web.get(address).status == 200
+            before = asked()
+            assert watch(web.get, address) > PEOPLE * 10
+            assert 0 < asked() - before <= WATCHED, address
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["redis", "sqlite"])
+def test_twenty_people_share_a_reading(
+    kind: str, request: pytest.FixtureRequest, public_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same on the other stores, counted where a view is asked of the store, by any WSGI server's threads."""
+    from oncecron.cli.web import application
+    from oncecron.stores.redis.views import RedisViews
+    from oncecron.stores.sqlite.reader import SQLiteReader
+
+    if kind == "redis":
+        url = request.getfixturevalue("redis_server").url()
+    else:
+        (public_path / "store").mkdir(mode=0o700)
+        url = f"sqlite://{public_path}/store/x.db"
+    host = Oncecron(url, public_path)
+    host.run("bad/key", "--tick", "1", "--", "false")
+    for name, value in host.environment.items():
+        monkeypatch.setenv(name, value)
+    asked = []
+    of_store: Any = RedisViews if kind == "redis" else SQLiteReader
+    rows = of_store.rows
+
+    def counted(self: Any, view: str, **bounds: Any) -> Any:
+        asked.append(view)
+        return rows(self, view, **bounds)
+
+    monkeypatch.setattr(of_store, "rows", counted)
+    pages = application()
+
+    def get(address: str) -> Page:
+        path, _, query = address.partition("?")
+        statuses: list[str] = []
+        environ = {"REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": query}
+        text = b"".join(pages(environ, lambda status, _: statuses.append(status)))
+        return Page(int(statuses[0].split()[0]), text.decode(), None)
+
+    for address in ADDRESSES:
+        assert get(address).status == 200
+        before = len(asked)
+        assert watch(get, address) > PEOPLE * 10
+        assert 0 < len(asked) - before <= WATCHED, address
+
+
+def watch(get: Callable[[str], Page], address: str) -> int:
+    """Let people ask for a page more often than a browser does; return how often they got it."""
+    until = time.monotonic() + WATCHED
+
+    def one(_person: int) -> int:
+        count = 0
+        while time.monotonic() < until:
+            assert get(address).status == 200
+            count += 1
+            time.sleep(0.5)  # a browser waits ten times as long
+        return count
+
+    with ThreadPoolExecutor(PEOPLE) as pool:
+        return sum(pool.map(one, range(PEOPLE)))

@@ -1,0 +1,48 @@
+"""Fixtures: a browser, and pages of a made-up fleet."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+
+from browser import Shown, chromium
+from fleet import Fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from playwright.sync_api import Browser
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Start the browser that all tests of this process share."""
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def show(browser: Browser) -> Iterator[Callable[..., Shown]]:
+    """Give a function that shows a page: (url, width, scheme)."""
+    with ExitStack() as stack:
+
+        def opened(url: str, width: int = 1400, scheme: str = "light") -> Shown:
+            shown = Shown(browser, url, width, scheme)
+            stack.callback(shown.close)
+            return shown
+
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Give the fleet of the pictures, whose store is a file."""
+    found = Fleet(str(tmp_path_factory.mktemp("fleet") / "jobs.db"))
+    found.fill()
+    return found

@@ -1,0 +1,37 @@
+"""`core.suggestion`: which names are similar to one with a mistake, and the question about them."""
+
+import pytest
+
+from oncecron.core.suggestion import did_you_mean, not_one_of, similar, suggestion, unknown
+
+KEYS = ("billing-nightly", "billing-weekly", "backup.db", "Report", "web1", "web2", "a_b")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("biling-nightly", ["billing-nightly"]), ("BILLING-WEEKLY", ["billing-weekly"]),
+        ("billing", ["billing-weekly", "billing-nightly"]), ("nightly", ["billing-nightly"]),
+        ("backup-db", ["backup.db"]), ("report", ["Report"]), ("web3", ["web1", "web2"]), ("wbe1", ["web1"]),
+        ("a-b", ["a_b"]), ("ba", []), ("zzz", []), ("", []), ("web1", ["web2"]),
+    ],
+)  # fmt: skip
+def test_the_most_similar_names_are_offered(typed: str, meant: list[str]) -> None:
+    """Not those that are clearly less similar; a part of a name only where nothing else is similar."""
+    assert similar(typed, KEYS) == meant
+
+
+def test_at_most_three_are_offered() -> None:
+    """Of a thousand keys that a program has named."""
+    assert len(similar("job", {f"job{number}" for number in range(1000)})) == 3
+
+
+def test_the_question_has_one_wording() -> None:
+    """With what to do where nothing is similar; control characters of a name are shown, not carried out."""
+    assert did_you_mean("web3", ("web1", "web2")) == "did you mean web1 or web2?"
+    assert did_you_mean("x", ("a", "b")) == suggestion("x", ()) == ""
+    assert suggestion("x", ("a",), "see y") == "; see y"
+    assert suggestion("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"
+    assert unknown("key", "x", ("a", "b")) == "unknown key 'x'; known keys: a, b"
+    assert unknown("key", "retry", ("retries",)) == "unknown key 'retry'; did you mean retries?"
+    assert not_one_of("jsn", ("csv", "json")) == "'jsn' is not one of csv, json; did you mean json?"
