@@ -272,13 +272,15 @@ def _skips(
     if hosts:
         since = span.since - MAX_CLOCK_SKEW
         return {key: [*sources.log.skips_since(since, key)] for key in due}
-    first = {
-        key: min((ats[0] for ats in each.values() if ats), default=None)
-        for key, each in due.items()
-    }
-    asked = {key: minute_tick(at - MAX_CLOCK_SKEW) for key, at in first.items() if at is not None}
+    kept = sources.now - span.kept.skips - MAX_CLOCK_SKEW
+    wanted = {}
+    for key, of_shards in due.items():
+        ats = sorted({at for each in of_shards.values() for at in each if at >= kept})
+        if ats:  # with the tick before, whose hosts may be those that say nothing of the first one
+            wanted[key] = [*range(int(ats[0] - MAX_CLOCK_SKEW), int(ats[0]), 60), *ats]
+    first = {key: minute_tick(ats[0]) for key, ats in wanted.items()}
     found: dict[str, list[Skip | SkipReason]] = {}
-    for skip in sources.log.reasons(asked) if asked else ():
+    for skip in sources.log.reasons(first, wanted) if first else ():
         found.setdefault(skip.key, []).append(skip)
     return found
 

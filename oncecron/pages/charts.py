@@ -69,8 +69,8 @@ _LANES = {
     "warning": (15, 70),
     "running": (20, 60),
     "well": (35, 30),
-    "paused": (44, 12),
-    "nothing": (38, 24),
+    "paused": (42, 16),
+    "nothing": (46, 8),
 }
 """Where the marks in a lane of a hundred begin, and how high they are: what is wrong is taller than what is well."""
 

@@ -190,8 +190,8 @@ class Views(Protocol):
           then fired_at; highest `at` first. Plain skips that a store keeps packed come among them as `PackedSkips`,
           by the time of their newest. Exactly: `key`. A store that stops at `limit` rows has applied every filter,
           and packs none.
-        - `reasons` (ticks and minutes: text and minute of the first wanted tick by key): the fields of
-          `SkipReason`, or `PackedSkips`. Exactly: the keys.
+        - `reasons` (ticks and minutes: text and minute of the first wanted tick by key; wanted: None, or the minutes
+          of a few ticks by key, rising): the fields of `SkipReason`, or `PackedSkips`. Exactly: the keys.
         - `holders` (ids: a list, at most `HOLDERS_AT_ONCE`): execution_id, host, pid, outcome. Only a store that
           packs skips is asked.
         - `keys`: key, shard, schedule, zone, shards, starting_deadline, since (of the schedule), high_water,

@@ -10,12 +10,13 @@ row hides itself alone, and what is printed is always what the formats promise.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import lru_cache
 from itertools import islice
 
 from oncecron.core import bounds
 from oncecron.core.clock import is_time
-from oncecron.core.decision import PLAIN_BITS, PLAIN_DONE
+from oncecron.core.decision import PLAIN_BITS, PLAIN_DONE, PLAIN_WINDOW
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import (
@@ -44,7 +45,7 @@ from oncecron.core.timing import PLAIN_SKIP_EARLY
 from oncecron.stores.api import Views
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, TypeVar
 
     from oncecron.core.tick import Tick
@@ -202,15 +203,21 @@ class Reader(Views):
             }
             yield TracedSkip(each.skip._replace(**parts), None)
 
-    def reasons(self, since: Mapping[str, Tick]) -> Iterator[SkipReason]:
+    def reasons(
+        self, since: Mapping[str, Tick], wanted: Mapping[str, Sequence[float]] | None = None
+    ) -> Iterator[SkipReason]:
         """Yield why ticks of some keys were skipped, in no order. `since`: the first tick of each, an instant.
 
-        One question for all keys. There may be answers for named ticks.
+        One question for all keys. There may be answers for named ticks. `wanted`: the instants of a few ticks, rising;
+        others need not come.
         """
         ticks = {key: first.text for key, first in since.items()}
         minutes = {key: int((first.instant or 0.0) // 60) for key, first in since.items()}
-        for row in self.rows("reasons", ticks=ticks, minutes=minutes):
+        few = {key: [int(at // 60) for at in ats] for key, ats in (wanted or {}).items()} or None
+        for row in self.rows("reasons", ticks=ticks, minutes=minutes, wanted=few):
             if isinstance(row, PackedSkips):
+                if few and not is_wanted(few.get(row.key, ()), row.window):
+                    continue
                 skips = [each.skip for each in self._unpacked([row])[0]]
                 found = [
                     SkipReason(skip.key, str(skip.tick), skip.host, skip.reason) for skip in skips
@@ -437,6 +444,12 @@ def _unpacked_runs(key: str, host: str, outcome: str, has_tick: object, minutes:
     if not all(map(is_time, times[:1] + times[-1:])):
         raise ValueError("the time of a tick is none")
     return EndedRuns(key, host, outcome, bool(has_tick), times)
+
+
+def is_wanted(minutes: Sequence[int], window: int) -> bool:
+    """Return whether one of some rising minutes is in a window of plain skips."""
+    place = bisect_left(minutes, window)
+    return place < len(minutes) and minutes[place] < window + PLAIN_WINDOW
 
 
 class _Holder(NamedTuple):

@@ -88,6 +88,17 @@ def test_filters_are_in_the_address(show: Callable[..., Shown], live: str) -> No
 def test_marks_lead_to_their_ticks(show: Callable[..., Shown], live: str) -> None:
     """Each mark of a host has its tick in its title, and is a link."""
     page = show(live + KEY).page
+    lanes = "all => all.map(lane => [lane, ...lane.querySelectorAll('path, rect')]"
+    lanes += ".map(part => part.getBoundingClientRect()))"
+    for lane, *parts in page.eval_on_selector_all("svg.lane", lanes):
+        assert parts
+        for part in parts:
+            assert (
+                lane["y"] - 1
+                <= part["y"]
+                <= part["y"] + part["height"]
+                <= lane["y"] + lane["height"] + 1
+            )
     mark = page.locator("svg.lane a").last
     assert "2026-11-20T02:00Z" in (mark.get_attribute("href") or "")
     assert re.search("02:00: ", mark.locator("title").text_content() or "")

@@ -57,6 +57,12 @@ def test_the_reasons_are_those_of_the_skips_since_a_tick(log: Log) -> None:
         SkipReason("daily", str(minute(7).text), "bb.example", "done"),
     }
     assert list(log.people.reasons({"never": minute(1), "weekly": minute(1)})) == []
+    of_few = {KEY: [minute(6).instant or 0.0]}
+    few = set(log.people.reasons({KEY: minute(6)}, of_few))
+    assert {each for each in few if each.tick == minute(6).text} == {
+        SkipReason(KEY, str(minute(6).text), "bb.example", "done")
+    }
+    assert few <= found
 
 
 def test_many_skips_come_page_by_page(a: Host, b: Host, log: Log) -> None:

@@ -18,6 +18,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, HistoryQuery, Released, Unblocked
 from oncecron.core.model import recordable_values
 from oncecron.core.progress import no_progress
+from oncecron.core.tick import minute_tick
 from oncecron.core.timing import (
     READER_TIMEOUT,
     RELEASE_POLL,
@@ -59,8 +60,21 @@ _OWNERS_CURE = "run it as {owner}, who owns the schema"
 _CURES = dict.fromkeys(("leases", "notices", "item_lists"), _WATCHERS_CURE)
 """For views that readers alone may not see."""
 _NO_FILTERS = HistoryQuery()._asdict() | {"before": None, "window": None}
-_STREAMED = ("timeline", "skips", "reasons", "items")
+_STREAMED = ("timeline", "skips", "reasons", "reasons_of_ticks", "items")
 """Views of many rows, which the server sends as they are read."""
+
+
+def _reasons(
+    ticks: Mapping[str, str], minutes: Mapping[str, int], wanted: Mapping[str, list[int]] | None
+) -> tuple[str, dict[str, Any]]:
+    """Return the section for why ticks were skipped: those from one of each key on, or a few; and its arguments."""
+    if wanted is None:
+        values = {"ticks": [*ticks.values()], "minutes": [*minutes.values()]}
+        return "reasons", {"keys": [*ticks], **values}
+    pairs = [(key, minute) for key, found in wanted.items() for minute in found]
+    names = [minute_tick(minute * 60).text for _, minute in pairs]
+    values = {"ticks": names, "minutes": [minute for _, minute in pairs]}
+    return "reasons_of_ticks", {"keys": [key for key, _ in pairs], **values}
 
 
 class PostgresReader(Connection, Reader):
@@ -83,10 +97,7 @@ class PostgresReader(Connection, Reader):
             packed = map(PackedRuns._make, self._later("packed_runs", bounds))
             return itertools.chain(self._stream("single_runs", bounds), packed)
         if view == "reasons":
-            bounds = {
-                "keys": [*bounds["ticks"]],
-                **{name: [*bounds[name].values()] for name in bounds},
-            }
+            view, bounds = _reasons(**bounds)
         if view in _STREAMED:
             return self._stream(view, bounds)
         if view == "namespaces":

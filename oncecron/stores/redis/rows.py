@@ -185,6 +185,12 @@ def reason(shard: Shard, member: str) -> Columns:
     return shard.key, tick, host, reason
 
 
+def window_of(member: bytes) -> int:
+    """Return the window of the plain skips that a member of their set names; 0 for a member that is none."""
+    window = member.partition(b" ")[0]
+    return int(window) if window.isdigit() else 0
+
+
 def packed_skips(shard: Shard, member: str, text: bytes) -> PackedSkips:
     """Return the plain skips of a host in a window."""
     window, _, host = member.partition(" ")

@@ -16,7 +16,7 @@ from oncecron.core.model import LEAST
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW, PLAIN_SKIP_EARLY
 from oncecron.core.units import HOUR
-from oncecron.stores.reader import PackedRuns, Reader
+from oncecron.stores.reader import PackedRuns, Reader, is_wanted
 from oncecron.stores.redis import rows, scripts
 from oncecron.stores.redis.explain import misfit
 from oncecron.stores.redis.people_client import PeopleClient
@@ -298,7 +298,10 @@ class RedisViews(Reader):
         return self.readable("the skips {1} of {0.name}", rows.packed_skips, shard, member, text)
 
     def _view_reasons(
-        self, ticks: Mapping[str, str], minutes: Mapping[str, int]
+        self,
+        ticks: Mapping[str, str],
+        minutes: Mapping[str, int],
+        wanted: Mapping[str, Sequence[int]] | None,
     ) -> Iterator[Row | None]:
         """Read page by page, of all shards at once."""
         shards = self._shards(ticks)
@@ -320,10 +323,13 @@ class RedisViews(Reader):
             shards = [s for s, page in zip(shards, pages, strict=True) if len(page) == _PAGE]
             if not shards:
                 break
-        yield from self._packed_reasons(self._shards(ticks), minutes)
+        yield from self._packed_reasons(self._shards(ticks), minutes, wanted)
 
     def _packed_reasons(
-        self, shards: Sequence[Shard], minutes: Mapping[str, int]
+        self,
+        shards: Sequence[Shard],
+        minutes: Mapping[str, int],
+        wanted: Mapping[str, Sequence[int]] | None,
     ) -> Iterator[Row | None]:
         pages = self._client.ask(
             [
@@ -334,6 +340,15 @@ class RedisViews(Reader):
                 for shard in shards
             ]
         )
+        if wanted is not None:
+            pages = [
+                [
+                    member
+                    for member in page
+                    if is_wanted(wanted.get(shard.key, ()), rows.window_of(member))
+                ]
+                for shard, page in zip(shards, pages, strict=True)
+            ]
         found = [(shard, page) for shard, page in zip(shards, pages, strict=True) if page]
         texts = self._client.ask(
             [

@@ -188,6 +188,19 @@ select s.key, s.tick, s.host, s.reason
   join {ns}.keys k on k.key = wanted.key
   join {ns}.skips s on s.plain and s.key_id = k.key_id and s.plain_until >= wanted.minute and s.tick_name >= wanted.tick
 
+-- name: reasons_of_ticks
+-- Of a few ticks.
+select s.key, s.tick, s.host, s.reason
+  from unnest(%(keys)s::text[], %(ticks)s::text[]) wanted (key, tick)
+  join {ns}.keys k on k.key = wanted.key
+  join {ns}.skips s on not s.plain and s.key_id = k.key_id and s.tick_name = wanted.tick
+ union all
+select s.key, s.tick, s.host, s.reason
+  from unnest(%(keys)s::text[], %(ticks)s::text[], %(minutes)s::integer[]) wanted (key, tick, minute)
+  join {ns}.keys k on k.key = wanted.key
+  join {ns}.skips s on s.plain and s.key_id = k.key_id and wanted.minute between s.plain_from and s.plain_until
+                   and s.tick_name = wanted.tick
+
 -- name: timeline
 -- Executions since a time, part by part in the order of starts; the server sorts, on disk if it must.
 select {execution_columns}
