@@ -283,8 +283,6 @@ CLOCK_ROUNDING = 0.001
 SKIP_WINDOWS = (600.0, 4800.0, 38400.0, 307200.0)
 """PostgreSQL looks for the newest skips in the last ten minutes, then in windows eight times as long, then in all
 skips: the index on their time finds a range without sorting the rest."""
-CLOCK_SET_BACK = 1.0 * DAY
-"""Redis: starts are in the order of their ids, except where the server's clock was set back by at most this much."""
 COMPLETION_TIMEOUT = 1.0
 """The limit for shell completion to ask the store: a person waits after a TAB."""
 FOLLOW_POLL = 1.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncecron.stores.reader import Reader
 
 TTL = 60.0
-TIMES = ("started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",
+TIMES = ("newest_start", "started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",
          "heartbeat_at", "expires_at", "request_acknowledged_at", "at", "until",
          "expected_since", "forgotten_at", "seen_at", "loaded_at", "taken_at", "settled_at",
          "changed_at", "not_before")  # fmt: skip

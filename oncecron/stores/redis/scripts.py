@@ -37,7 +37,7 @@ _OF_A_RUN = (
 )
 _OF_NAMESPACE = (
     *("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains", "notices"),
-    "lists",
+    *("lists", "given_up"),
 )
 _OF_SHARD = (
     *("key", "lease", "ticks", "names", "owners", "log"),

@@ -14,7 +14,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Execution, HistoryQuery
 from oncecron.core.model import LEAST
 from oncecron.core.tick import instant_of
-from oncecron.core.timing import CLOCK_SET_BACK, MAX_CLOCK_SKEW, PLAIN_SKIP_EARLY
+from oncecron.core.timing import MAX_CLOCK_SKEW, PLAIN_SKIP_EARLY
 from oncecron.core.units import HOUR
 from oncecron.stores.reader import PackedRuns, Reader, is_wanted
 from oncecron.stores.redis import rows, scripts
@@ -42,7 +42,6 @@ _CANDIDATES = 100  # failed executions that are looked at together
 _NAMES = 1000  # of a server that are looked at together, in 1.3 ms of its time
 _SCANS = 100
 LONGEST_NOTICE = limits.LONGEST_DOCUMENT + 20  # with the version before it
-_GIVEN_UP = ("failed", "timed-out", "lost")
 
 
 class RedisViews(Reader):
@@ -92,7 +91,9 @@ class RedisViews(Reader):
     def _view_executions(self, **bounds: Any) -> Iterator[Row]:
         query = HistoryQuery(**bounds)
         found = self._history(query)
-        return (row.columns for row in (self._exhausted(found) if query.exhausted else found))
+        if query.exhausted:
+            found = self._exhausted(found if query.key is None else _of_key(found, query.key))
+        return (row.columns for row in found)
 
     def _history(self, query: HistoryQuery) -> Iterator[StoredExecution]:
         ids = self._ids(query)
@@ -100,16 +101,31 @@ class RedisViews(Reader):
         while page := list(islice(ids, min(_PAGE, query.limit or _PAGE))):
             for row in self._stored(page):
                 # A late row started long before it got its id, so it proves nothing about the others.
-                if oldest is not None and not row.late and row.started_at < oldest - CLOCK_SET_BACK:
+                if oldest is not None and not row.late and row.started_at < oldest:
                     return
                 yield row
 
     def _ids(self, query: HistoryQuery) -> Iterator[int]:
         """Yield the ids of executions in the order of the query, from all shards that it covers."""
+        if query.exhausted:
+            return self._given_up(query.after_id)
         shards = self._shards(query.key and [query.key], query.without)
         size = min(_PAGE if len(shards) == 1 else _PAGE_OF_MANY, query.limit or _PAGE)
         forward = query.after_id is not None
         return self._merged(shards, f"{query.after_id}-0" if forward else "", forward, size)
+
+    def _given_up(self, after_id: int | None) -> Iterator[int]:
+        """Yield the ids of attempts of all keys that may be dead letters."""
+        name = self._names.of_namespace("given_up")
+        forward, last = after_id is not None, after_id
+        while True:
+            end = "+inf" if last is None else f"({last}"
+            span = ("ZRANGEBYSCORE", end, "+inf") if forward else ("ZREVRANGEBYSCORE", end, "-inf")
+            found = [int(each) for each in self._ask(span[0], name, *span[1:], "LIMIT", 0, _PAGE)]
+            yield from found
+            if len(found) < _PAGE:
+                return
+            last = found[-1]
 
     def _merged(
         self, shards: Sequence[Shard], after: str, forward: bool, size: int
@@ -144,11 +160,11 @@ class RedisViews(Reader):
             yield from (row.columns for row in self._stored(wanted[at : at + _PAGE]))
 
     def _view_timeline(self, since: float | None, keys: list[str] | None) -> Iterator[Row]:
-        """Order by id, which is the order of starts; late executions are read first, and merged."""
-        for shard in self._shards(keys):
-            late = sorted((row for row in self._log_of(shard) if row.late), key=_start)
-            others = (row for row in self._log_of(shard) if not row.late)
-            for row in heapq.merge(others, late, key=_start):
+        """Read shard by shard, from an id on before which nothing has started since that time."""
+        shards = self._shards(keys)
+        begins = [0] * len(shards) if since is None else self._begins(shards, since)
+        for shard, after in zip(shards, begins, strict=True):
+            for row in self._by_start(shard, after):
                 if since is None or row.started_at >= since:
                     yield row.columns
 
@@ -160,7 +176,6 @@ class RedisViews(Reader):
             else self._merged(self._shards(keys), "", False, _PAGE_OF_MANY)
         )
         packed: dict[tuple[str, str, str, bool], list[int]] = {}
-        oldest = since - CLOCK_SET_BACK
         while page := list(islice(ids, _RUNS_AT_ONCE)):
             texts = self._ask("HMGET", self._names.of_namespace("executions"), *page)
             singles = []
@@ -172,7 +187,7 @@ class RedisViews(Reader):
                     singles.append(number)
                     continue
                 which, minute, started_at, late = run
-                if started_at >= oldest:
+                if started_at >= since:
                     packed.setdefault(which, []).append(minute)
                 elif not late:
                     ids = iter(())
@@ -189,9 +204,46 @@ class RedisViews(Reader):
         )
         return iter(range(last, first - 1, -1))
 
-    def _log_of(self, shard: Shard) -> Iterator[StoredExecution]:
+    def _by_start(self, shard: Shard, after: int) -> Iterator[StoredExecution]:
+        """Yield the executions of one shard in the order of starts; of many, the late ones are in memory."""
+        first = list(islice(self._log_of(shard, after), _PAGE))
+        if len(first) < _PAGE:
+            yield from sorted(first, key=_start)
+            return
+        late = sorted((row for row in self._log_of(shard, after) if row.late), key=_start)
+        others = (row for row in self._log_of(shard, after) if not row.late)
+        yield from heapq.merge(others, late, key=_start)
+
+    def _begins(self, shards: Sequence[Shard], since: float) -> list[int]:
+        """Return for each shard an id up to which no execution started since a time: of the last in a page of ids.
+
+        A late execution proves nothing about those before it, and one that cannot be read neither.
+        """
+        begins = dict.fromkeys(shards, 0)
+        after = dict.fromkeys(shards, "")
+        while after:
+            streams = [(each, self._names.of_shard("log", each.name)) for each in after]
+            pages = self._client.ask(
+                [_page(stream, after[each], False, _PAGE_OF_MANY) for each, stream in streams]
+            )
+            oldest = {
+                each: int(page[-1][0].partition(b"-")[0])
+                for each, page in zip(list(after), pages, strict=True)
+                if len(page) == _PAGE_OF_MANY
+            }
+            known = {row.execution_id: row for row in self._stored([*oldest.values()])}
+            after = {}
+            for each, number in oldest.items():
+                row = known.get(number)
+                if row and not row.late and row.started_at < since:
+                    begins[each] = number - 1
+                else:
+                    after[each] = f"{number}-0"
+        return [begins[each] for each in shards]
+
+    def _log_of(self, shard: Shard, after: int) -> Iterator[StoredExecution]:
         """Yield the executions of one shard, the oldest id first."""
-        ids = self._merged([shard], "0", True, _PAGE)
+        ids = self._merged([shard], str(after), True, _PAGE)
         while page := list(islice(ids, _PAGE)):
             yield from self._stored(page)
 
@@ -206,8 +258,7 @@ class RedisViews(Reader):
 
     def _exhausted(self, rows: Iterator[StoredExecution]) -> Iterator[StoredExecution]:
         """Yield the dead letters: the last attempts of their ticks, or of their owners, that have no lease."""
-        candidates = (row for row in rows if row.retries > 0 and row.outcome in _GIVEN_UP)
-        while page := list(islice(candidates, _CANDIDATES)):
+        while page := list(islice(rows, _CANDIDATES)):
             newest = self._newest_attempts(page)
             leases = self._client.ask(
                 [
@@ -458,6 +509,10 @@ class RedisViews(Reader):
 
 def _start(row: StoredExecution) -> float:
     return row.started_at
+
+
+def _of_key(found: Iterable[StoredExecution], key: str) -> Iterator[StoredExecution]:
+    return (row for row in found if row.shard_name.rpartition("#")[0] == key)
 
 
 def _oldest_start(query: HistoryQuery) -> float | None:

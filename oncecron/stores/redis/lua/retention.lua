@@ -58,6 +58,7 @@ end
 local function forget(part, id, row)
   redis.call('HDEL', shared.executions, id)
   redis.call('HDEL', shared.outputs, id)
+  redis.call('ZREM', shared.given_up, id)
   redis.call('XDEL', part.log, id .. '-0')
   remove_word(part.owners, row.owner, row.owner_attempt .. ':' .. id)
   if not row.tick then return end

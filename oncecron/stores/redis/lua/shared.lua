@@ -5,11 +5,13 @@
 -- part, for an end a part whose retention is due). Notifications about a part go to the channel `events:KEY#SHARD`, with the same
 -- prefix:
 --
---   namespace   hash     last_execution_id; run_id, promotion, guard_from, largest_ttl: see fitness.lua;
+--   namespace   hash     last_execution_id; newest_start; run_id, promotion, guard_from, largest_ttl: see fitness.lua;
 --                        layout, oldest: the version of the data, and the oldest of a program that they serve;
 --                        least_executions, least_skips: the least retention in seconds, where `init` has set it
 --   parts       zset     every KEY#SHARD, by when its retention was last looked at
 --   executions  hash     execution_id -> the row of the job-execution log, JSON of texts; absent is null
+--   given_up    zset     execution_id of every attempt that ended without success where retries were to follow, by itself: `history
+--                        --exhausted` looks at no other
 --   outputs     hash     execution_id -> "CUT:TEXT": what was captured, and how many bytes before it were not
 --   divisions   hash     KEY -> "SHARDS TICK ...": the number of parts of its last eight granted ticks
 --   pauses      hash     KEY or * -> JSON: author, reason, at, until
@@ -45,19 +47,18 @@ local function flat(values)
   return found
 end
 
-local function part_at(first)
+-- The names that KEYS has from `first` on, and where the next ones begin.
+local function named_keys(first, names)
   local found = {}
-  for i, name in ipairs({'key', 'lease', 'ticks', 'names', 'owners', 'log', 'skips', 'skip_rows', 'hosts', 'plain', 'plain_rows'}) do
-    found[name] = KEYS[first + i - 1]
-  end
-  return found
+  for i, name in ipairs(names) do found[name] = KEYS[first + i - 1] end
+  return found, first + #names
 end
 
-local shared = {}
-for i, name in ipairs({'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains', 'notices', 'lists'}) do
-  shared[name] = KEYS[i]
-end
-local own, other = part_at(10), part_at(21)
+local OF_PART = {'key', 'lease', 'ticks', 'names', 'owners', 'log', 'skips', 'skip_rows', 'hosts', 'plain', 'plain_rows'}
+local shared, own_at =
+  named_keys(1, {'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains', 'notices', 'lists', 'given_up'})
+local own, behind_own = named_keys(own_at, OF_PART)
+local other = named_keys(behind_own, OF_PART)
 local given = fields(ARGV)
 
 local time = redis.call('TIME')
@@ -116,7 +117,16 @@ local function execution(id)
   return text and cjson.decode(text)
 end
 
-local function write_execution(id, row) redis.call('HSET', shared.executions, id, cjson.encode(row)) end
+local GIVEN_UP = {failed = true, ['timed-out'] = true, lost = true}
+
+local function write_execution(id, row)
+  redis.call('HSET', shared.executions, id, cjson.encode(row))
+  if GIVEN_UP[row.outcome] and (tonumber(row.retries) or 0) > 0 then
+    redis.call('ZADD', shared.given_up, id, id)
+  else
+    redis.call('ZREM', shared.given_up, id)
+  end
+end
 
 -- The newest attempt of a tick in the log.
 local function newest_of(part, tick)

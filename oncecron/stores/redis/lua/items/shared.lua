@@ -14,9 +14,7 @@
 --                   it took: `size` positions from `first`, and the marks (a list of positions)
 --   batches  hash   first -> JSON: size, execution_id, taken_at, settled_at
 
-local list = {}
-for i, name in ipairs({'list', 'items', 'ids', 'marks', 'due', 'lost', 'slots', 'batches'}) do list[name] = KEYS[20 + i] end
-local FIRST_OF_SLOTS = 29
+local list, FIRST_OF_SLOTS = named_keys(behind_own, {'list', 'items', 'ids', 'marks', 'due', 'lost', 'slots', 'batches'})
 local SORTED = {queued = 'due', failed = 'due', lost = 'lost'}
 
 -- The execution, if it has the lease of the part.
