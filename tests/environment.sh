@@ -52,6 +52,12 @@ missing_packages() {
   installed spin || echo spin
   installed systemd-analyze || echo systemd
   installed gcc || echo gcc
+  installed git || echo git
+  installed bsdtar || echo libarchive-tools
+  if [ "${ONCECRON_TEST_ROOTS:-}" = all ]; then
+    installed debootstrap || echo debootstrap
+    installed lintian || echo lintian
+  fi
   [ "${ONCECRON_TEST_VERSIONS:-}" != all ] || installed npm || echo npm
   [ -e /usr/include/stdio.h ] || echo libc6-dev
 }
