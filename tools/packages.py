@@ -55,13 +55,10 @@ def main() -> None:
     version, date = the_version(), the_date()
     os.environ |= {"SOURCE_DATE_EPOCH": str(date), "VERSION": version}
     os.umask(0o022)
-    out.mkdir(parents=True, exist_ok=True)
-    for old in out.iterdir():
-        old.unlink()
-    run(sys.executable, "-m", "hatchling", "build", "-d", out)
     with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
-        stage(work, next(out.glob("*.whl")), version, date)
+        work, built = Path(name), Path(name) / "built"
+        run(sys.executable, "-m", "hatchling", "build", "-d", built)
+        stage(work, next(built.glob("*.whl")), version, date)
         for packager in PACKAGERS:
             run(
                 "nfpm",
@@ -71,16 +68,21 @@ def main() -> None:
                 "-p",
                 packager,
                 "-t",
-                out,
+                built,
                 cwd=work,
             )
-        contents = out / f"oncecron-{version}.spdx.json"
+        contents = built / f"oncecron-{version}.spdx.json"
         contents.write_text(spdx(work / "root" / HOME / "package", version, date))
-    sums = [
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
-        for path in sorted(out.iterdir())
-    ]
-    (out / "SHA256SUMS").write_text("".join(sums))
+        sums = [
+            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+            for path in sorted(built.iterdir())
+        ]
+        (built / "SHA256SUMS").write_text("".join(sums))
+        out.mkdir(parents=True, exist_ok=True)
+        for old in out.glob("oncecron[-_][0-9]*"):
+            old.unlink()
+        for path in built.iterdir():
+            shutil.copy(path, out)
     print("".join(sums), end="")
 
 

@@ -71,16 +71,13 @@ def of_program() -> Diagnosis:
     mixed = installation.mixed()
     if mixed:
         return Diagnosis("fail", "program", f"{here}: {mixed}")
-    places = dict.fromkeys([*os.get_exec_path(), "/usr/local/bin", *_CRON_PATH.split(":")])
-    paths = [os.path.join(place, _PROGRAM) for place in places if place]
-    others = [
-        path
-        for path in paths
-        if os.access(path, os.X_OK) and os.path.realpath(path) != os.path.realpath(here)
-    ]
+    places = [*os.get_exec_path(), "/usr/local/bin", *_CRON_PATH.split(":")]
+    found = (shutil.which(_PROGRAM, path=place) for place in places)
+    others = {os.path.realpath(path): path for path in reversed([*filter(None, found)])}
+    others.pop(os.path.realpath(here), None)
     if others:
         by_cron = shutil.which(_PROGRAM, path=_CRON_PATH) or "none"
-        text += f"; another one is {_listed(others)}; cron (PATH={_CRON_PATH}) finds {by_cron}"
+        text += f"; another one is {_listed([*others.values()])}; cron (PATH={_CRON_PATH}) finds {by_cron}"
         return Diagnosis("warn", "program", text, "remove all but one")
     waiting = installation.waiting()
     if waiting:

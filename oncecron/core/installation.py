@@ -27,6 +27,7 @@ HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 """The directory that has the package `oncecron`."""
 PRIVATE = "/usr/lib/oncecron/"
 """Below it are the modules of the distribution's package."""
+_LIST = ".dist-info"
 
 
 def own_command() -> list[str]:
@@ -61,7 +62,7 @@ def mixed() -> ConfigurationError | None:
 
     Every installer keeps a list of the files with their digests. Without one nothing is known, as in a clone.
     """
-    lists = glob.glob(f"{HOME}/oncecron-*.dist-info")
+    lists = _lists(HOME)
     which = " and ".join(sorted(map(os.path.basename, lists))) if len(lists) > 1 else ""
     if len(lists) == 1 and (strange := _strange_file(f"{lists[0]}/RECORD")):
         which = f"{strange} is not that of {os.path.basename(lists[0])}"
@@ -73,13 +74,16 @@ def mixed() -> ConfigurationError | None:
 
 
 def waiting() -> str | None:
-    """Return the version that the distribution's package has brought and that is not in use: its end failed."""
+    """Return what the distribution's package has brought that is not in use, because its installation did not end."""
     if not _is_private():
         return None
-    brought = [name for name in os.listdir(f"{PRIVATE}package") if name.endswith(".dist-info")]
-    names = [name for name in brought if name.startswith("oncecron-")]
-    same = any(os.path.exists(f"{HOME}/{name}/RECORD") for name in names)
-    return None if same else " ".join(names).removesuffix(".dist-info")
+    brought = {os.path.basename(path) for path in _lists(f"{PRIVATE}package")}
+    used = {os.path.basename(path) for path in _lists(HOME)}
+    return next((name.removesuffix(_LIST) for name in brought - used), None)
+
+
+def _lists(directory: str) -> list[str]:
+    return glob.glob(f"{directory}/oncecron-*{_LIST}")
 
 
 def _strange_file(record: str) -> str | None:
