@@ -98,6 +98,10 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
             from oncecron.run.process_tree import cause_of  # noqa: PLC0415
 
             cause = cause_of(error)
+        if cause is None:
+            from oncecron.core.installation import mixed  # noqa: PLC0415
+
+            cause = mixed()
         if cause:
             return _failed(str(cause), cause.exit_status)
         return _failed(f"internal error: {type(error).__name__}: {error}{hint}", EX_SOFTWARE)

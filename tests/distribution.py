@@ -11,6 +11,7 @@ TOGETHER = {
     "test_other_crons.py": "so do they",
     "test_clusters.py": "they share clusters",
     "test_overview.py": "they share a browser and what it shows",
+    "test_packages.py": "they share packages that take half a minute to build",
     "test_clock_skew.py": "they share a server with a clock of its own",
 }
 """The files whose tests run in one process, and why."""

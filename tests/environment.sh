@@ -55,6 +55,12 @@ missing_packages() {
   installed gcc || echo gcc
   installed chromium || echo chromium
   [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ] || echo fonts-dejavu-core
+  installed git || echo git
+  installed bsdtar || echo libarchive-tools
+  if [ "${ONCECRON_TEST_ROOTS:-}" = all ]; then
+    installed debootstrap || echo debootstrap
+    installed lintian || echo lintian
+  fi
   [ "${ONCECRON_TEST_VERSIONS:-}" != all ] || installed npm || echo npm
   [ -e /usr/include/stdio.h ] || echo libc6-dev
 }

@@ -2,6 +2,7 @@
 
     requirements.txt         what oncecron needs to run
     tests/requirements.txt   the same, and what the tests, the site and the build need: tests/environment.sh installs it
+    tools/requirements.txt   what tools/packages needs, which installs it
 
 Run it in an environment with uv, after the requirements in pyproject.toml have changed, or to take newer versions.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 COMPILE = (
     *("uv", "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"),
-    *("--upgrade", "--no-annotate", "--custom-compile-command", "python tools/lock.py", "pyproject.toml"),
+    *("--upgrade", "--no-annotate", "--custom-compile-command", "python tools/lock.py"),
 )  # fmt: skip
 
 
@@ -23,8 +24,14 @@ def main() -> None:
     """Write both."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     build = "\n".join(project["build-system"]["requires"])
-    _write("requirements.txt")
-    _write("tests/requirements.txt", "--all-extras", "-", more=build)
+    tools = [
+        each
+        for each in project["project"]["optional-dependencies"]["test"]
+        if each.startswith("nfpm")
+    ]
+    _write("requirements.txt", "pyproject.toml")
+    _write("tests/requirements.txt", "pyproject.toml", "--all-extras", "-", more=build)
+    _write("tools/requirements.txt", "-", more="\n".join([build, *tools]))
 
 
 def _write(path: str, *arguments: str, more: str = "") -> None:

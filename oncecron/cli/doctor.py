@@ -20,6 +20,7 @@ from oncecron.cli.doctor_checks import (
     of_keys,
     of_notices,
     of_path,
+    of_program,
     of_spool,
     of_zone,
 )
@@ -86,6 +87,7 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     for problem in settings.file.problems:
         yield Diagnosis("fail", "configuration", str(problem))
     yield Diagnosis("ok", "configuration", path or "no configuration file")
+    yield of_program()
     yield of_zone()
     yield from diagnoses(refused())
     cron = installed_cron()

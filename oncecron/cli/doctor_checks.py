@@ -10,6 +10,8 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
+from oncecron import __version__
+from oncecron.core import installation
 from oncecron.core.doctor import Diagnosis
 from oncecron.core.errors import OncecronError
 from oncecron.core.silent_hosts import NAMES_CURE, clock_difference, newest_rows, recent, same_names
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 _CRON_PATH = "/usr/bin:/bin"
 """PATH in the environment of cron's jobs, unless the crontab sets it."""
 
+_PROGRAM = "oncecron"
 _DAEMONS = ("cron", "crond", "bcron-start", "bcron-sched", "supercronic", "fcron", "busybox")
 _NAMED = 5
 _SHOWN = 100
@@ -56,6 +59,31 @@ def of_spool(spool: Spool) -> Iterator[Diagnosis]:
     if aside:
         text = f"{len(aside)} set aside in {spool.root}: the store refused, or could not be read"
         yield Diagnosis("warn", "spool", text, "`oncecron flush` names each of them")
+
+
+def of_program() -> Diagnosis:
+    """Say which oncecron runs, and whether another one is there, which cron or a shell may find."""
+    here = os.path.abspath(sys.argv[0])
+    python = ".".join(map(str, sys.version_info[:3]))
+    text = f"{here} is oncecron {__version__} in {installation.HOME}, with Python {python} ({sys.executable})"
+    mixed = installation.mixed()
+    if mixed:
+        return Diagnosis("fail", "program", f"{here}: {mixed}")
+    places = [*os.get_exec_path(), "/usr/local/bin", *_CRON_PATH.split(":")]
+    found = (shutil.which(_PROGRAM, path=place) for place in places)
+    others = {os.path.realpath(path): path for path in reversed([*filter(None, found)])}
+    others.pop(os.path.realpath(here), None)
+    if others:
+        by_cron = shutil.which(_PROGRAM, path=_CRON_PATH) or "none"
+        text += f"; another one is {_listed([*others.values()])}; cron (PATH={_CRON_PATH}) finds {by_cron}"
+        return Diagnosis("warn", "program", text, "remove all but one")
+    waiting = installation.waiting()
+    if waiting:
+        text += f"; its package has brought {waiting}, which is not in use"
+        return Diagnosis(
+            "warn", "program", text, "`dpkg --configure -a`, or install the package again"
+        )
+    return Diagnosis("ok", "program", text)
 
 
 def of_cron(cron: Cron | None, proc: str = "/proc") -> Iterator[Diagnosis]:

@@ -8,7 +8,6 @@ at a time, another one after it died, and a pass that hangs is stopped.
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from oncecron.alerts.channels import render
@@ -75,6 +74,7 @@ def _notify(given: dict[str, str], _words: list[str]) -> int:
 def _fire(settings: Settings, given: dict[str, str]) -> int:
     """Claim the pass; the command of this firing makes it."""
     from oncecron.alerts.pinger import start
+    from oncecron.core.installation import own_command
     from oncecron.run.firing import run
 
     section = settings.file.jobs.get(NOTIFY_KEY, {})
@@ -84,7 +84,7 @@ def _fire(settings: Settings, given: dict[str, str]) -> int:
         if option.name in given:
             options[option.name] = given[option.name]
             os.environ[option.environment or ""] = given[option.name]
-    words = [sys.executable, "-P", "-m", "oncecron", "notify"]
+    words = [*own_command(), "notify"]
     if "now" in given:
         options |= {"no-tick": "true", "wait": _WAIT}
         words.append("--now")

@@ -1,7 +1,15 @@
-"""What to do where a package or a part of oncecron cannot be loaded: for error messages alone."""
+"""How this oncecron is installed: how it starts itself, whether its files belong together, and what it lacks.
+
+For `notify`, `doctor` and error messages: no firing that goes well needs it.
+"""
 
 from __future__ import annotations
 
+import base64
+import csv
+import glob
+import hashlib
+import os
 import sys
 
 from oncecron.core.errors import ConfigurationError
@@ -15,6 +23,17 @@ _REQUIREMENTS = {
     "waitress": "waitress",
 }
 """What `pip` installs, by the package that is imported."""
+HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+"""The directory that has the package `oncecron`."""
+PRIVATE = "/usr/lib/oncecron/"
+"""Below it are the modules of the distribution's package."""
+_LIST = ".dist-info"
+
+
+def own_command() -> list[str]:
+    """Return the words that start this oncecron again, as it was started: by its script, or by `-m oncecron`."""
+    words = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
+    return [sys.executable or words[0], *words[1:]]
 
 
 def broken(error: ImportError) -> ConfigurationError:
@@ -22,14 +41,78 @@ def broken(error: ImportError) -> ConfigurationError:
     package = (error.name or "").partition(".")[0]
     python = sys.executable or "python3"
     if package in _REQUIREMENTS:
+        cure = (
+            "call the oncecron of its own virtual environment, such as /opt/oncecron/bin/oncecron, or run "
+            f"`{python} -m pip install --upgrade {_REQUIREMENTS[package]}`"
+        )
         return ConfigurationError(
-            f"{package} cannot be loaded: {error}; call the oncecron of its own virtual environment, such as "
-            f"/opt/oncecron/bin/oncecron, or run `{python} -m pip install --upgrade {_REQUIREMENTS[package]}`"
+            f"{package} cannot be loaded: {error}; {_reinstall() if _is_private() else cure}"
         )
     if package == __name__.partition(".")[0]:
-        return ConfigurationError(
-            f"a part of oncecron is missing: {error}; install oncecron again in {sys.prefix}"
+        return mixed() or ConfigurationError(
+            f"a part of oncecron is missing: {error}; {_reinstall()}"
         )
     return ConfigurationError(
         f"{python} cannot load what oncecron needs: {error}; use the python3 of the distribution"
     )
+
+
+def mixed() -> ConfigurationError | None:
+    """Return the error of files of two versions, as an upgrade leaves them that did not end; None if they are of one.
+
+    Every installer keeps a list of the files with their digests. Without one nothing is known, as in a clone.
+    """
+    lists = _lists(HOME)
+    which = " and ".join(sorted(map(os.path.basename, lists))) if len(lists) > 1 else ""
+    if len(lists) == 1 and (strange := _strange_file(f"{lists[0]}/RECORD")):
+        which = f"{strange} is not that of {os.path.basename(lists[0])}"
+    if not which:
+        return None
+    return ConfigurationError(
+        f"an upgrade did not end, {HOME} has files of two versions: {which}; {_reinstall()}"
+    )
+
+
+def waiting() -> str | None:
+    """Return what the distribution's package has brought that is not in use, because its installation did not end."""
+    if not _is_private():
+        return None
+    brought = {os.path.basename(path) for path in _lists(f"{PRIVATE}package")}
+    used = {os.path.basename(path) for path in _lists(HOME)}
+    return next((name.removesuffix(_LIST) for name in brought - used), None)
+
+
+def _lists(directory: str) -> list[str]:
+    return glob.glob(f"{directory}/oncecron-*{_LIST}")
+
+
+def _strange_file(record: str) -> str | None:
+    """Return a file of the package that is not as it was installed (PEP 376: path, digest, size)."""
+    try:
+        with open(record, encoding="utf-8", newline="") as file:
+            rows = [(name, digest) for name, digest, *_ in csv.reader(file)]
+    except OSError:
+        return None
+    for name, digest in rows:
+        algorithm, _, value = digest.partition("=")
+        if name.startswith("oncecron/") and algorithm == "sha256" and _digest(name) != value:
+            return name
+    return None
+
+
+def _digest(name: str) -> str | None:
+    try:
+        with open(f"{HOME}/{name}", "rb") as file:
+            digest = hashlib.sha256(file.read()).digest()
+    except OSError:
+        return None
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def _is_private() -> bool:
+    return HOME.startswith(PRIVATE)
+
+
+def _reinstall() -> str:
+    where = "the package oncecron again" if _is_private() else f"oncecron again in {sys.prefix}"
+    return f"install {where}"

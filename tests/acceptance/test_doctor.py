@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -16,9 +17,11 @@ from servers.namespaces import Machine
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.require import program
 
+import oncecron
+
 Hosts = Callable[..., Oncecron]
 FIELDS = ["state", "subject", "text", "cure"]
-OF_HOST = {"cron", "path"}
+OF_HOST = {"cron", "path", "program"}
 """What depends on the machine of the tests."""
 
 
@@ -54,6 +57,26 @@ def test_a_host_that_is_well(store: Store, new_host: Hosts) -> None:
     heading, *rows = host("doctor").out.decode().splitlines()
     assert heading.split() == ["STATE", "SUBJECT", "FINDING"]
     assert {row.split()[0] for row in rows} <= {"ok", "warn"}
+
+
+def test_which_oncecron_runs(store: Store, new_host: Hosts, public_path: Path) -> None:
+    """With the Python that it has; another one on the PATH is a warning, as it is upgraded alone; a link is none."""
+    here = f"{CONSOLE_SCRIPT} is oncecron {oncecron.__version__} in {Path(oncecron.__file__).parents[1]}, with Python"
+    for name in ("link", "other"):
+        directory = public_path / name
+        directory.mkdir()
+        if name == "link":
+            (directory / "oncecron").symlink_to(CONSOLE_SCRIPT)
+        else:
+            shutil.copy(CONSOLE_SCRIPT, directory / "oncecron")
+        found = diagnoses(new_host(PATH=f"{directory}:/usr/bin:/bin"))["program"]
+        assert found["text"].startswith(here)
+        assert (str(directory / "oncecron") in found["text"]) == (name == "other")
+    assert found["state"] == "warn"
+    assert (
+        f"; another one is {directory}/oncecron; cron (PATH=/usr/bin:/bin) finds " in found["text"]
+    )
+    assert found["cure"] == "remove all but one"
 
 
 def test_a_store_that_is_away_and_one_without_a_schema(host: Oncecron, database: Database) -> None:

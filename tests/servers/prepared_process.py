@@ -69,6 +69,7 @@ def become(
     time.tzset()
     os.chdir(directory)
     sys.argv[:] = words
+    sys.orig_argv[:] = [sys.executable, *words]
 
 
 if __name__ == "__main__":

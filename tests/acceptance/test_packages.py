@@ -1,0 +1,339 @@
+"""The packages: built by one command, installed by the system's tool, upgraded while a job runs, removed, purged.
+
+In a copy of this machine's root file system; with ONCECRON_TEST_ROOTS=all also in bare Debian 12 and 13.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from log_of import PostgresLog
+from servers import Database, eventually
+from servers.process import public_directory
+from servers.require import not_proven, program
+from servers.roots import MACHINE, RELEASES, Root
+
+import oncecron
+
+ROOT = Path(__file__).parents[2]
+ALL = os.environ.get("ONCECRON_TEST_ROOTS") == "all"
+OLD = "0.0.9"
+NEW = oncecron.__version__
+FIRING = "until [ -e /root/done ]; do oncecron run --key loop --no-tick -- echo fired || exit; done"
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+New = Callable[[str, str], Root]
+
+
+def build(tree: Path, directory: Path, **environment: str) -> Path:
+    """Build all packages of a tree."""
+    command = [sys.executable, tree / "tools" / "packages.py", directory]
+    done = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    if "No matching distribution found" in done.stderr:
+        not_proven(f"the packages cannot be built without the package index: {done.stderr}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return directory
+
+
+@pytest.fixture(scope="session")
+def packages() -> Path:
+    """Build the packages of this tree."""
+    return build(ROOT, public_directory("packages") / "new", SOURCE_DATE_EPOCH="1790000000")
+
+
+@pytest.fixture(scope="session")
+def packages_before() -> Path:
+    """Build those of the version before: of the same tree with a lower number, which is no clone."""
+    directory = public_directory("packages")
+    tree = directory / "tree"
+    kept = shutil.ignore_patterns(".git", ".venv*", "build", "dist", ".*_cache", "__pycache__")
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=kept)
+    for name in ("oncecron/__init__.py", "CHANGELOG.md"):
+        text = (tree / name).read_text()
+        assert NEW in text
+        (tree / name).write_text(text.replace(NEW, OLD))
+    return build(tree, directory / "old", SOURCE_DATE_EPOCH="1780000000")
+
+
+def of(directory: Path, suffix: str) -> Path:
+    """Return the package of a kind."""
+    [found] = directory.glob(f"*{suffix}")
+    return found
+
+
+@pytest.fixture
+def new_root(public_path: Path) -> Iterator[New]:
+    """Give a function that starts a host with a root file system: (name, release); `public_path` is shared."""
+    with ExitStack() as stack:
+
+        def make(name: str, release: str) -> Root:
+            host = Root(name, release, public_path)
+            stack.callback(host.remove)
+            return host
+
+        yield make
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose the root file systems."""
+    if "release" in metafunc.fixturenames:
+        metafunc.parametrize("release", [MACHINE, *(RELEASES if ALL else ())])
+
+
+def configure(host: Root, store: str) -> None:
+    """Write the configuration file, with a channel of `notify` that is a program."""
+    text = f'store = "{store}"\n[notify.channel.file]\ncommand = "cat >>/root/told"\n'
+    host("sh", "-c", f"umask 077; cat >/etc/oncecron.toml <<'E'\n{text}E")
+
+
+def start_by_cron(hosts: list[Root], line: str) -> None:
+    """Give each host a cron daemon with this line, until one of them has started the job."""
+    for host in hosts:
+        host("sh", "-c", f'echo "{line}" | crontab -')
+        host.start("cron", "-f")
+
+
+def upgrade_while_it_fires(host: Root, *command: object) -> None:
+    """Upgrade a host that fires all the time: no firing fails, or says anything."""
+    firing = host.start("sh", "-c", FIRING)
+    host(*command)
+    host("touch", "/root/done")
+    out, _ = firing.communicate(timeout=60)
+    assert (firing.returncode, {*out.split()}) == (0, {b"fired"}), out.decode()
+    assert host("oncecron", "--version") == f"oncecron {NEW}\n"
+
+
+def fire_side_by_side(log: PostgresLog, one: Root, other: Root) -> None:
+    """Fire two versions for one tick, in both orders: the first runs the job, the other one skips."""
+    for tick, first, second in (("1", one, other), ("2", other, one)):
+        for host in (first, second):
+            host("oncecron", "run", "--key", "side", "--tick", tick, "--", "true")
+    ran = [(row.tick, row.host, row.outcome) for row in log.executions("side")]
+    assert ran == [("1", one.name, "succeeded"), ("2", other.name, "succeeded")]
+    assert [(skip.tick, skip.host) for skip in log.skips("side")] == [
+        ("1", other.name),
+        ("2", one.name),
+    ]
+
+
+def finish_an_interrupted_upgrade(host: Root, new: str) -> None:
+    """Between its two halves the version before goes on, and `doctor` says how to end it."""
+    host("dpkg", "--unpack", new)
+    assert host("oncecron", "--version") == f"oncecron {OLD}\n"
+    found = json.loads(host("sh", "-c", "oncecron doctor --json || :"))
+    [of_program] = [each for each in found if each["subject"] == "program"]
+    assert of_program["state"] == "warn"
+    assert f"; its package has brought oncecron-{NEW}, which is not in use" in of_program["text"]
+    assert of_program["cure"].startswith("`dpkg --configure -a`")
+    host("dpkg", "--configure", "-a")
+    assert host("oncecron", "--version") == f"oncecron {NEW}\n"
+
+
+def assert_all_is_well(host: Root) -> None:
+    """Whatever `doctor` looks at is; what other packages are for finds them."""
+    found = json.loads(host("sh", "-c", "oncecron doctor --json || :"))
+    assert [each for each in found if each["state"] != "ok"] == []
+    subjects = {each["subject"]: each["text"] for each in found}
+    assert subjects["program"].startswith(
+        f"/usr/bin/oncecron is oncecron {NEW} in /usr/lib/oncecron/{NEW}."
+    )
+    assert "by-cron" in host("oncecron", "metrics")
+    assert "SHELL=/usr/bin/oncecron-shell" in host("oncecron-shell", "--help")
+    assert "ONCECRON" in host("sh", "-c", "zcat /usr/share/man/man1/oncecron-run.1.gz")
+
+
+def test_a_deb_from_its_installation_to_its_purge(
+    release: str, new_root: New, ready: Database, public_path: Path, packages: Path, packages_before: Path,
+) -> None:  # fmt: skip
+    """On two hosts with a cron daemon: the job that runs meanwhile ends as usual, and no firing notices anything."""
+    old, new = (shutil.copy(of(each, ".deb"), public_path) for each in (packages_before, packages))
+    log = PostgresLog(ready)
+    hosts = [new_root(name, release) for name in ("alpha", "beta")]
+    for host in hosts:
+        host("apt-get", "install", "-y", "cron")
+    before = hosts[0].changes()
+    for host in hosts:
+        host("apt-get", "install", "-y", old)
+        configure(host, ready.url())
+        assert host("oncecron", "--version") == f"oncecron {OLD}\n"
+
+    started, enough = public_path / "started", public_path / "enough"
+    job = f"uname -n >>{started}; until [ -e {enough} ]; do sleep 0.1; done; exit 3"
+    start_by_cron(hosts, f"* * * * * oncecron run --key by-cron -- sh -c '{job}'")
+    eventually(lambda: started.exists() and started.read_text(), 90)
+    for host in hosts:
+        host("crontab", "-r")
+    [name] = started.read_text().split()
+    one, other = hosts if name == "alpha" else reversed(hosts)
+    upgrade_while_it_fires(one, "apt-get", "install", "-y", new)
+    fire_side_by_side(log, one, other)
+    assert [row.outcome for row in log.executions("by-cron")] == ["running"]
+    enough.touch()
+    eventually(lambda: log.executions("by-cron")[0].outcome != "running", 30)
+    [row] = log.executions("by-cron")
+    assert (row.host, row.outcome, row.exit_code, row.note) == (name, "failed", 3, None)
+
+    finish_an_interrupted_upgrade(other, new)
+    for host in hosts:
+        host("oncecron", "run", "--key", "both", "--no-tick", "--", "true")
+    for host in hosts:
+        assert_all_is_well(host)
+    hosts[0]("oncecron", "notify", "--now")  # which starts itself
+    assert "by-cron" in hosts[0]("cat", "/root/told")
+    compiled = ("find", "/usr/lib/oncecron/current/oncecron/run/", "-name", "firing.*.pyc")
+    host = hosts[0]
+    used = host("readlink", "/usr/lib/oncecron/current")
+    host("/usr/share/python3/runtime.d/oncecron.rtupdate", "rtupdate", "python3.10", "python3.11")
+    assert host("readlink", "/usr/lib/oncecron/current") != used
+    assert host(*compiled)
+
+    host("oncecron", "run", "--store", "local", "--key", "here", "--no-tick", "--", "true")
+    host("rm", "/root/told")
+    said = host("apt-get", "remove", "-y", "oncecron")
+    kept = re.findall(
+        "^oncecron: (/.*) stays; to remove it: apt-get purge oncecron$", said, re.MULTILINE
+    )
+    assert kept == ["/etc/oncecron.toml", "/var/lib/oncecron"]
+    left = host.changes() - before
+    assert [path for path in left if not path.startswith((*kept, "/root/done"))] == []
+    host("apt-get", "purge", "-y", "oncecron")
+    assert host.changes() - before <= {"/root/done"}
+
+
+@pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")
+def test_an_rpm_from_its_installation_to_its_removal(
+    new_root: New, public_path: Path, packages: Path, packages_before: Path
+) -> None:
+    """By rpm itself, on a Debian. So not proved: that dnf finds what it requires, and Enterprise Linux's own Python."""
+    host = new_root("alpha", "12")
+    old, new = (shutil.copy(of(each, ".rpm"), public_path) for each in (packages_before, packages))
+    host("apt-get", "install", "-y", "rpm")
+    rpm = ("rpm", "--nodeps", "--dbpath", "/var/cache/rpm")
+    assert "Python 3.11 or newer is needed" in host("sh", "-c", f"{' '.join(rpm)} -i {old} 2>&1; :")
+    host("apt-get", "install", "-y", "python3", "libpq5", "tzdata", "ca-certificates")
+    host(*rpm, "-e", "oncecron")
+    before = host.changes()
+    host(*rpm, "-i", old)
+    configure(host, "sqlite:///var/lib/oncecron/x.db")
+    started, enough = public_path / "started", public_path / "enough"
+    job = f"touch {started}; until [ -e {enough} ]; do sleep 0.1; done"
+    running = host.start("oncecron", "run", "--key", "job", "--no-tick", "--", "sh", "-c", job)
+    eventually(started.exists)
+    upgrade_while_it_fires(host, *rpm, "-U", new)
+    enough.touch()
+    assert running.wait(30) == 0
+    assert [row["outcome"] for row in json.loads(host("oncecron", "history", "job", "--json"))] == [
+        "succeeded"
+    ]
+    assert host("readlink", "/usr/lib/oncecron/python") == "/usr/bin/python3\n"
+    said = host(*rpm, "-e", "oncecron").splitlines()
+    assert said == ["oncecron: /etc/oncecron.toml stays", "oncecron: /var/lib/oncecron stays"]
+    left = {path for path in host.changes() - before if not path.startswith("/var/lib/oncecron")}
+    assert left == {"/etc/oncecron.toml", "/root/done"}
+
+
+@pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")
+def test_lintian_has_nothing_to_say(packages: Path) -> None:
+    """But for what packaging/deb/lintian-overrides has, with its reasons."""
+    command = [
+        program("lintian"),
+        "--allow-root",
+        "--display-info",
+        "--pedantic",
+        of(packages, ".deb"),
+    ]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == ""
+
+
+def test_the_same_tree_gives_the_same_packages(packages: Path, tmp_path: Path) -> None:
+    """Whoever builds it, wherever; the sums and the list of what is inside are among them."""
+    command = 'umask 077; cd /; TZ=Asia/Tokyo LC_ALL=C exec "$@"'
+    again = [sys.executable, ROOT / "tools" / "packages.py", tmp_path / "again"]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000"}
+    subprocess.run(
+        ["sh", "-c", command, "sh", *again], env=environment, check=True, capture_output=True
+    )
+    for path in packages.iterdir():
+        assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes(), path.name
+    done = subprocess.run(
+        ["sha256sum", "-c", "SHA256SUMS"], cwd=packages, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count(": OK") == len(list(packages.iterdir())) - 1 == 7
+
+
+FORMS = {
+    ".deb": ("/usr/bin/python3", "vendor-completions"),
+    ".rpm": ("/usr/lib/oncecron/python", "site-functions"),
+    ".apk": ("/usr/bin/python3", "site-functions"),
+    ".pkg.tar.zst": ("/usr/bin/python3", "site-functions"),
+}
+"""The Python of each, and where its system looks for completion by zsh."""
+COMMON = (
+    "usr/bin/oncecron-shell", "usr/share/man/man7/oncecron-guarantees.7.gz", "usr/share/doc/oncecron/copyright",
+    "usr/share/bash-completion/completions/oncecron", "usr/share/fish/vendor_completions.d/oncecron.fish",
+    "usr/share/doc/oncecron/examples/oncecron.toml", "usr/lib/oncecron/package/redis/client.py",
+    "usr/lib/oncecron/package/typing_extensions.py", "usr/lib/oncecron/package/async_timeout/__init__.py",
+)  # fmt: skip
+
+
+def unpack(package: Path, directory: Path) -> Path:
+    """Unpack the files of a package; a .deb has them in an archive within."""
+    directory.mkdir()
+    bsdtar = [program("bsdtar"), "-C", directory, "-xf"]
+    subprocess.run([*bsdtar, package], check=True)
+    for inner in directory.glob("data.tar*"):
+        subprocess.run([*bsdtar, inner], check=True)
+    return directory
+
+
+def test_every_package_has_the_same_files(packages: Path, tmp_path: Path) -> None:
+    """Where its system has them; no machine code, so on every architecture; and the list says what is inside."""
+    found: dict[str, set[str]] = {}
+    for suffix, (python, zsh) in FORMS.items():
+        root = unpack(of(packages, suffix), tmp_path / suffix)
+        files = [path for path in root.rglob("*") if path.is_file() and "usr" in path.parts]
+        found[suffix] = {str(path.relative_to(root)) for path in files}
+        assert {*COMMON, f"usr/share/zsh/{zsh}/_oncecron"} <= found[suffix]
+        assert (root / "usr/bin/oncecron").read_text().startswith(f"#!{python} -IS\n")
+        assert not [path for path in files if path.read_bytes().startswith(b"\x7fELF")]
+        modules = root / "usr/lib/oncecron/package"
+        for program_ in ("oncecron", "oncecron-shell"):
+            assert (root / "usr/bin" / program_).stat().st_mode & 0o777 == 0o755
+        document = json.loads(of(packages, ".spdx.json").read_text())
+        inside = {
+            f"{each['name']}-{each['versionInfo']}".replace("-", "_", each["name"].count("-"))
+            for each in document["packages"]
+        }
+        assert {
+            path.name.removesuffix(".dist-info") for path in modules.glob("*.dist-info")
+        } == inside
+        assert all(each["licenseDeclared"] for each in document["packages"])
+    private = {
+        suffix: {path for path in files if "/lib/" in path} for suffix, files in found.items()
+    }
+    assert len({frozenset(each) for each in private.values()}) == 1
+
+
+def test_the_example_of_the_configuration_is_one(tmp_path: Path) -> None:
+    """It changes nothing as it is; each line that sets something can be taken as it stands."""
+    text = (ROOT / "packaging" / "oncecron.toml").read_text()
+    assert all(line.startswith("#") for line in text.splitlines() if line)
+    lines = re.findall(r"^#(\w.*|\[.*)$", text, re.MULTILINE)
+    stores = [line for line in lines if line.startswith("store")]
+    config = tmp_path / "oncecron.toml"
+    for store in stores:
+        config.write_text("\n".join([store, *(line for line in lines if line not in stores)]))
+        config.chmod(0o600)
+        command = [Path(sys.executable).with_name("oncecron"), "config", "check", config]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        complaint = "/etc/oncecron.store cannot be read: No such file"
+        assert done.returncode == 0 or complaint in done.stdout, done.stdout

@@ -1,0 +1,80 @@
+"""How an installation starts itself, and how it says that its files or its Python do not fit."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import oncecron
+
+PACKAGE = Path(oncecron.__file__).parent
+SCRIPT = """\
+import sys; sys.path.insert(0, {home!r})
+from oncecron.core.installation import own_command
+print(own_command())
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Give a directory with the package and the list of its files, as every installer leaves them."""
+    files = metadata.distribution("oncecron").files or []
+    shutil.copytree(PACKAGE, tmp_path / "oncecron")
+    [record] = [Path(str(file.locate())) for file in files if file.name == "RECORD"]
+    shutil.copytree(record.parent, tmp_path / record.parent.name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("options", [[], ["-IS"], ["-P", "-m"]])
+def test_a_program_starts_itself_as_it_was_started(home: Path, options: list[str]) -> None:
+    """From a private folder, which `-m` would not find, as from any other; what was typed behind it is not repeated."""
+    (home / "starter.py").write_text(SCRIPT.format(home=str(home)))
+    what = "starter" if "-m" in options else str(home / "starter.py")
+    started = [sys.executable, *options, what]
+    environment = {"PYTHONPATH": str(home), "PATH": os.environ["PATH"]}
+    out = subprocess.check_output([*started, "notify", "--now"], env=environment, text=True)
+    assert ast.literal_eval(out) == started
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ("true", ""),
+        ("echo 'raise TypeError' >>oncecron/cli/next.py", "oncecron/cli/next.py is not that of oncecron-"),
+        ("rm oncecron/cli/next.py", "oncecron/cli/next.py is not that of oncecron-"),
+        (
+            "cp -r oncecron-*.dist-info oncecron-0.0.1.dist-info; rm oncecron/cli/next.py",
+            "files of two versions: oncecron-0.0.1.dist-info and oncecron-",
+        ),
+        ("rm -r oncecron-*.dist-info; echo 'raise TypeError' >>oncecron/cli/next.py", "internal error: TypeError"),
+    ],
+)  # fmt: skip
+def test_an_upgrade_that_did_not_end_is_one_line(home: Path, harm: str, said: str) -> None:
+    """Whatever fails by it, it is no internal error. Nothing is known of it without the installer's list."""
+    subprocess.run(["sh", "-c", harm], cwd=home, check=True)
+    command = [sys.executable, "-m", "oncecron", "next", "@daily", "--tz", "UTC"]
+    environment = {"PYTHONPATH": str(home), "PATH": os.environ["PATH"], "HOME": str(home)}
+    ended = subprocess.run(
+        command, cwd=home, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ended.stderr.count("\n") == (1 if said else 0), ended.stderr
+    assert said in ended.stderr
+
+
+def test_a_python_that_is_too_old_is_one_line() -> None:
+    """It can read the file that says so, and no other."""
+    ast.parse((PACKAGE / "__init__.py").read_text(), feature_version=(3, 4))
+    code = "import sys; sys.version_info = (3, 9, 2); sys.version = '3.9.2 (main)'; import oncecron"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 78
+    assert ended.stderr == (
+        f"oncecron: Python 3.11 or newer is needed, but {sys.executable} is Python 3.9.2; "
+        "install oncecron with a newer one\n"
+    )
