@@ -53,6 +53,7 @@ def cluster(
 
 
 SCREENS = {
+    "jobs never-fired-by-any-host-of-this-cluster": (r"has\s+fired\s+key", r"all\s+keys"),
     "jobs": (f"✗ failed.*\n(.*\n)*{LONG[:6]}", "▸ running", "- paused|✗ failed"),
     "history": ("OUTCOME", "✗ timed-out", "✓ succeeded", "▸ running", "campaign"),
     "history --skips": ("REASON", "done"),
