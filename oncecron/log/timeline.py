@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import math
+from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -125,10 +126,8 @@ def ticks_of(
         key: _Past(known, leases.get(key, ()), sources.now, span)
         for key, known in sorted(shards.items())
     }
-    named = (
-        keys if len(keys) <= _FEW_KEYS else None
-    )  # to filter rows takes longer than to read some more
-    for row in sources.log.runs(span.since - MAX_CLOCK_SKEW, named or None):
+    few = keys if 0 < len(keys) <= _FEW_KEYS else None
+    for row in sources.log.runs(span.since - MAX_CLOCK_SKEW, few):
         key = row.key if isinstance(row, EndedRuns) else row.execution.key
         if key in pasts:
             pasts[key].add(row)
@@ -142,6 +141,7 @@ def ticks_of(
 
 
 _FEW_KEYS = 20
+"""Of more keys, a store filters no rows: that takes longer than to read some in vain."""
 
 
 class _Calendar:
@@ -183,15 +183,19 @@ class _Past:
         self.of_hosts: dict[str, Ran] = {}
         """The same of each host, by its own attempts."""
         self._given_back: dict[int, set[float]] = {}
+        self._read: Counter[int] = Counter()
+        """How many executions of each shard there are."""
 
     def add(self, row: Traced | EndedRuns) -> None:
         """Note what the store answers, in any order."""
         since, until = self._span.since, self._span.until
         if isinstance(row, EndedRuns):
+            self._read[0] += len(row.times)
             first, last = (bisect.bisect_left(row.times, each) for each in (since, until))
             self.ended.append(row._replace(times=row.times[first:last]))
             return
         run, instant = row.execution, row.instant
+        self._read[run.shard] += 1
         at = run.started_at if instant is None else instant
         if since <= at < until and run.outcome == "not-started":
             self._given_back.setdefault(run.shard, set()).add(at)
@@ -228,8 +232,8 @@ class _Past:
         found: dict[int, list[float]] = {}
         for shard, expected in expected_shards(self.shards):
             due, started = calendar.due(expected), self.started(shard.shard)
-            if keeps is not None and len(started) >= keeps:
-                due = due[bisect.bisect_left(due, min(started)) :]
+            if keeps is not None and self._read[shard.shard] >= keeps:
+                due = due[bisect.bisect_left(due, min(started, default=math.inf)) :]
             found[shard.shard] = [at for at in due if at not in started]
         return found
 
@@ -308,8 +312,8 @@ class _Judgement:
         self._skipping = {skip.host for skip in skips}
         self._reasons: dict[Which, Reasons] = {}
         for skip in skips:
-            if skip.tick is not None:
-                at = instant_of(skip.tick)
+            at = instant_of(skip.tick)
+            if skip.tick is not None and (at is None or span.since <= at < span.until):
                 which = (skip.tick if at is None else None, at)
                 self._reasons.setdefault(which, {}).setdefault(skip.reason, {})[skip.host] = None
 

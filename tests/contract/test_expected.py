@@ -211,6 +211,19 @@ def test_nothing_is_missing_before_the_schedule_or_the_retention(
     ]
 
 
+def test_what_a_store_has_removed_by_number_is_not_missing(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """Redis keeps some executions of each key: a timeline begins with the oldest."""
+    scheduled(a, store, 28, 30)
+    store.age(180)
+    for keeps, missing in ((2, (29,)), (3, (26, 27, 29))):
+        log.people.keeps = keeps
+        found = in_timeline(log, NOW, DAY, "missed")
+        assert {*missing} <= {round((at - (minute(0).instant or 0.0)) / 60) for at in found}
+        assert (len(found) > 1) == (keeps > 2)
+
+
 def test_a_tick_that_was_given_back_and_never_taken_is_missing(
     a: Host, store: StoreKind, log: Log
 ) -> None:
