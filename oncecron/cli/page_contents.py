@@ -103,6 +103,7 @@ def overview(
         timeline=_grid(ticks, names, starts, now),
         hosts_of=list(_hosts_of(sources, wrong[:hosts_of], since, kept, utc=utc)),
         days=_days(ticks.values(), of_days, utc=utc),
+        more_problems=max(0, len(checked.findings) - _LISTED),
         unreadable=len({*sources.store.unreadable, *sources.log.unreadable}),
     )
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.state_kinds import StateKind
 
+_UNKNOWN_WIDTH = 80  # of a serial console, say
 _COLOURS: Mapping[StateKind, str] = {
     "well": "32", "bad": "31", "warning": "33", "running": "36", "paused": "2", "nothing": "",
 }  # fmt: skip
@@ -95,7 +96,7 @@ def style_for(
 def columns_of(stream: TextIO) -> int | None:
     """Return how many columns the terminal has to which a stream is written; None: it is no terminal."""
     try:
-        return terminal_width(stream.fileno())
+        return (terminal_width(stream.fileno()) or _UNKNOWN_WIDTH) if stream.isatty() else None
     except ValueError:  # it is no file
         return None
 

@@ -10,6 +10,7 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.tick import minute_tick
@@ -109,14 +110,16 @@ def gather(name: str, ticks: Iterable[Ticks], starts: Sequence[float], until: fl
     """Return a line with one mark for each column: its word is the worst of what it gathers."""
     counts: list[Counter[str]] = [Counter() for _ in starts]
     newest: list[dict[str, tuple[float, Ticks]]] = [{} for _ in starts]
+    in_all: Counter[str] = Counter()
     for each in ticks:
         for column, found in _by_column(each.times, starts, until):
             counts[column][each.word] += len(found)
+            in_all[each.word] += len(found)
             known = newest[column].get(each.word)
             if known is None or known[0] <= found[-1]:
                 newest[column][each.word] = found[-1], each
     marks = tuple(map(_mark, counts, newest))
-    return Line(name, marks, _sorted(sum(counts, Counter())))
+    return Line(name, marks, _sorted(in_all))
 
 
 def _by_column(
@@ -136,8 +139,13 @@ def _mark(counts: Counter[str], newest: dict[str, tuple[float, Ticks]]) -> Mark 
         return None
     word = worst(counts)
     at, ticks = newest[word]
-    tick = ticks.name or (minute_tick(at).text if ticks.has_tick else None)
+    tick = ticks.name or (_tick_at(at) if ticks.has_tick else None)
     return Mark(word, counts.total(), _sorted(counts), at, tick, ticks.host)
+
+
+@lru_cache(4096)  # the ticks of many keys are at the same times
+def _tick_at(at: float) -> str | None:
+    return minute_tick(at).text
 
 
 def _sorted(counts: Counter[str]) -> tuple[tuple[str, int], ...]:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ABSENT = "-"
-_UNKNOWN_WIDTH = 80  # of a serial console, say
 _WORDS = re.compile(r"(?:`[^`]*`|\S)+")
 _SAME_WEEK = 6  # days within which the name of a day means one date
 _SAME_YEAR = 300  # days within which a day and a month do
@@ -212,9 +211,9 @@ def fold(text: str, width: int, indent: int = 0) -> list[str]:
 
 
 def terminal_width(descriptor: int) -> int | None:
-    """Return how many columns the terminal has that a descriptor is; None: it is none."""
+    """Return how many columns the terminal has that a descriptor is; None: it is none, or it does not say."""
     try:
-        return os.get_terminal_size(descriptor).columns or _UNKNOWN_WIDTH
+        return os.get_terminal_size(descriptor).columns or None
     except OSError:
         return None
 

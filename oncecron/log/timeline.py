@@ -235,7 +235,10 @@ class _Past:
 
     def late_before(self, shard: int, grace: float) -> float:
         """Return before when a tick that was not started is missed: a newer one was started, or it was due long ago."""
-        newest = max((at for at in self.started(shard) if not is_ahead(at, self._now)), default=0.0)
+        started = self.started(shard)
+        newest = max(started, default=0.0)
+        if is_ahead(newest, self._now):
+            newest = max((at for at in started if not is_ahead(at, self._now)), default=0.0)
         given_back = max(self._given_back.get(shard, ()), default=-1.0) + 1
         return max(newest, given_back, self._now - grace)
 

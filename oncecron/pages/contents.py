@@ -115,5 +115,7 @@ class Overview(NamedTuple):
     """The hosts by time of some keys: of those with which something is wrong."""
     days: Sequence[Day]
     """The last ones, the oldest first."""
+    more_problems: int = 0
+    """How many others there are."""
     unreadable: int = 0
     """How many rows of the store were left out, because they cannot be read."""

@@ -34,6 +34,7 @@ _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 _LONGEST_TEXT = 2000
 """Characters of a text that are shown; a command or a reason may have thousands."""
 _LISTED = 5
+_MOST_HOSTS = 500
 _EXACT = Clock(utc=True)
 
 
@@ -110,6 +111,7 @@ def environment() -> Environment:
     }
     found.globals |= {
         "bars": charts.bars,
+        "most_hosts": _MOST_HOSTS,
         "bars_shown": charts.BARS,
         "lane": charts.lane,
         "most_missed": MISSED_AT_MOST,
@@ -136,7 +138,9 @@ def sentence(contents: Overview) -> list[Part]:
     """Return what is wrong with how many keys, the worst first; empty: all is well."""
     counts = Counter((finding_look(each), each.kind) for each in contents.problems)
     found = sorted(counts.items(), key=lambda each: (LOOKS.index(each[0][0]), -each[1]))
-    return [Part(how, f"{many:,} {word(kind)}") for (how, kind), many in found]
+    parts = [Part(how, f"{many:,} {word(kind)}") for (how, kind), many in found]
+    more = contents.more_problems
+    return [*parts, *([Part(parts[0].look, f"{more:,} more")] if more else [])]
 
 
 def finding_look(problem: Problem) -> str:

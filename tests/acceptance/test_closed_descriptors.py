@@ -17,7 +17,18 @@ from servers.process import descendants, end
 SHELL_SCRIPT = CONSOLE_SCRIPT.with_name("oncecron-shell")
 CLOSED = ["0<&-", "1>&-", "2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"]
 KEYED = ("next", "why", "pause", "resume", "stop", "release", "forget")
-PLAIN = ("history", "jobs", "hosts", "locks", "items", "audit", "check", "doctor", "metrics")
+PLAIN = (
+    "history",
+    "jobs",
+    "hosts",
+    "timeline",
+    "locks",
+    "items",
+    "audit",
+    "check",
+    "doctor",
+    "metrics",
+)
 ASKING = {
     **{name: [name, "k"] for name in KEYED},
     **{name: [name] for name in (*PLAIN, "drain", "undrain", "init", "prune")},

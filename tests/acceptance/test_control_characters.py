@@ -30,7 +30,14 @@ def test_no_command_executes_what_others_have_written(
     said += plain.run("k", "--", f"/no/such{CONTROLS}").err
     said += plain.run("k", "--no-tick", "--timeout", CONTROLS, "--", "true").err
     for words in (
-        *(("why", "k"), ("jobs",), ("locks",), ("locks", "--pauses"), ("history",)),
+        *(
+            ("why", "k"),
+            ("timeline", "k"),
+            ("jobs",),
+            ("locks",),
+            ("locks", "--pauses"),
+            ("history",),
+        ),
         *(("history", "--skips"), ("history", "--id", 1), ("audit",), ("history", f"k{CONTROLS}")),
         *((CONTROLS,), ("jobs", CONTROLS), ("why", "k", "--tick", "two")),
     ):

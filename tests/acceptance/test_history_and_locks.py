@@ -105,6 +105,8 @@ def test_history_shows_only_what_is_asked_for(past: Oncecron) -> None:
     past.environment["TZ"] = "Asia/Tokyo"
     later = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M}"  # in UTC; in Tokyo it was eight hours ago
     assert (ticks("--since", later, "--utc"), len(ticks("--since", later))) == ([], 3)
+    refused(past("timeline", "--since", later, "--utc"), 64, "nothing lies between them")
+    assert past("timeline", "--since", later).status == 0
     assert ticks("nothing") == []
 
 

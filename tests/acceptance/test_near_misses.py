@@ -25,15 +25,8 @@ KEY, NO_KEY = (
 )
 HOST, NO_HOST = "host wbe1 has fired no key; did you mean web1?", "`oncecron hosts` lists all hosts"
 WITH_KEY = (
-    "why",
-    "jobs",
-    "locks",
-    "audit",
-    "check",
-    "stop",
-    "release",
-    "forget",
-    "report --html -",
+    *("why", "jobs", "locks", "audit", "check", "timeline", "report --html -"),
+    *("stop", "release", "forget"),
 )
 MISTAKES = [
     *((f"{command} biling", KEY) for command in WITH_KEY), *((f"{command} zzz", NO_KEY) for command in WITH_KEY),

@@ -109,6 +109,7 @@ def test_a_reader_has_the_rights_that_the_manual_names(
     assert host()("each", "--key", "e", *listed, stdin=-3).status == 0
     for command in (
         *("history", "history --skips", "locks", "jobs", "hosts", "why k", "audit"),
+        *("timeline", "timeline k"),
         *("items", "items e"),
     ):
         ended = reads(*command.split())

@@ -53,9 +53,12 @@ def cluster(
 
 
 SCREENS = {
+    "jobs never-fired-by-any-host-of-this-cluster": (r"has\s+fired\s+key", r"all\s+keys"),
     "jobs": (f"✗ failed.*\n(.*\n)*{LONG[:6]}", "▸ running", "- paused|✗ failed"),
     "history": ("OUTCOME", "✗ timed-out", "✓ succeeded", "▸ running", "campaign"),
     "history --skips": ("REASON", "done"),
+    "timeline": ("to now", f"✗.*\n(.*\n)*{LONG[:6]}", "▸", "1 failed", "• ok"),
+    f"timeline {LONG}orders": (r"web1\.fra1", "✗", "1 skipped"),
     "locks": ("reindex-search +.*▸ held",),
     "locks --pauses": ("sync", "銀行", "not"),
     "hosts": (r"HOST +SEEN", r"web1\.fra1\.prod"),

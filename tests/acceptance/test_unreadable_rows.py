@@ -191,6 +191,7 @@ COMMANDS = [
         ("next", ("other",)),
         ("check", ("", "--json")),
         ("hosts", ("", "--json")),
+        ("timeline", ("", "--json", "k", "k --json")),
     )
     for words in given
 ]

@@ -65,6 +65,19 @@ def test_where_all_is_well_it_says_so() -> None:
     assert "What is wrong" not in page
 
 
+def test_a_flooded_store_floods_nobody() -> None:
+    """What is left out is counted, with the command that shows all."""
+    flooded = contents()
+    page = Tags(
+        render.overview(
+            flooded._replace(keys=20_000, hosts=[*flooded.hosts] * 1500, more_problems=1200), CLOCK
+        )
+    ).text
+    assert "1 failed, 1 silent host, 1,200 more; 1,500 hosts fire." in page
+    for more in ("1,200 more findings", "19,999 more keys", "1,000 more hosts"):
+        assert f"And {more}: " in page
+
+
 def test_bars_are_as_high_as_long_they_took() -> None:
     """By the square root; what went wrong is underlined, and what nobody started is hollow and of full height."""
     runs = [

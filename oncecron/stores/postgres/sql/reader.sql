@@ -210,8 +210,9 @@ select {execution_columns}
  order by e.key, e.shard, e.started_at, e.execution_id
 
 -- name: is_packed
+-- Never null. An infinite time, which somebody else has written, is read by itself, and named.
 (e.attempt = 1 and e.shards = 1 and e.outcome in ('succeeded', 'failed', 'timed-out', 'stopped', 'lost')
-        and (e.tick is null or e.tick_at is not null))
+        and pg_catalog.isfinite(e.started_at) and (e.tick is null or coalesce(pg_catalog.isfinite(e.tick_at), false)))
 
 -- name: single_runs
 -- Executions since a time that are not packed, without the texts.
@@ -228,7 +229,7 @@ select e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code
 -- The others, grouped by the number of the key: that is half as fast again as by its name.
 select k.key, r.host, r.outcome, r.has_tick, r.minutes
   from (select e.key_id, e.host, e.outcome, e.tick is not null as has_tick,
-               pg_catalog.string_agg(pg_catalog.floor(pg_catalog.date_part('epoch', coalesce(e.tick_at, e.started_at)) / 60)::integer::text,
+               pg_catalog.string_agg(pg_catalog.floor(pg_catalog.date_part('epoch', coalesce(e.tick_at, e.started_at)) / 60)::bigint::text,
                                      ' ') as minutes
           from {ns}.executions e
          where e.started_at >= pg_catalog.to_timestamp(%(since)s) and (%(keys)s::text[] is null or e.key = any (%(keys)s))
