@@ -7,6 +7,7 @@ difference. At most three names are offered, and none that is clearly less simil
 from __future__ import annotations
 
 from difflib import SequenceMatcher
+from heapq import nlargest
 
 from oncecron.core.errors import NotFoundError
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ _AS_GOOD = 4
 _MOST = 3
 _PART = 3
 """If nothing is similar, a name is offered that has what was typed in it, if that is as long."""
+_COMPARED = 100
+"""So many names are compared letter by letter, those with the most pairs of letters in common: of 20,000 keys it takes
+`difflib` 20 seconds."""
 _FOLDED = str.maketrans("_.", "--")
 
 
@@ -30,17 +34,20 @@ def similar(name: str, known: Iterable[str], least: int = _LEAST) -> list[str]:
     typed = _fold(name)
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(typed)
-    found, parts = [], []
-    for each in sorted({*known} - {name}):
-        folded = _fold(each)
-        matcher.set_seq1(folded)
-        if 100 * matcher.quick_ratio() >= least and 100 * matcher.ratio() >= least:
-            found.append((-100 * matcher.ratio(), each))
-        elif len(typed) >= _PART and typed in folded:
-            parts.append(each)
+    others = {each: _fold(each) for each in sorted({*known} - {name})}
+    found = []
+    pairs = {typed[at : at + 2] for at in range(len(typed))}
+    common = {each: sum(pair in folded for pair in pairs) for each, folded in others.items()}
+    for each in nlargest(_COMPARED, others, common.__getitem__):
+        matcher.set_seq1(others[each])
+        likeness = 100 * matcher.ratio()
+        if likeness >= least:
+            found.append((-likeness, each))
     found.sort()
     near = [each for likeness, each in found if likeness < found[0][0] + _AS_GOOD]
-    return (near or sorted(parts, key=len))[:_MOST]
+    if near or len(typed) < _PART:
+        return near[:_MOST]
+    return sorted((each for each in others if typed in others[each]), key=len)[:_MOST]
 
 
 def did_you_mean(
