@@ -100,6 +100,9 @@ class _Source:
     def __init__(self, settings: Settings, shown: Clock) -> None:
         self._settings = settings
         self._shown = shown
+        self._named: set[str] = (
+            set()
+        )  # rows that cannot be read, of which standard error has a line
 
     def reader_of(self, contents: Contents) -> Callable[[Query], Found]:
         """Return the function that reads what a page shows."""
@@ -128,6 +131,7 @@ class _Source:
 
             def opened(address: Address) -> Reader:
                 reader = open_reader(address, self._settings["namespace"])
+                reader.named = self._named
                 stack.callback(reader.close)
                 count.add(reader)
                 return reader

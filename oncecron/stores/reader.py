@@ -69,6 +69,8 @@ class Reader(Views):
     def __init__(self) -> None:
         self.unreadable: set[str] = set()
         """The names of the rows that all queries have passed over."""
+        self.named: set[str] = set()
+        """Those that were named on standard error; who reads again and again passes them on to the next reader."""
         self.keeps: int | None = None
         """How many executions of each shard the store keeps at most."""
 
@@ -328,9 +330,12 @@ class Reader(Views):
         if name in self.unreadable:
             return
         self.unreadable.add(name)
-        if len(self.unreadable) <= _NAMED:
+        if name in self.named:
+            return
+        self.named.add(name)
+        if len(self.named) <= _NAMED:
             complain(f"{name:.{_LONGEST_NAME}} cannot be read and is left out: {why}")
-        elif len(self.unreadable) == _NAMED + 1:
+        elif len(self.named) == _NAMED + 1:
             complain("more rows cannot be read and are left out")
 
 

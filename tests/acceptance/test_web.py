@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from answers import answer, refused
+from flooded import forge_keys
 from log_of import SQLiteLog, Store
 from servers import Database, PostgresServer, eventually
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron, installed
@@ -313,6 +314,17 @@ def test_a_store_that_never_answers(public_path: Path) -> None:
             assert {page.status for page in pool.map(web.get, ["/", "/key?name=k"] * 10)} == {503}
             assert time.monotonic() - began < 40
             assert len(web.end()) == 1
+
+
+@pytest.mark.own_log
+def test_a_row_that_cannot_be_read_is_named_once(store: Store, host: Oncecron) -> None:
+    """However often pages are read; each says that something is missing."""
+    forge_keys(store, ["a b"])
+    with serving(host) as web:
+        for address in ("/", "/?since=2h", "/?since=3h"):
+            assert "1 row of the store cannot be read" in web.get(address).text
+        [said] = web.end()
+        assert "cannot be read and is left out" in said
 
 
 def test_a_role_that_reads_is_enough(granted: Database, public_path: Path) -> None:
