@@ -16,8 +16,10 @@ _NAMES = {
 }
 _SECONDS = {name: parse_duration(one) for one, names in _NAMES.items() for name in names.split()}
 _BYTES = ("k", "kb", "kib", "m", "mb", "mib", "b", "byte", "bytes")
-_SIZE = re.compile(r"(\d*[.,]?\d+)\s*([km]?)(?:i?b|bytes?|ilobytes?|egabytes?)?", re.ASCII)
-_PART = re.compile(r"(\d*[.,]?\d+)\s*([a-z]+)\.?(?:\s+and\b|\s+ago\b)?,?\s*", re.ASCII)
+_SIZE = re.compile(
+    r"(\d+(?:[.,]\d+)?|[.,]\d+)\s*([km]?)(?:i?b|bytes?|ilobytes?|egabytes?)?", re.ASCII
+)
+_PART = re.compile(r"(\d+(?:[.,]\d+)?|[.,]\d+)\s*([a-z]+)\.?(?:\s+and\b|\s+ago\b)?,?\s*", re.ASCII)
 
 
 def is_unit(word: str) -> bool:

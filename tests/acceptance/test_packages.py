@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 ALL = os.environ.get("ONCECRON_TEST_ROOTS") == "all"
 OLD = "0.0.9"
 NEW = oncecron.__version__
+NEEDED = ("python3", "libpq5", "tzdata", "ca-certificates")
 FIRING = "until [ -e /root/done ]; do oncecron run --key loop --no-tick -- echo fired || exit; done"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -159,7 +160,9 @@ def test_a_deb_from_its_installation_to_its_purge(
     log = PostgresLog(ready)
     hosts = [new_root(name, release) for name in ("alpha", "beta")]
     for host in hosts:
-        host("apt-get", "install", "-y", "cron")
+        host("apt-get", "install", "-y", "--no-upgrade", "cron")
+    # what it depends on is there on one host, whose files are compared; on the other apt-get finds it
+    hosts[0]("apt-get", "install", "-y", "--no-upgrade", *NEEDED)
     before = hosts[0].changes()
     for host in hosts:
         host("apt-get", "install", "-y", old)
@@ -219,7 +222,7 @@ def test_an_rpm_from_its_installation_to_its_removal(
     host("apt-get", "install", "-y", "rpm")
     rpm = ("rpm", "--nodeps", "--dbpath", "/var/cache/rpm")
     assert "Python 3.11 or newer is needed" in host("sh", "-c", f"{' '.join(rpm)} -i {old} 2>&1; :")
-    host("apt-get", "install", "-y", "python3", "libpq5", "tzdata", "ca-certificates")
+    host("apt-get", "install", "-y", *NEEDED)
     host(*rpm, "-e", "oncecron")
     before = host.changes()
     host(*rpm, "-i", old)

@@ -15,7 +15,7 @@ from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.run_parser import ParsedRun, parse_run
 from oncecron.config.settings import Settings
-from oncecron.core.duration_advice import meant_size
+from oncecron.core.duration_advice import meant_duration, meant_size
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
 from oncecron.core.installation import broken
 from oncecron.core.time_zone import find_zone
@@ -308,6 +308,13 @@ def test_a_size_in_words_is_written_as_one(text: str, meant: str | None) -> None
     assert meant_size(text) == meant
     with pytest.raises(ValueError, match=f"write {meant}$" if meant else "such as 4096, 64k or 1M"):
         parse_size(text)
+
+
+def test_a_long_row_of_digits_takes_no_time() -> None:
+    """An expression that tries each way to part them takes minutes."""
+    assert meant_size("1" * 100_000 + "x") is None
+    assert meant_duration("1" * 100_000) == "1" * 100_000 + "s"
+    assert meant_duration("1" * 100_000 + "-") is None
 
 
 def test_a_file_that_cannot_be_read_has_a_cure(tmp_path: Path) -> None:
