@@ -5,7 +5,6 @@ it, so each begins bare, and nothing that is installed on one is on another, or 
 """
 
 import os
-import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -85,9 +84,9 @@ class DebianSystem(Machine):
         home = "/root" if user == "root" else f"/home/{user}"
         variables = {**self.environment, "HOME": home, "USER": user, "LOGNAME": user}
         words = [f"{name}={value}" for name, value in variables.items()]
-        change = f"cd {shlex.quote(directory.replace('~', home))}\n"
+        place = directory.replace("~", home)
         as_user = [] if user == "root" else ["/usr/sbin/runuser", "-u", user, "--"]
-        return [*as_user, "/usr/bin/env", "-i", *words, "/bin/sh", "-ec", change + text]
+        return [*as_user, "/usr/bin/env", "-i", "-C", place, *words, "/bin/sh", "-ec", text]
 
     def sh(
         self, text: str, user: str = "root", directory: str = "~", timeout: float = 600

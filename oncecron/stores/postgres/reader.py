@@ -24,10 +24,16 @@ from oncecron.core.timing import (
     SKIP_WINDOWS,
     TERMINATED_AFTER,
 )
-from oncecron.stores.address import as_role, command_line, masked
+from oncecron.core.units import typed_duration
+from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 from oncecron.stores.postgres import installation, schema
 from oncecron.stores.postgres.doctor import examine, of_foreign_locks
-from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
+from oncecron.stores.postgres.people_connection import (
+    INIT_CURE,
+    OWNERS_CURE,
+    READERS_CURE,
+    Connection,
+)
 from oncecron.stores.reader import Reader
 
 if TYPE_CHECKING:
@@ -51,8 +57,6 @@ _ENDERS_CURE = (
     "do it as a role that has that session's rights, or have a superuser run "
     "`select pg_terminate_backend({pid})`"
 )
-_OWNERS_CURE = "run it as {owner}, who owns the schema"
-
 
 _CURES = dict.fromkeys(("leases", "notices", "item_lists"), _WATCHERS_CURE)
 """For views that readers alone may not see."""
@@ -159,7 +163,7 @@ class PostgresReader(Connection, Reader):
     def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
         section, cure = "count_other_notices", _WATCHERS_CURE
         if remove:
-            section, cure = "remove_other_notices", _OWNERS_CURE
+            section, cure = "remove_other_notices", OWNERS_CURE.format(words="prune")
         return int(self._ask(section, {"channels": list(channels)}, cure)[0][0])
 
     def forget_host(self, host: str) -> bool:
@@ -207,23 +211,27 @@ class PostgresReader(Connection, Reader):
         self, retention: Retention, *, names_kept: int = 1000, dry_run: bool = False
     ) -> tuple[int, int]:
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
+        ages = "".join(
+            f" --{what} {typed_duration(age)}" for what, age in retention._asdict().items()
+        )
+        cure = OWNERS_CURE.format(words=f"prune{ages}{' --dry-run' * dry_run}")
         if not dry_run:
-            return self._prune(values)
-        connection = self._installed(_OWNERS_CURE)
+            return self._prune(values, cure)
+        connection = self._installed(cure)
         # Until it is rolled back, a key waits for its next start if its newest one has expired.
-        with self._explained(_OWNERS_CURE), connection.transaction(force_rollback=True):
-            return self._prune(values)
+        with self._explained(cure), connection.transaction(force_rollback=True):
+            return self._prune(values, cure)
 
-    def _prune(self, values: Mapping[str, Any]) -> tuple[int, int]:
-        removed = self._pruned({**values, "key_id": None})
-        self._ask("prune_keys", {}, _OWNERS_CURE)  # before each key that is left is looked at
-        for (key_id,) in self._ask("part_ids", {}, _OWNERS_CURE):
-            removed += self._pruned({**values, "key_id": key_id})
+    def _prune(self, values: Mapping[str, Any], cure: str) -> tuple[int, int]:
+        removed = self._pruned({**values, "key_id": None}, cure)
+        self._ask("prune_keys", {}, cure)  # before each key that is left is looked at
+        for (key_id,) in self._ask("part_ids", {}, cure):
+            removed += self._pruned({**values, "key_id": key_id}, cure)
         return removed["executions"], removed["skips"]
 
-    def _pruned(self, values: Mapping[str, Any]) -> Counter[str]:
+    def _pruned(self, values: Mapping[str, Any], cure: str) -> Counter[str]:
         removed: Counter[str] = Counter()
-        while any(row := self._ask("prune", values, _OWNERS_CURE)[0]):
+        while any(row := self._ask("prune", values, cure)[0]):
             removed.update(executions=row[0], skips=row[1])
         return removed
 
@@ -234,7 +242,7 @@ class PostgresReader(Connection, Reader):
                 f"PostgreSQL {masked(self._url)}: server version {connection.info.server_version // 10000} "
                 "is too old; oncecron needs 13 or newer"
             )
-        with self._explained(INIT_CURE):
+        with self._explained(INIT_CURE.format(words=_init_words(roles, least))):
             try:
                 found = self._made_in_turn(connection, roles, least)
             except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
@@ -269,13 +277,17 @@ class PostgresReader(Connection, Reader):
     ) -> int | None:
         """Create or upgrade the schema, set what is given and grant rights; return the version that it had."""
         with connection.transaction():
-            self._refuse_intruders(connection)
-            found = self._recorded(connection)
+            words = _init_words(roles, least)
+            cure = INIT_CURE.format(words=words)
+            self._refuse_intruders(connection, words)
+            found = self._recorded(connection, cure)
             if found is None:
                 changes = installation.script(self._namespace)
             else:
                 connection.execute(self._sql["lock_schema"])
-                found = self._recorded(connection) or found  # another session may have upgraded it
+                found = (
+                    self._recorded(connection, cure) or found
+                )  # another session may have upgraded it
                 changes = installation.upgrade(self._namespace, found)
             changes += installation.settings(self._namespace, least)
             changes += installation.grants(self._namespace, roles)
@@ -283,8 +295,10 @@ class PostgresReader(Connection, Reader):
                 connection.execute(changes)
         return found.version if found else None
 
-    def _refuse_intruders(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        """Raise `StoreRefusesError` if another role could change what is in the schema."""
+    def _refuse_intruders(
+        self, connection: psycopg.Connection[tuple[Any, ...]], words: str
+    ) -> None:
+        """Raise `StoreRefusesError` if another role could change what is in the schema; `words`: this command."""
         row = connection.execute(self._sql["intruders"], {"namespace": self._namespace}).fetchone()
         if row is None:
             return
@@ -292,7 +306,7 @@ class PostgresReader(Connection, Reader):
         if may_create:
             why = f"role {role} may create objects in it; run: revoke create on schema {self._namespace} from {role}"
         elif what == f"schema {self._namespace}":
-            owner = command_line("init", as_role(self._url, role), self._namespace)
+            owner = command_line(words, as_role(self._url, role), self._namespace)
             why = f"{what} belongs to {role}; if that is right, run {owner}"
         else:
             why = f"{what} belongs to {role}; have it dropped, or given back by alter ... owner to"
@@ -310,6 +324,23 @@ class PostgresReader(Connection, Reader):
 
     def examine(self) -> Iterator[Diagnosis]:
         with self._explained(READERS_CURE):
-            yield from examine(self._installed(), self._sql, self._hold)
+            connection = self._installed()
+            yield from examine(connection, self._sql, self._hold, self._filled("{run}"))
         with contextlib.suppress(StoreRefusesError):  # this role may not see the leases
-            yield from of_foreign_locks(self.leases())
+            yield from of_foreign_locks(
+                self.leases(),
+                self._connected().info.dbname,
+                lambda words: command_line(words, self._url, self._namespace),
+            )
+
+
+def _init_words(roles: Roles, least: LeastRetention) -> str:
+    """Return `init` as it was typed, for a cure: braces are doubled."""
+    words = "init"
+    for part, names in roles._asdict().items():
+        if names:
+            option = "operator" if part == "operate" else part
+            words += f" --{option}-role {shell_quoted(','.join(names))}"
+    for what, seconds in least.given().items():
+        words += f" --keep-{what} {typed_duration(seconds)}"
+    return words.replace("{", "{{").replace("}", "}}")
