@@ -68,6 +68,10 @@ class Reader(Views):
         self.unreadable: set[str] = set()
         """The names of the rows that all queries have passed over."""
 
+    def offered_roles(self) -> list[str]:
+        """Return the roles to which `init` may give rights, if none but the owner has any yet; else none."""
+        return []
+
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, newest first, or oldest first after an id."""
         return (traced.execution for traced in self.traced(query))

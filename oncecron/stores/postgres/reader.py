@@ -235,6 +235,12 @@ class PostgresReader(Connection, Reader):
             removed.update(executions=row[0], skips=row[1])
         return removed
 
+    def offered_roles(self) -> list[str]:
+        with self._explained(READERS_CURE):
+            values = {"namespace": self._namespace}
+            rows = self._connected().execute(self._sql["offered_roles"], values).fetchall()
+        return [name for (name,) in rows]
+
     def initialise(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         connection = self._connected()
         if connection.info.server_version < _OLDEST_SERVER:
