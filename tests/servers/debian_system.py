@@ -11,7 +11,7 @@ from pathlib import Path
 
 import debian
 
-from servers.namespaces import Machine
+from servers.namespaces import Host, Machine
 from servers.process import public_directory, remove_directory
 from servers.require import not_proven, program
 
@@ -111,6 +111,11 @@ class DebianSystem(Machine):
             "export DEBIAN_FRONTEND=noninteractive; apt-get -qq update\n"
             f"apt-get -qq install -y --no-install-recommends {' '.join(packages)}"
         )
+
+    def join(self, host: Host) -> None:
+        """Put it on a network, in the place of a host there. Until then it reaches what this machine reaches."""
+        net = f"--net=/proc/{host.holder.pid}/ns/net"
+        self.prefix = [net if word == "--net" else word for word in self.prefix]
 
     def add_user(self, name: str) -> None:
         """Add a user with a home directory."""
