@@ -31,7 +31,10 @@ mount -t tmpfs -o mode=755 tmpfs {root}/run
 mkdir -p {root}/run/lock
 chmod 1777 {root}/run/lock
 cp -L /etc/resolv.conf {root}/etc/resolv.conf
-[ ! -e {certificates} ] || cp -L {certificates} {root}/run/certificates.crt
+if [ -e {certificates} ]; then # of the machine's own way to the index
+  cp -L {certificates} {root}/run/certificates.crt
+  printf '[global]\\ncert = /run/certificates.crt\\n' >{root}/etc/pip.conf
+fi
 printf '127.0.0.1 localhost %s\\n' {name} >{root}/etc/hosts
 echo {name} >{root}/etc/hostname
 exec chroot {root} /bin/sh -ec 'echo ready; exec sleep infinity'
@@ -74,10 +77,6 @@ class DebianSystem(Machine):
             "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "LANG": "C.UTF-8",
         }
-        if CERTIFICATES.exists():  # of the machine's own way to the index
-            self.environment["PIP_CERT"] = "/run/certificates.crt"
-        if "PIP_DEFAULT_TIMEOUT" in os.environ:
-            self.environment["PIP_DEFAULT_TIMEOUT"] = os.environ["PIP_DEFAULT_TIMEOUT"]
 
     def command(self, text: str, user: str = "root", directory: str = "~") -> list[str]:
         """Return the command that runs a text by the shell of a user, in a directory; to be started here."""
