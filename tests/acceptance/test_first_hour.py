@@ -72,6 +72,7 @@ class Site:
                 pasted("docs/install.md", "/opt/oncecron/bin/pip install -q ."),
                 directory="/root/oncecron",
             )
+        install_as_a_user(self.hosts[1])
         places = [network.host(name) for name in systems]
         for system, place in zip(systems.values(), places, strict=True):
             system.do(f"echo '{places[0].address} db.example.com' >>/etc/hosts")
@@ -101,6 +102,16 @@ class Site:
     def history(self, kind: str) -> str:
         """Return the log, by the first host."""
         return self.hosts[0].do(f"oncecron history --json {kind}", "ann")
+
+
+def install_as_a_user(host: DebianSystem) -> None:
+    """Do what the page says for who is not root, and remove it."""
+    host.clone("/home/ann/oncecron", "ann")
+    host.do(
+        pasted("docs/install.md", "~/.local/share/oncecron/bin/pip"), "ann", "/home/ann/oncecron"
+    )
+    assert host.do("~/.local/bin/oncecron --version", "ann").startswith("oncecron ")
+    host.do("rm -rf ~/.local ~/oncecron", "ann")
 
 
 @pytest.fixture(scope="module")
