@@ -248,7 +248,7 @@ class PostgresReader(Connection, Reader):
                 f"PostgreSQL {masked(self._url)}: server version {connection.info.server_version // 10000} "
                 "is too old; oncecron needs 13 or newer"
             )
-        with self._explained(INIT_CURE.format(words=_init_words(roles, least))):
+        with self._explained(_init_cure(_init_words(roles, least))):
             try:
                 found = self._made_in_turn(connection, roles, least)
             except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
@@ -284,16 +284,15 @@ class PostgresReader(Connection, Reader):
         """Create or upgrade the schema, set what is given and grant rights; return the version that it had."""
         with connection.transaction():
             words = _init_words(roles, least)
-            cure = INIT_CURE.format(words=words)
+            cure = _init_cure(words)
             self._refuse_intruders(connection, words)
             found = self._recorded(connection, cure)
             if found is None:
                 changes = installation.script(self._namespace)
             else:
                 connection.execute(self._sql["lock_schema"])
-                found = (
-                    self._recorded(connection, cure) or found
-                )  # another session may have upgraded it
+                # Another session may have upgraded it.
+                found = self._recorded(connection, cure) or found
                 changes = installation.upgrade(self._namespace, found)
             changes += installation.settings(self._namespace, least)
             changes += installation.grants(self._namespace, roles)
@@ -341,7 +340,7 @@ class PostgresReader(Connection, Reader):
 
 
 def _init_words(roles: Roles, least: LeastRetention) -> str:
-    """Return `init` as it was typed, for a cure: braces are doubled."""
+    """Return `init` as it was typed, for a message."""
     words = "init"
     for part, names in roles._asdict().items():
         if names:
@@ -349,4 +348,9 @@ def _init_words(roles: Roles, least: LeastRetention) -> str:
             words += f" --{option}-role {shell_quoted(','.join(names))}"
     for what, seconds in least.given().items():
         words += f" --keep-{what} {typed_duration(seconds)}"
-    return words.replace("{", "{{").replace("}", "}}")
+    return words
+
+
+def _init_cure(words: str) -> str:
+    """Return the cure of `init` that lacks a right; `words`: this command."""
+    return INIT_CURE.format(words=words.replace("{", "{{").replace("}", "}}"))
