@@ -63,6 +63,7 @@ missing_packages() {
   fi
   [ "${ONCECRON_TEST_VERSIONS:-}" != all ] || installed npm || echo npm
   [ -e /usr/include/stdio.h ] || echo libc6-dev
+  [ -z "${ONCECRON_TEST_SYSTEMS:-}" ] || installed debootstrap || echo debootstrap
 }
 
 # The packages' own services are not wanted: a policy that exists only meanwhile forbids starting.
@@ -90,7 +91,7 @@ set_up_system() {
   [ ${#missing[@]} -gt 0 ] || return 0
   if [ "$root" = no ]; then
     say "these Debian packages are missing; install them with:"
-    printf 'sudo apt-get install -y --no-install-recommends %s\n' "${missing[*]}" >&2
+    printf 'sudo apt-get update && sudo apt-get install -y --no-install-recommends %s\n' "${missing[*]}" >&2
     case " ${missing[*]} " in *" python3"* | *" postgresql "*) exit 69 ;; esac
     say "going on without: tests that need them are skipped as NOT PROVEN"
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
@@ -11,7 +12,7 @@ from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import LeastRetention, Roles
-from oncecron.core.stderr import valid
+from oncecron.core.stderr import complain, valid
 from oncecron.core.units import typed_duration
 from oncecron.stores import open_reader
 from oncecron.stores.address import Address
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _KEPT = "Least retention"
 _RIGHTS = "Rights (PostgreSQL; separate several roles by commas, or repeat the option)"
+
+_WHERE = "Address of the store (postgresql://USER@HOST/DATABASE, redis://HOST, or local for this machine only)"
+_MOST_SHOWN = 10
 
 _SWITCH = "stop, release, pause, resume, drain, undrain and forget"
 
@@ -54,6 +58,9 @@ OPTIONS = (
 
 def _initialise(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
+    is_at_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not settings["print-sql"]
+    if is_at_terminal and not settings.has_store():
+        settings = Settings(OPTIONS, {**given, "store": _answer(_WHERE)})
     roles = Roles(
         run=_names(settings, "run-role"),
         read=_names(settings, "read-role"),
@@ -67,9 +74,30 @@ def _initialise(given: dict[str, str], _words: list[str]) -> int:
         output.write_text(unconnected.schema_sql(roles, least), stream)
         return 0
     with all_readers(settings) as stores:
+        if is_at_terminal and not any(roles):
+            roles = _ask_roles(next((s for s in stores.values() if s.has_roles), stores["store"]))
         answer = (_sql if settings["print-sql"] else _prepare)(stores, roles, least)
     output.say(answer, stream)
     return 0
+
+
+def _ask_roles(store: Reader) -> Roles:
+    """Return the roles that a person chooses; it asks only if others than the owner could get their first rights."""
+    offered = store.offered_roles()
+    if not offered:
+        return Roles()
+    shown = ", ".join([*offered[:_MOST_SHOWN], *["..."] * (len(offered) > _MOST_SHOWN)])
+    complain(f"no role but the owner has rights here; roles that may log in: {shown}")
+    run = _answer("Role that starts jobs on the hosts (--run-role; empty: none)")
+    read = _answer(f"Role that reads the log (--read-role; empty: {run or 'none'})") or run
+    return Roles(run=_split("run-role", run), read=_split("read-role", read))
+
+
+def _answer(question: str) -> str:
+    """Return what a person types at the terminal, without spaces around it."""
+    sys.stderr.write(f"{question}: ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip()
 
 
 def _prepare(stores: dict[str, Reader], roles: Roles, least: LeastRetention) -> str:
@@ -93,10 +121,13 @@ def _sql(stores: dict[str, Reader], roles: Roles, least: LeastRetention) -> str:
 
 def _names(settings: Settings, option: str) -> tuple[str, ...]:
     text = settings[option]
-    if text is None:
-        return ()
+    return () if text is None else _split(option, text, is_given=True)
+
+
+def _split(option: str, text: str, *, is_given: bool = False) -> tuple[str, ...]:
+    """Return the names of roles in a text. Raises `UsageError`."""
     names = tuple(valid(name.strip()) for name in text.split(",") if name.strip())
-    if not names:
+    if is_given and not names:
         raise UsageError(f"--{option} is empty (an unset variable?); name a role")
     # PostgreSQL reads even the quoted name as the pseudo-role PUBLIC.
     if everybody := [name for name in names if name.lower() == "public"]:

@@ -158,7 +158,12 @@ def has_password(text: str) -> bool:
 
 
 def command_line(words: str, store: str, namespace: str) -> str:
-    """Return `oncecron WORDS` for this store and namespace, in backquotes, to be pasted into a shell.
+    """Return `oncecron WORDS` for this store and namespace, in backquotes, to be pasted into a shell."""
+    return f"`oncecron {words}{where_options(store, namespace)}`"
+
+
+def where_options(store: str, namespace: str) -> str:
+    """Return the options that name this store and namespace, with a space before each.
 
     A password is never shown: $ONCECRON_STORE stands for the URL where it is set, else the configuration file does.
     """
@@ -167,7 +172,7 @@ def command_line(words: str, store: str, namespace: str) -> str:
         typed = ' --store "$ONCECRON_STORE"' if os.environ.get("ONCECRON_STORE") else ""
     if namespace != DEFAULT_NAMESPACE:
         typed += f" --namespace {shell_quoted(namespace)}"
-    return f"`oncecron {words}{typed}`"
+    return typed
 
 
 def shell_quoted(text: str) -> str:

@@ -74,6 +74,10 @@ class Reader(Views):
         self.keeps: int | None = None
         """How many executions of each shard the store keeps at most."""
 
+    def offered_roles(self) -> list[str]:
+        """Return the roles to which `init` may give rights, if none but the owner has any yet; else none."""
+        return []
+
     def history(self, query: HistoryQuery) -> Iterator[Execution]:
         """Yield executions, newest first, or oldest first after an id."""
         return (traced.execution for traced in self.traced(query))

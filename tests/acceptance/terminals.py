@@ -232,3 +232,22 @@ class Screen:
         wrapped = [line for line in self.lines(joined=True) if line not in lines]
         assert [line for line in wrapped if "`" not in line] == [], command  # that can be pasted
         return lines
+
+
+def answered(host: Oncecron, *arguments: object, answers: str) -> tuple[int | None, str]:
+    """Return the status of a command at a terminal where somebody types lines, and what it shows there."""
+    ours, its = pty.openpty()
+    process = subprocess.Popen(
+        [CONSOLE_SCRIPT, *map(str, arguments)],
+        env={**host.environment, "TERM": "dumb"}, stdin=its, stdout=its, stderr=its,
+    )  # fmt: skip
+    os.close(its)
+    os.write(ours, answers.encode())
+    shown = b""
+    try:
+        while block := os.read(ours, 65536):
+            shown += block
+    except OSError:  # EIO: everybody has closed it
+        pass
+    os.close(ours)
+    return process.wait(30), shown.decode().replace("\r\n", "\n")

@@ -10,6 +10,7 @@ import pytest
 from answers import refused
 from servers import Database
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+from terminals import answered
 
 Hosts = Callable[..., Oncecron]
 ROWS = int(os.environ.get("ONCECRON_TEST_ROWS", "40000"))
@@ -44,6 +45,49 @@ def test_init_makes_the_schema_once(as_role: Hosts) -> None:
     staging = owner("init", "--namespace", "staging")
     assert staging.out == b"made schema staging, version 1" + kept
     assert owner("history", "--namespace", "staging").status == 0
+
+
+CTRL_D = "\x04"
+
+
+@pytest.mark.parametrize(
+    ("words", "answers", "rights"),
+    [
+        ((), "runner\n\n", {"runner": {"fire", "read"}}),
+        ((), " runner , operator \nreader\n", {"runner": {"fire"}, "operator": {"fire"}, "reader": {"read"}}),
+        ((), "\nreader\n", {"reader": {"read"}}),
+        ((), CTRL_D * 2, {}),
+        (("--read-role", "reader"), "", {"reader": {"read"}}),
+    ],
+)  # fmt: skip
+def test_init_asks_for_the_roles_at_a_terminal(
+    as_role: Hosts, words: tuple[str, ...], answers: str, rights: dict[str, set[str]]
+) -> None:
+    """Unless they are given; once a role has rights, never again."""
+    status, shown = answered(as_role(), "init", *words, answers=answers)
+    assert (status, "Role that" in shown) == (0, not words), shown
+    assert ("roles that may log in: jobber, operator, outsider, reader, runner\n" in shown) != bool(
+        words
+    )
+    for role in ("runner", "reader", "operator"):
+        may = rights.get(role, set())
+        assert (as_role(role)("history").status == 0) == ("read" in may)
+        assert (as_role(role).run("k", "--no-tick", "--", "true").status == 0) == ("fire" in may)
+    if rights:
+        status, shown = answered(as_role(), "init", answers="")
+        assert (status, "Role that" in shown) == (0, False), shown
+
+
+def test_init_asks_for_the_store_at_a_terminal(database: Database, as_role: Hosts) -> None:
+    """A wrong answer is refused as the option would be; without a terminal nobody is asked."""
+    host = as_role()
+    url = host.environment.pop("ONCECRON_STORE")
+    status, shown = answered(host, "init", answers="nowhere\n")
+    assert (status, "--store: " in shown) == (78, True), shown
+    status, shown = answered(host, "init", answers=f"{url}\n\n\n")
+    assert (status, "made schema oncecron" in shown) == (0, True), shown
+    refused(host("init"), 78, "no store is configured")
+    assert host("init", "--print-sql").status == 0
 
 
 def test_twenty_hosts_may_do_it_at_once(database: Database, as_role: Hosts) -> None:

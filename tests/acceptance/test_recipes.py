@@ -188,7 +188,7 @@ def test_the_derived_keys_of_a_recipe_are_those_of_its_lines(name: str) -> None:
 def test_the_tasks_of_ansible_give_the_lines_that_are_shown() -> None:
     """As the cron module writes them: a comment with the name, then the line."""
     text = (RECIPES / "ansible.md").read_text(encoding="utf-8")
-    blocks = dict(BLOCKS.findall(text))
+    blocks = dict(reversed(BLOCKS.findall(text)))  # the first of each kind
     tasks = read(blocks["yaml"])
     assert isinstance(tasks, list)
     written = ""

@@ -11,10 +11,10 @@ from redis.exceptions import ResponseError
 from servers import Journal, RedisServer, job
 from servers.oncecron import Ended, Oncecron
 
-from oncecron.stores.redis.explain import ACL_RULE
+from oncecron.stores.redis.explain import acl_rule
 
 PASSWORD = "s3cret"
-RULE = ACL_RULE.replace("PASSWORD", PASSWORD).split()
+RULE = acl_rule("oncecron", "oncecron", login=f"on >{PASSWORD}")
 RIGHTS = {word[1:] for word in RULE if word.startswith("+")}
 ELSEWHERE = {"asking", "command", "cluster|slots", "wait"}
 """What only a cluster and `?wait=N` need."""
@@ -116,7 +116,7 @@ def test_a_reader_has_the_rights_that_the_manual_names(
         assert (ended.status, ended.err) == (0, ""), (command, ended)
     refused = reads.run("k", "--tick", "t2", "--", "true")
     assert refused.status == 78
-    assert "grant the user its rights: ACL SETUSER oncecron" in refused.err
+    assert "ACL SETUSER reader '~oncecron:*' " in refused.err
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from servers import RedisServer, eventually
 from servers.oncecron import Ended, Oncecron
 
-from oncecron.stores.redis.explain import ACL_RULE
+from oncecron.stores.redis.explain import acl_rule
 
 SHORT = ("--connect-timeout", "2s")
 
@@ -65,7 +65,7 @@ def test_a_user_with_too_few_rights_is_told_the_rule(
 ) -> None:
     """At once, with exit 78, and nothing is started."""
     server = new_redis(aof=True)
-    words = ACL_RULE.replace("PASSWORD", "secret").split()
+    words = acl_rule("oncecron", "oncecron", login="on >secret")
     server.connect().execute_command(*(word for word in words if word not in less.split()))
     url = server.url().replace("redis://", "redis://oncecron:secret@")
     assert "ACL SETUSER" in refused(fire(url), public_path)

@@ -12,7 +12,7 @@ from servers import Journal, RedisServer, eventually, job
 from servers.oncecron import SHORT_TTL, Oncecron
 from servers.process import send
 
-from oncecron.stores.redis.explain import ACL_RULE
+from oncecron.stores.redis.explain import acl_rule
 
 TTL = SHORT_TTL
 LEASE = "oncecron:{oncecron}:lease:k#0"
@@ -128,7 +128,8 @@ def test_a_user_who_may_not_wait_is_told_the_rule(
     pair: Pair, host: Callable[..., Oncecron], journal: Journal
 ) -> None:
     """At once, with exit 78, and the claim is given back."""
-    rule = [word for word in ACL_RULE.replace("PASSWORD", "secret").split() if word != "+wait"]
+    rule = acl_rule("oncecron", "oncecron", login="on >secret")
+    rule.remove("+wait")
     pair.master.connect().execute_command(*rule)
     ended = host(login="oncecron:secret").run("k", *SHORT, "--", *job(journal))
     assert ended.status == 78, ended.err

@@ -22,7 +22,7 @@ from servers import Journal, assert_exclusive, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, SHORT_TTL, Oncecron, installed
 from servers.process import public_directory
 
-from oncecron.stores.redis.explain import ACL_RULE
+from oncecron.stores.redis.explain import acl_rule
 
 TICKS = int(os.environ.get("ONCECRON_TEST_UPGRADE_TICKS", "12"))
 """Ticks of a second each, in which the schema and then three hosts are upgraded; the long form has 120."""
@@ -307,7 +307,7 @@ def test_a_user_who_could_not_undo_a_step_upgrades_nothing(
     assert isinstance(store, RedisLog)
     before = contents(store)
     safe = "ACL SETUSER safe on >secret ~* &* +@all -@dangerous +info"
-    for rule in (ACL_RULE.replace("PASSWORD", "secret"), safe):
+    for rule in (" ".join(acl_rule("oncecron", "oncecron", login="on >secret")), safe):
         store._client.execute_command(*rule.split())
         host = owner(newer)
         host.environment["ONCECRON_STORE"] = store.url.replace(

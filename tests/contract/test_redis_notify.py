@@ -10,7 +10,7 @@ from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core.model import Lease, Refusal, Request
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.explain import ACL_RULE
+from oncecron.stores.redis.explain import acl_rule
 from oncecron.stores.redis.reader import RedisReader
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ def test_who_is_sent_on_by_a_cluster_listens_there(
 
 def limited(server: RedisServer, without: str) -> str:
     """Return the address of a user with all rights of the printed rule but these."""
-    rule = ACL_RULE.replace("PASSWORD", "secret").split()
+    rule = acl_rule("oncecron", "oncecron", login="on >secret")
     left = [word for word in rule[3:] if word not in without.split()]
     assert len(left) == len(rule[3:]) - len(without.split())
     server.connect().execute_command(*rule[:3], *left)

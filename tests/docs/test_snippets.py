@@ -29,7 +29,7 @@ SCENARIOS = [
     pytest.param(each, marks=[pytest.mark.slow] if each.waits_for_a_lease else [], id=each.name)
     for each in scenarios(BLOCKS)
 ]
-UNCHECKED = {"text", "sql", "java", "ruby", "php", "nginx", "mermaid"}
+UNCHECKED = {"text", "sql", "java", "ruby", "php", "nginx", "mermaid", "dockerfile"}
 PARSERS: dict[str, Callable[[str], object]] = {
     "json": json.loads,
     "yaml": lambda text: list(yaml.safe_load_all(text)),

@@ -136,13 +136,15 @@ def test_what_a_library_says_beside_the_password_stays() -> None:
     assert 'at "h" failed: FATAL: database "jobs" does not' in str(
         postgres.explain(told, "postgresql://u:secret@h/jobs")
     )
-    assert "create it, or correct" in str(postgres.explain(told, "postgresql://u:exist@h/jobs"))
+    assert "`create database jobs`, or correct" in str(
+        postgres.explain(told, "postgresql://u:exist@h/jobs")
+    )
 
 
 def test_an_old_redis_repeats_the_arguments_of_auth() -> None:
     """Where AUTH or HELLO is renamed or unknown."""
     told = ReplyError("ERR unknown command 'AUTH', with args beginning with: 'u' 'Xq7Vd9'")
-    error = explain.of_handshake("AUTH", told, "Redis redis://h", "")
+    error = explain.of_handshake("AUTH", told, "Redis redis://h", "", "default")
     assert error is not None
     assert not leaks(str(error))
     assert "unknown command 'AUTH'" in str(error)

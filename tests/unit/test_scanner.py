@@ -43,6 +43,8 @@ def test_cron_accepts_what_the_scanner_accepts(tmp_path: Path, line: bytes, endi
     crontab = scan(line + ending)
     # `@daily =` is a variable without a value to Debian 13, and a job to Debian 12.
     assume(not any(each.name.startswith(b"@") and each.has_no_value for each in crontab.variables))
+    # An address with unsafe characters is refused by Debian 13; Debian 12 sends no mail to it.
+    assume(not any(each.name in (b"MAILTO", b"MAILFROM") for each in crontab.variables))
     rejected = rejected_by_cron(crontab, tmp_path)
     assert accepted_by_cron(line + ending, tmp_path) == (not rejected)
 

@@ -9,7 +9,6 @@ from crontabs import (
     accepted_by_cron,
     commands,
     lines,
-    rejected_by_cron,
     standard_input,
 )
 from hypothesis import HealthCheck, given, settings
@@ -78,7 +77,7 @@ def test_unwrap_gives_back_what_was_wrapped(tmp_path: Path, raw: bytes) -> None:
     before = scan(original)
     after = assert_undone(original)
     assert after.problems() == before.problems()
-    if not rejected_by_cron(before, tmp_path):
+    if accepted_by_cron(original, tmp_path):
         assert accepted_by_cron(b"".join(one.raw for one in after.lines), tmp_path)
     for old, new in zip(before.entries(), after.entries(), strict=True):
         assert (new.schedule, new.command_start) == (old.schedule, old.command_start)

@@ -168,9 +168,13 @@ def explain(message: str, url: str, settings: Mapping[str, str | None] | None = 
     text = one_line(without(message, url))
     failing_over = len(cures) > 1 and any(words in message for words in _STANDBY)
     if None not in cures and not failing_over:
-        from oncecron.stores.postgres.login_files import cure_of  # noqa: PLC0415 - for this message alone
+        from oncecron.stores.postgres import login_files, login_rights  # noqa: PLC0415 - for this message alone
 
-        cure = cure_of(one_line(message), url, settings) or cures[0] or ""
+        line = one_line(message)
+        of_this_login = login_files.cure_of(line, url, settings) or login_rights.cure_of(
+            line, settings
+        )
+        cure = of_this_login or cures[0] or ""
         return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; {without(cure, url)}")
     return StoreUnavailable(f"PostgreSQL {masked(url)}: {text}")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.doctor import Diagnosis, of_clock, of_encryption
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.stores.postgres.login_rights import quoted
 from oncecron.stores.postgres.session import FULL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
     import psycopg
@@ -18,35 +19,38 @@ if TYPE_CHECKING:
 
 
 def examine(
-    connection: psycopg.Connection[tuple[Any, ...]], sql: Mapping[str, str], hold: Hold
+    connection: psycopg.Connection[tuple[Any, ...]], sql: Mapping[str, str], hold: Hold, cure: str
 ) -> Iterator[Diagnosis]:
-    """Yield what is known of the server and of this connection; `sql`: the sections `server` and `rights`."""
+    """Yield what is known of the server and of this connection.
+
+    `sql`: the sections `server` and `rights`; `cure`: how this role gets the right to start jobs.
+    """
     before = clock.wall()
     row = connection.execute(sql["server"]).fetchone()
     assert row is not None  # noqa: S101 - a select without a table has one row
     version, role, isolation, backend, now, most, used = row
     yield Diagnosis("ok", "server", f"{version.split(' on ')[0]}, a primary")
-    yield _of_role(role, [name for (name,) in connection.execute(sql["rights"])])
-    yield _of_isolation(isolation)
+    yield _of_role(role, [name for (name,) in connection.execute(sql["rights"])], cure)
+    yield _of_isolation(isolation, role)
     yield _of_pooler(connection.info.backend_pid, backend)
     yield _of_connection(connection)
     yield of_clock(now, before, clock.wall())
     yield _of_room(used, most, hold)
 
 
-def _of_role(role: str, may: list[str]) -> Diagnosis:
+def _of_role(role: str, may: list[str], cure: str) -> Diagnosis:
     rights = ", ".join(may) or "nothing"
     if "fire" in may:
         return Diagnosis("ok", "role", f"role {role} may {rights}")
     text = f"role {role} may {rights}, but start no job"
-    return Diagnosis("warn", "role", text, f"as the owner: `oncecron init --run-role {role}`")
+    return Diagnosis("warn", "role", text, cure)
 
 
-def _of_isolation(isolation: str) -> Diagnosis:
+def _of_isolation(isolation: str, role: str) -> Diagnosis:
     if isolation == "read committed":
         return Diagnosis("ok", "isolation", isolation)
     text = f"default_transaction_isolation is {isolation}: every claim is refused"
-    cure = "alter role ... set default_transaction_isolation = 'read committed'"
+    cure = f"run `alter role {quoted(role)} set default_transaction_isolation = 'read committed'`"
     return Diagnosis("fail", "isolation", text, cure)
 
 
@@ -79,8 +83,10 @@ def _of_room(used: int, most: int, hold: Hold) -> Diagnosis:
     return Diagnosis("warn", "connections", text, cure)
 
 
-def of_foreign_locks(leases: Sequence[LeaseView]) -> Iterator[Diagnosis]:
-    """Yield the sessions that hold the lock of a key without a lease."""
+def of_foreign_locks(
+    leases: Sequence[LeaseView], database: str, command: Callable[[str], str]
+) -> Iterator[Diagnosis]:
+    """Yield the sessions that hold the lock of a key without a lease; `command`: returns words as they are pasted."""
     foreign = [lease for lease in leases if lease.expires_at is None and lease.backend_pid]
     for lease in foreign:
         where = f" from {lease.client_address}" if lease.client_address else ""
@@ -88,8 +94,8 @@ def of_foreign_locks(leases: Sequence[LeaseView]) -> Iterator[Diagnosis]:
             "warn",
             "locks",
             f"backend {lease.backend_pid}{where} holds the lock of key {lease.key} without a lease, so starts wait 2 s",
-            f"end it with `oncecron release {lease.key} --force`, and keep others out: `revoke connect on database` "
-            "from public",
+            f"end it with {command(f'release {lease.key} --force')}, and keep others out: have a superuser run "
+            f"`revoke connect on database {quoted(database)} from public`",
         )
     if not foreign:
         yield Diagnosis("ok", "locks", "no session holds a lock without a lease")

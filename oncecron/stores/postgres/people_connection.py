@@ -11,8 +11,8 @@ from oncecron.core.errors import StoreError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable_values
 from oncecron.core.timing import READER_TIMEOUT
-from oncecron.stores.address import command_line, masked
-from oncecron.stores.postgres import address, libpq, schema
+from oncecron.stores.address import as_role, masked, where_options
+from oncecron.stores.postgres import address, libpq, login_rights, schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.installation import statements
 from oncecron.stores.schema_version import Recorded
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 _UNDEFINED_OBJECT = "42704"
 READERS_CURE = "{read}"
-INIT_CURE = "run it as {owner}, the owner, or have a DBA run the SQL that {print_sql} prints"
+OWNERS_CURE = "have {{owner}}, the owner, run `oncecron {words}{{as_owner}}`"
+"""A cure once the words of a command are filled in, in which braces are doubled."""
+INIT_CURE = (
+    OWNERS_CURE + ", or have a DBA run the SQL that `oncecron {words} --print-sql{{here}}` prints"
+)
 
 
 class Connection:
@@ -77,10 +81,7 @@ class Connection:
             with self._explained(cure):
                 found = self._recorded(connection, cure)
             if found is None:
-                raise StoreRefusesError(
-                    f"PostgreSQL {masked(self._url)} has no schema {self._namespace}; "
-                    f"check --namespace, or run {command_line('init', self._url, self._namespace)}"
-                )
+                raise schema.absent(self._namespace, self._url, *self._rights(), "read")
             if wrong := schema.misfit(found, self._namespace, self._url, self._rights):
                 raise wrong
         except StoreError:
@@ -89,7 +90,7 @@ class Connection:
         return connection
 
     def _recorded(
-        self, connection: psycopg.Connection[tuple[Any, ...]], cure: str = INIT_CURE
+        self, connection: psycopg.Connection[tuple[Any, ...]], cure: str
     ) -> Recorded | None:
         """Return what the schema says about itself, or None if there is no schema."""
         answer = connection.execute(
@@ -122,7 +123,8 @@ class Connection:
             run=schema.rights_cure(*rights, "run"),
             read=schema.rights_cure(*rights, "read"),
             operate=schema.rights_cure(*rights, "operator"),
-            print_sql=command_line("init --print-sql", self._url, self._namespace),
+            as_owner=where_options(as_role(self._url, owner), self._namespace),
+            here=where_options(self._url, self._namespace),
         )
 
     @contextlib.contextmanager
@@ -145,7 +147,9 @@ class Connection:
         if error.sqlstate in schema.MADE_MEANWHILE:
             return schema.not_ours(self._namespace, self._url)
         if error.sqlstate == _UNDEFINED_OBJECT:
-            return StoreRefusesError(f"PostgreSQL: {told}; create the role first")
+            return StoreRefusesError(
+                f"PostgreSQL: {told}; {login_rights.cure_of(str(told)) or 'create it'}"
+            )
         return schema.explain(told, self._namespace, None, self._url)
 
 

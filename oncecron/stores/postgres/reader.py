@@ -26,10 +26,16 @@ from oncecron.core.timing import (
     SKIP_WINDOWS,
     TERMINATED_AFTER,
 )
-from oncecron.stores.address import as_role, command_line, masked
+from oncecron.core.units import typed_duration
+from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 from oncecron.stores.postgres import installation, schema
 from oncecron.stores.postgres.doctor import examine, of_foreign_locks
-from oncecron.stores.postgres.people_connection import INIT_CURE, READERS_CURE, Connection
+from oncecron.stores.postgres.people_connection import (
+    INIT_CURE,
+    OWNERS_CURE,
+    READERS_CURE,
+    Connection,
+)
 from oncecron.stores.reader import PackedRuns, Reader
 
 if TYPE_CHECKING:
@@ -54,8 +60,6 @@ _ENDERS_CURE = (
     "do it as a role that has that session's rights, or have a superuser run "
     "`select pg_terminate_backend({pid})`"
 )
-_OWNERS_CURE = "run it as {owner}, who owns the schema"
-
 
 _CURES = dict.fromkeys(("leases", "notices", "item_lists"), _WATCHERS_CURE)
 """For views that readers alone may not see."""
@@ -179,7 +183,7 @@ class PostgresReader(Connection, Reader):
     def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
         section, cure = "count_other_notices", _WATCHERS_CURE
         if remove:
-            section, cure = "remove_other_notices", _OWNERS_CURE
+            section, cure = "remove_other_notices", OWNERS_CURE.format(words="prune")
         return int(self._ask(section, {"channels": list(channels)}, cure)[0][0])
 
     def forget_host(self, host: str) -> bool:
@@ -232,30 +236,40 @@ class PostgresReader(Connection, Reader):
         progress: Progress = no_progress,
     ) -> tuple[int, int]:
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
+        ages = "".join(
+            f" --{what} {typed_duration(age)}" for what, age in retention._asdict().items()
+        )
+        cure = OWNERS_CURE.format(words=f"prune{ages}{' --dry-run' * dry_run}")
         if not dry_run:
-            return self._prune(values, progress)
-        connection = self._installed(_OWNERS_CURE)
+            return self._prune(values, cure, progress)
+        connection = self._installed(cure)
         # Until it is rolled back, a key waits for its next start if its newest one has expired.
-        with self._explained(_OWNERS_CURE), connection.transaction(force_rollback=True):
-            return self._prune(values, progress)
+        with self._explained(cure), connection.transaction(force_rollback=True):
+            return self._prune(values, cure, progress)
 
-    def _prune(self, values: Mapping[str, Any], progress: Progress) -> tuple[int, int]:
+    def _prune(self, values: Mapping[str, Any], cure: str, progress: Progress) -> tuple[int, int]:
         executions = skips = 0
-        for removed in self._pruned(values):
+        for removed in self._pruned(values, cure):
             executions, skips = executions + removed[0], skips + removed[1]
             progress(executions + skips)
         return executions, skips
 
-    def _pruned(self, values: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
+    def _pruned(self, values: Mapping[str, Any], cure: str) -> Iterator[tuple[int, int]]:
         """Yield how many executions and how many skips each step removes."""
-        yield from self._prune_steps({**values, "key_id": None})
-        self._ask("prune_keys", {}, _OWNERS_CURE)  # before each key that is left is looked at
-        for (key_id,) in self._ask("part_ids", {}, _OWNERS_CURE):
-            yield from self._prune_steps({**values, "key_id": key_id})
+        yield from self._prune_steps({**values, "key_id": None}, cure)
+        self._ask("prune_keys", {}, cure)  # before each key that is left is looked at
+        for (key_id,) in self._ask("part_ids", {}, cure):
+            yield from self._prune_steps({**values, "key_id": key_id}, cure)
 
-    def _prune_steps(self, values: Mapping[str, Any]) -> Iterator[tuple[int, int]]:
-        while any(row := self._ask("prune", values, _OWNERS_CURE)[0]):
+    def _prune_steps(self, values: Mapping[str, Any], cure: str) -> Iterator[tuple[int, int]]:
+        while any(row := self._ask("prune", values, cure)[0]):
             yield row[0], row[1]
+
+    def offered_roles(self) -> list[str]:
+        with self._explained(READERS_CURE):
+            values = {"namespace": self._namespace}
+            rows = self._connected().execute(self._sql["offered_roles"], values).fetchall()
+        return [name for (name,) in rows]
 
     def initialise(
         self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
@@ -267,7 +281,7 @@ class PostgresReader(Connection, Reader):
                 "is too old; oncecron needs 13 or newer"
             )
         progress()
-        with self._explained(INIT_CURE):
+        with self._explained(_init_cure(_init_words(roles, least))):
             try:
                 found = self._made_in_turn(connection, roles, least)
             except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
@@ -302,13 +316,16 @@ class PostgresReader(Connection, Reader):
     ) -> int | None:
         """Create or upgrade the schema, set what is given and grant rights; return the version that it had."""
         with connection.transaction():
-            self._refuse_intruders(connection)
-            found = self._recorded(connection)
+            words = _init_words(roles, least)
+            cure = _init_cure(words)
+            self._refuse_intruders(connection, words)
+            found = self._recorded(connection, cure)
             if found is None:
                 changes = installation.script(self._namespace)
             else:
                 connection.execute(self._sql["lock_schema"])
-                found = self._recorded(connection) or found  # another session may have upgraded it
+                # Another session may have upgraded it.
+                found = self._recorded(connection, cure) or found
                 changes = installation.upgrade(self._namespace, found)
             changes += installation.settings(self._namespace, least)
             changes += installation.grants(self._namespace, roles)
@@ -316,8 +333,10 @@ class PostgresReader(Connection, Reader):
                 connection.execute(changes)
         return found.version if found else None
 
-    def _refuse_intruders(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
-        """Raise `StoreRefusesError` if another role could change what is in the schema."""
+    def _refuse_intruders(
+        self, connection: psycopg.Connection[tuple[Any, ...]], words: str
+    ) -> None:
+        """Raise `StoreRefusesError` if another role could change what is in the schema; `words`: this command."""
         row = connection.execute(self._sql["intruders"], {"namespace": self._namespace}).fetchone()
         if row is None:
             return
@@ -325,7 +344,7 @@ class PostgresReader(Connection, Reader):
         if may_create:
             why = f"role {role} may create objects in it; run: revoke create on schema {self._namespace} from {role}"
         elif what == f"schema {self._namespace}":
-            owner = command_line("init", as_role(self._url, role), self._namespace)
+            owner = command_line(words, as_role(self._url, role), self._namespace)
             why = f"{what} belongs to {role}; if that is right, run {owner}"
         else:
             why = f"{what} belongs to {role}; have it dropped, or given back by alter ... owner to"
@@ -343,6 +362,28 @@ class PostgresReader(Connection, Reader):
 
     def examine(self) -> Iterator[Diagnosis]:
         with self._explained(READERS_CURE):
-            yield from examine(self._installed(), self._sql, self._hold)
+            connection = self._installed()
+            yield from examine(connection, self._sql, self._hold, self._filled("{run}"))
         with contextlib.suppress(StoreRefusesError):  # this role may not see the leases
-            yield from of_foreign_locks(self.leases())
+            yield from of_foreign_locks(
+                self.leases(),
+                self._connected().info.dbname,
+                lambda words: command_line(words, self._url, self._namespace),
+            )
+
+
+def _init_words(roles: Roles, least: LeastRetention) -> str:
+    """Return `init` as it was typed, for a message."""
+    words = "init"
+    for part, names in roles._asdict().items():
+        if names:
+            option = "operator" if part == "operate" else part
+            words += f" --{option}-role {shell_quoted(','.join(names))}"
+    for what, seconds in least.given().items():
+        words += f" --keep-{what} {typed_duration(seconds)}"
+    return words
+
+
+def _init_cure(words: str) -> str:
+    """Return the cure of `init` that lacks a right; `words`: this command."""
+    return INIT_CURE.format(words=words.replace("{", "{{").replace("}", "}}"))

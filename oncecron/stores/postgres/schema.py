@@ -118,7 +118,7 @@ def where(namespace: str) -> str:
 _CURES = {
     "25006": NAME_PRIMARY,
     "OC003": NAME_PRIMARY,
-    "OC002": "run: alter role ROLE set default_transaction_isolation = 'read committed'",
+    "OC002": "run `alter role {role} set default_transaction_isolation = 'read committed'`",
 }
 
 
@@ -155,6 +155,8 @@ def explain(
         return RecordRefusedError(f"PostgreSQL, schema {namespace}: {error}")
     cure = _CURES.get(error.sqlstate)
     if cure:
+        if "{role}" in cure:
+            cure = cure.format(role=rights(client, namespace)[0])
         return StoreRefusesError(f"PostgreSQL, schema {namespace}: {error}; {cure}")
     return StoreUnavailable(f"PostgreSQL, schema {namespace}: {error} (SQLSTATE {error.sqlstate})")
 
@@ -207,9 +209,17 @@ def _explain_missing(
         return misfit(found, namespace, url, lambda: rights(client, namespace)[:2]) or incomplete
     if is_there == b"t":
         return not_ours(namespace, url)
+    role, owner, _ = rights(client, namespace)
+    return absent(namespace, url, role, owner, "run")
+
+
+def absent(namespace: str, url: str, role: str, owner: str, option: str) -> StoreRefusesError:
+    """Return the error of a schema that is not there; the role needs what `--OPTION-role` gives."""
+    cure = f"run {command_line('init', url, namespace)}"
+    if role != owner:
+        cure = rights_cure(role, owner, url, namespace, option)
     return StoreRefusesError(
-        f"PostgreSQL {masked(url)} has no schema {namespace} ({error}); "
-        f"check --namespace, or run {command_line('init', url, namespace)}"
+        f"PostgreSQL {masked(url)} has no schema {namespace}; check --namespace, or {cure}"
     )
 
 

@@ -238,7 +238,7 @@ def _named_by(place: Host, target: Target, transport: Transport, deadline: float
     if isinstance(reply, ReplyError):
         from oncecron.stores.redis.explain import of_sentinel
 
-        raise of_sentinel(reply, where)
+        raise of_sentinel(reply, where, handshake.user)
     match reply:
         case [bytes(host), bytes(port)] if host and port.isdigit():
             return host.decode("ascii", "replace"), int(port)

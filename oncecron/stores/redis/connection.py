@@ -59,6 +59,7 @@ class Handshake:
     ) -> None:  # fmt: skip
         """`prefix`: the prefix of the URL's user and password parameters, such as `sentinel_`."""
         self.prefix = prefix
+        self.user = username or "default"
         self.verbs: list[str] = []
         self.words = b""
         if password is not None or username is not None:
@@ -287,7 +288,7 @@ class ServerConnection:
                 from oncecron.stores.redis.explain import of_handshake
 
                 where = self._transport.where(self.place)
-                if refused := of_handshake(verb, reply, where, handshake.prefix):
+                if refused := of_handshake(verb, reply, where, handshake.prefix, handshake.user):
                     raise refused
 
     def _send(self, data: bytes) -> None:

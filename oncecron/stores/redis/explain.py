@@ -26,26 +26,53 @@ _LOGIN = "in the store's URL, in store_file or under [redis]"
 _CURES = {
     "WRONGPASS": f"check {{}}username and {{}}password {_LOGIN}",
     "NOAUTH": f"give {{}}username and {{}}password {_LOGIN}",
-    "NOPERM": "allow the user to log in and to use this database (ACL: +select)",
     "DENIED": "set a password (requirepass) or a bind address on the server",
 }
-ACL_RULE = (
-    "ACL SETUSER oncecron on >PASSWORD ~oncecron:* resetchannels &oncecron:* "
-    "+select +client|setname +info +time +wait +asking +command +cluster|slots "
+_LOGIN_RIGHTS = "+select +client|setname"
+_IN_A_CLUSTER = "+asking +command +cluster|slots"
+READING = (
+    f"{_LOGIN_RIGHTS} +time {_IN_A_CLUSTER} +hget +hmget +hgetall "
+    "+zrange +zrevrange +zrevrangebyscore +xrange +xrevrange"
+)
+"""The rights of a user that only reads."""
+RIGHTS = (
+    f"{_LOGIN_RIGHTS} +info +time +wait {_IN_A_CLUSTER} "
     "+eval +evalsha +subscribe +publish "
     "+exists +del +hget +hmget +hgetall +hset +hsetnx +hdel +hincrby +hkeys +hlen +hstrlen "
     "+zadd +zcard +zscore +zrange +zrangebyscore +zrevrange +zrevrangebyscore +zrem "
     "+xadd +xdel +xlen +xrange +xrevrange"
 )
-"""The rights that oncecron needs in the namespace `oncecron`, each by its name.
+"""The rights that oncecron needs in its namespace, each by its name.
 
 `+@write` has FLUSHALL, FLUSHDB and SWAPDB, which are for all keys of the server.
 """
 
+
+def acl_rule(user: str, namespace: str, rights: str = RIGHTS, login: str = "") -> list[str]:
+    """Return the words of the command for a server that gives a user these rights in a namespace.
+
+    `login`: what makes a new user of it, such as `on >PASSWORD`.
+    """
+    keys = (f"~{namespace}:*", "resetchannels", f"&{namespace}:*")
+    return ["ACL", "SETUSER", user, *login.split(), *keys, *rights.split()]
+
+
+def acl_command(target: Target, words: list[str]) -> str:
+    """Return the call of redis-cli that sends these words to the store's server, in backquotes, to be pasted."""
+    import shlex  # noqa: PLC0415 - for error messages alone
+
+    place: list[str] = []
+    if target.kind == "socket":
+        place = ["-s", target.path]
+    elif target.kind == "server":
+        host, port = target.hosts[0]
+        place = ["-h", host, "-p", str(port)]
+    where = "" if place else " on each server"
+    return f"run{where} `{shlex.join(['redis-cli', *place, *words])}`"
+
+
+_WITHOUT_A_RIGHT = ("NOPERM", "The user executing the script can't", "ACL failure in script")
 _STEP_REFUSED = {
-    "NOPERM": f"grant the user its rights: {ACL_RULE}",
-    "The user executing the script can't": f"grant the user its rights: {ACL_RULE}",
-    "ACL failure in script": f"grant the user its rights: {ACL_RULE}",
     "unknown command": "oncecron needs Redis 6.2 or newer, with EVAL and EVALSHA allowed",
     "WRONGTYPE": "another program uses keys with this prefix; choose another --namespace",
     "CROSSSLOT": "this is a cluster; write redis+cluster://HOST,HOST",
@@ -108,7 +135,9 @@ def of_command(error: ReplyError, where: str) -> StoreError | None:
     return _refused(error, where) if error.code == "NOAUTH" else temporary(error, where)
 
 
-def of_handshake(verb: str, error: ReplyError, where: str, prefix: str) -> StoreError | None:
+def of_handshake(
+    verb: str, error: ReplyError, where: str, prefix: str, user: str
+) -> StoreError | None:
     """Return the error of a refused command of the handshake; None if the refusal does no harm.
 
     `prefix`: the prefix of the URL's user and password parameters.
@@ -119,13 +148,15 @@ def of_handshake(verb: str, error: ReplyError, where: str, prefix: str) -> Store
         return at_the_door(error, where)
     if _NO_PASSWORD_NEEDED in str(error):
         return None  # as in libpq: a password that the server does not ask for is not wrong
+    if error.code == "NOPERM":
+        return _without_right(error, where, user, f"+{verb.lower()}")
     return temporary(error, where) or _refused(error, where, prefix)
 
 
-def of_sentinel(error: ReplyError, where: str) -> StoreError:
+def of_sentinel(error: ReplyError, where: str, user: str) -> StoreError:
     """Return the error of a sentinel that does not answer the question."""
     if error.code == "NOPERM":
-        return StoreRefusesError(f"{where}: {_line(error)}; grant the user: ACL +sentinel")
+        return _without_right(error, where, user, "+sentinel")
     if str(error).startswith("ERR unknown command"):
         return StoreRefusesError(
             f"{where}: this is not a sentinel; write redis://, or use the sentinel's port"
@@ -133,12 +164,16 @@ def of_sentinel(error: ReplyError, where: str) -> StoreError:
     return temporary(error, where) or _refused(error, where, "sentinel_")
 
 
-def of_step(error: ReplyError, target: Target) -> StoreError:
+def of_step(error: ReplyError, target: Target, namespace: str) -> StoreError:
     """Return the oncecron error of an answer that is an error.
 
     Redis before 7 puts the error of a script into a longer sentence, so the code may stand anywhere.
     """
     text = _line(error)
+    if any(words in text for words in _WITHOUT_A_RIGHT):
+        return StoreRefusesError(
+            f"Redis {target.shown}: {text}; as its administrator, {_cure_of_rights(text, target, namespace)}"
+        )
     for found, cure in _STEP_REFUSED.items():
         if found in text:
             return StoreRefusesError(f"Redis {target.shown}: {text}; {cure}")
@@ -148,6 +183,13 @@ def of_step(error: ReplyError, target: Target) -> StoreError:
     if _is_about_values(text):
         return RecordRefusedError(f"Redis {target.shown}: {text}; {_UNREADABLE}")
     return StoreUnavailable(f"Redis {target.shown}: {text}")
+
+
+def _cure_of_rights(text: str, target: Target, namespace: str) -> str:
+    """Return the command that gives this user its rights: those of a reader if a command of readers was refused."""
+    refused = text.partition("run the '")[2].partition("'")[0]
+    rights = READING if f"+{refused}" in READING.split() else RIGHTS
+    return acl_command(target, acl_rule(target.username or "default", namespace, rights))
 
 
 def _is_about_values(text: str) -> bool:
@@ -222,6 +264,15 @@ def stranger(what: str, where: str) -> StoreError:
         return StoreRefusesError(f"{where}: the server uses TLS on this port; write rediss://")
     return StoreRefusesError(
         f"{where}: the server is not Redis (it answered {what[:40]!r}); check host and port"
+    )
+
+
+def _without_right(error: ReplyError, where: str, user: str, right: str) -> StoreRefusesError:
+    import shlex  # noqa: PLC0415 - for error messages alone
+
+    command = shlex.join(["redis-cli", "ACL", "SETUSER", user, right])
+    return StoreRefusesError(
+        f"{where}: {_line(error)}; as its administrator, run there `{command}`"
     )
 
 

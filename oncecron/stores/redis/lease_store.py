@@ -147,7 +147,7 @@ class RedisSession:
         from oncecron.stores.redis.explain import of_step
 
         self.close()
-        return of_step(error, self._target)
+        return of_step(error, self._target, self._names.namespace)
 
 
 class RedisLeaseStore(Claimer, RedisSession):

@@ -256,7 +256,8 @@ class PeopleClient:
                 return explain.of_no_cluster(where)
         elif reply.code in ("MOVED", "ASK"):
             return explain.of_a_cluster(where)
-        return explain.of_command(reply, where) or explain.of_step(reply, self._target)
+        refused = explain.of_command(reply, where)
+        return refused or explain.of_step(reply, self._target, self.names.namespace)
 
     def _masterless(self) -> StoreError:
         """Return why the sentinels name no master. redis-py does not say it, so they are asked as by a firing."""

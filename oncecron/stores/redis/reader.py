@@ -13,7 +13,7 @@ from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.doctor import examine
-from oncecron.stores.redis.explain import ACL_RULE
+from oncecron.stores.redis.explain import acl_command, acl_rule
 from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.views import LONGEST_NOTICE, RedisViews
 
@@ -163,7 +163,10 @@ class RedisReader(RedisViews):
         self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
     ) -> str:
         if any(roles):
-            raise ConfigurationError(f"Redis has no roles; limit the user by an ACL: {ACL_RULE}")
+            user = next(name for part in roles for name in part)
+            raise ConfigurationError(
+                f"Redis has no roles; to make the user {user}, {self._acl_command(user)}"
+            )
         found = self._upgrade(progress)
         _, server = self.versions()
         name = self._names.of_namespace("namespace")
@@ -196,8 +199,12 @@ class RedisReader(RedisViews):
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         del roles, least
         raise ConfigurationError(
-            f"a Redis store has no SQL; what its user needs is this ACL: {ACL_RULE}"
+            f"a Redis store has no SQL; to make its user, {self._acl_command('oncecron')}"
         )
+
+    def _acl_command(self, user: str) -> str:
+        rule = acl_rule(user, self._namespace, login="on >PASSWORD")
+        return acl_command(self._target, rule)
 
     def versions(self) -> tuple[int, str]:
         server = self._ask("INFO", "server")

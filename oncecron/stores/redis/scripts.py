@@ -114,6 +114,7 @@ class Names:
     """The names of a namespace's keys; all share one hash tag, and so one slot of a cluster."""
 
     def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
         self._prefix = f"{namespace}:{{{namespace}}}:"
 
     def of_namespace(self, name: str) -> str:

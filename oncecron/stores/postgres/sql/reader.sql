@@ -333,6 +333,14 @@ select r.name
  union all
 select 'read' where pg_catalog.has_table_privilege('{ns}.executions', 'select')
 
+-- name: offered_roles
+-- Who may log in and is neither the owner nor a superuser; nobody if others than the owner have rights already.
+select r.rolname from pg_catalog.pg_roles r
+ where r.rolcanlogin and not r.rolsuper and r.rolname <> current_user
+   and not exists (select from pg_catalog.pg_namespace n, pg_catalog.aclexplode(n.nspacl) a
+                    where n.nspname = %(namespace)s and a.grantee <> n.nspowner)
+ order by r.rolname
+
 -- name: least_retention
 select least_executions, least_skips from {ns}.meta
 
