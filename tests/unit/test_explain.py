@@ -242,7 +242,11 @@ def test_a_streak_is_counted_further_where_it_is_bad(newest: list[Execution], st
         ({"outcome": "timed-out", "running_host": "h"}, [("failed", 0)]),
         ({"outcome": "unclaimed", "exit_code": 1}, [("failed", 0)]),
         ({"outcome": "no-end", "missed": 2}, [("lost", 0), ("missed", 2)]),
-        ({"outcome": "stopped", "overruns": 3}, [("stopped", 0), ("overrun", 3)]),
+        (
+            {"outcome": "stopped", "stopped_by": "x@y", "overruns": 3},
+            [("stopped", 0), ("overrun", 3)],
+        ),
+        ({"outcome": "stopped"}, [("failed", 0)]),
         ({"overdue": "t", "paused_by": "x@y"}, [("overdue", 0)]),
         ({"outcome": "not-started", "silent_since": 1.0}, [("failed", 0), ("silent", 0)]),
     ],
