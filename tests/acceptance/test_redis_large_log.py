@@ -111,8 +111,8 @@ def test_reports_read_what_they_show(large: RedisServer, public_path: Path) -> N
     client = large.connect()
     host = Oncecron(large.url(), public_path)
     for words, most in (
-        (("history", "--exhausted"), 0),
-        (("audit", "--since", "50m"), 2 * KEYS + 5),
+        (("history", "--exhausted"), 1),
+        (("audit", "--since", "50m"), 2 * KEYS + 6),
     ):
         client.config_resetstat()
         assert host(*words, "--json").status in (0, 1)

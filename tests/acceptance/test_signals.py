@@ -311,7 +311,7 @@ def test_ctrl_c_ends_each_and_leaves_the_rest(
     screen = terminal(str(CONSOLE_SCRIPT), *words, "sh")
     screen.expect("at 2")
     screen.write("\x03")
-    screen.expect(r"\noncecron: key k: of 5 items, 1 in doubt and 3 left; see `oncecron items k ")
+    screen.expect(r"oncecron: key k: of 5 items, 1 in doubt and 3 left; see `oncecron items k ")
     assert screen.wait() == 130
     assert sorted(row.outcome for row in any_store.executions("k")) == ["stopped", "succeeded"]
 

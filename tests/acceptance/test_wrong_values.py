@@ -118,6 +118,8 @@ OF_KIND: dict[str, list[Wrong]] = {
 NOTHING_WRONG = {
     ("history", "tick", b"\xff"),  # may be looked for
     ("history", "tick", "a b"),
+    ("why", "tick", b"\xff"),  # refused in words of its own, which name all forms
+    ("why", "tick", "a b"),
     ("flush", "store", "sqlite:////dev/null/x.db"),  # with nothing to deliver it does not connect
 }
 
