@@ -58,7 +58,8 @@ OPTIONS = (
 
 def _initialise(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
-    is_at_terminal = sys.stdin.isatty() and sys.stderr.isatty() and not settings["print-sql"]
+    streams = (sys.stdin, sys.stderr)  # None: it was closed
+    is_at_terminal = all(each and each.isatty() for each in streams) and not settings["print-sql"]
     if is_at_terminal and not settings.has_store():
         settings = Settings(OPTIONS, {**given, "store": _answer(_WHERE)})
     roles = Roles(

@@ -40,9 +40,9 @@ ASKING = {
 """The commands that connect to the store."""
 OFFLINE = {
     *("completion", "config check", "config show", "flush"),
-    *("crontab wrap", "crontab unwrap", "crontab lint"),
+    *("crontab wrap", "crontab unwrap", "crontab lint", "web"),
 }
-"""Those that do not; `flush` has nothing to deliver."""
+"""Those that do not; `flush` has nothing to deliver, and `web` waits for a reader."""
 
 
 def closing(prefix: str) -> list[str]:

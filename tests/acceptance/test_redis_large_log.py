@@ -112,7 +112,7 @@ def test_reports_read_what_they_show(large: RedisServer, public_path: Path) -> N
     host = Oncecron(large.url(), public_path)
     for words, most in (
         (("history", "--exhausted"), 1),
-        (("audit", "--since", "50m"), 2 * KEYS + 6),
+        (("audit", "--since", "50m"), 3 * KEYS + 6),
     ):
         client.config_resetstat()
         assert host(*words, "--json").status in (0, 1)

