@@ -364,7 +364,7 @@ def test_twenty_people_cost_a_query_per_second(
             assert web.get(address).status == 200
             before = asked()
             assert watch(web.get, address) > PEOPLE * 10
-            assert 0 < asked() - before <= WATCHED, address
+            assert asked() - before <= WATCHED, address
 
 
 @pytest.mark.slow
@@ -404,11 +404,14 @@ def test_twenty_people_share_a_reading(
         text = b"".join(pages(environ, lambda status, _: statuses.append(status)))
         return Page(int(statuses[0].split()[0]), text.decode(), None)
 
+    again = []
     for address in ADDRESSES:
         assert get(address).status == 200
         before = len(asked)
         assert watch(get, address) > PEOPLE * 10
-        assert 0 < len(asked) - before <= WATCHED, address
+        again.append(len(asked) - before)
+    assert max(again) <= WATCHED
+    assert any(again)  # a page of many questions is kept for half a minute
 
 
 def watch(get: Callable[[str], Page], address: str) -> int:
