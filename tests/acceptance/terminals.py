@@ -111,6 +111,16 @@ def terminal(shell: str, setup: str, environment: Mapping[str, str]) -> Iterator
         end(process)
 
 
+def _written_on(terminal: int) -> str:
+    """Return all that is written on a terminal until everybody has closed it; close our side."""
+    seen = b""
+    with contextlib.suppress(OSError):  # EIO: everybody has closed it
+        while block := os.read(terminal, 65536):
+            seen += block
+    os.close(terminal)
+    return seen.decode().replace("\r\n", "\n")
+
+
 def on_a_terminal(host: Oncecron, *arguments: object, **environment: str) -> tuple[str, str]:
     """Return what a command writes on a terminal of 100 columns, and beside it."""
     ours, theirs = pty.openpty()
@@ -121,15 +131,9 @@ def on_a_terminal(host: Oncecron, *arguments: object, **environment: str) -> tup
         stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.PIPE,
     )  # fmt: skip
     os.close(theirs)
-    seen = b""
-    try:
-        while block := os.read(ours, 65536):
-            seen += block
-    except OSError:  # EIO: everybody has closed it
-        pass
-    os.close(ours)
+    seen = _written_on(ours)
     _, err = process.communicate(timeout=30)
-    return seen.decode().replace("\r\n", "\n"), err.decode()
+    return seen, err.decode()
 
 
 class Watched:
@@ -243,11 +247,5 @@ def answered(host: Oncecron, *arguments: object, answers: str) -> tuple[int | No
     )  # fmt: skip
     os.close(its)
     os.write(ours, answers.encode())
-    shown = b""
-    try:
-        while block := os.read(ours, 65536):
-            shown += block
-    except OSError:  # EIO: everybody has closed it
-        pass
-    os.close(ours)
-    return process.wait(30), shown.decode().replace("\r\n", "\n")
+    shown = _written_on(ours)
+    return process.wait(30), shown
