@@ -162,6 +162,7 @@ def test_a_dead_host_is_found(store: Store, host: Oncecron) -> None:
     """Its lease has expired and no host has taken over."""
     firing = host.fire("billing", "--tick", "1", "--ttl", SHORT_TTL, "--", "sleep", "60")
     firing.job()
+    eventually(lambda: store.executions("billing") != [])  # a log of its own hears of it later
     assert kinds(host) == (0, [])
     kill_tree(firing.process.pid)
     eventually(lambda: kinds(host)[1] == [("lost", "billing", 1)], 30)

@@ -431,6 +431,7 @@ def test_a_lost_run_is_one_change_in_the_time_of_its_channel(
     host = cluster.host()
     firing = host.fire("billing", "--tick", "1", "--ttl", SHORT_TTL, "--", "sleep", "60")
     firing.job()
+    eventually(lambda: store.executions("billing") != [])  # a log of its own hears of it later
     kill_tree(firing.process.pid)
     eventually(lambda: b"billing was lost" in host("check").out, 30)
     passed(host)
