@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 from packaging.markers import Marker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from email.message import Message
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,17 +74,22 @@ def main() -> None:
             )
         contents = built / f"oncecron-{version}.spdx.json"
         contents.write_text(spdx(work / "root" / HOME / "package", version, date))
-        sums = [
-            f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
-            for path in sorted(built.iterdir())
-        ]
-        (built / "SHA256SUMS").write_text("".join(sums))
         out.mkdir(parents=True, exist_ok=True)
         for old in out.glob("oncecron[-_][0-9]*"):
             old.unlink()
         for path in built.iterdir():
             shutil.copy(path, out)
-    print("".join(sums), end="")
+    print(checksums(out), end="")
+
+
+def checksums(out: Path) -> str:
+    """Write the digests of all that a directory has of this program, and return them."""
+    text = "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(out.glob("oncecron[-_][0-9]*"))
+    )
+    (out / "SHA256SUMS").write_text(text)
+    return text
 
 
 def the_version() -> str:
@@ -165,37 +171,8 @@ def stage(work: Path, wheel: Path, version: str, date: int) -> None:
 
 def bundle(work: Path, target: Path, wheel: Path) -> None:
     """Install the wheel and the locked packages that it needs, without machine code."""
-    locked = (ROOT / "requirements.txt").read_text()
-    needed = [
-        f"{name}=={version}{hashes}"
-        for name, version, marker, hashes in LOCKED.findall(locked)
-        if name not in NOT_PACKAGED and (not marker or Marker(marker).evaluate(OLDEST))
-    ]
-    requirements = work / "requirements.txt"
-    requirements.write_text("".join(needed))
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "--no-input",
-        "-q",
-        "install",
-        "--no-deps",
-    ]
-    pip += [
-        "--no-compile",
-        "--ignore-installed",
-        "--root-user-action",
-        "ignore",
-        "--target",
-        target,
-    ]
-    # Of the one package that has machine code, the same file whichever machine builds: its modules do without.
-    same = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", "3.11"]
-    same += ["--platform", "manylinux2014_x86_64"]
-    run(*pip, *same, "--require-hashes", "-r", requirements)
-    run(*pip, wheel)
+    install(work, target, locked())
+    pip(target, wheel)
     for name in ("bin", "share"):
         shutil.rmtree(target / name, ignore_errors=True)
     for path in [
@@ -222,6 +199,40 @@ def bundle(work: Path, target: Path, wheel: Path) -> None:
             path.unlink()
         elif path.name == "RECORD":
             keep_record(path)
+
+
+def locked(only: str = "") -> str:
+    """Return the locked requirements of the packages that bring no machine code, or of one that does."""
+    return "".join(
+        f"{name}=={version}{hashes}"
+        for name, version, marker, hashes in LOCKED.findall((ROOT / "requirements.txt").read_text())
+        if (name == only if only else name not in NOT_PACKAGED)
+        and (only or not marker or Marker(marker).evaluate(OLDEST))
+    )
+
+
+def install(work: Path, target: Path, requirements: str, python: str = "3.11") -> None:
+    """Install locked requirements; the same files whichever Python builds."""
+    path = work / "requirements.txt"
+    path.write_text(requirements)
+    same = ["--only-binary", ":all:", "--implementation", "cp", "--python-version", python]
+    # Of the one package of all that has machine code besides, its modules do without.
+    same += ["--platform", f"manylinux2014_{platform.machine()}"]
+    pip(target, *same, "--require-hashes", "-r", path)
+
+
+def pip(target: Path, *words: object) -> None:
+    """Install into a directory, by pip."""
+    options = [
+        "--disable-pip-version-check",
+        "--no-input",
+        "-q",
+        "install",
+        "--no-deps",
+        "--no-compile",
+    ]
+    options += ["--ignore-installed", "--root-user-action", "ignore", "--target"]
+    run(sys.executable, "-m", "pip", *options, target, *words)
 
 
 def keep_record(path: Path) -> None:
@@ -294,13 +305,18 @@ def debian_changelog(version: str, date: int) -> str:
     )
 
 
-def spdx(target: Path, version: str, date: int) -> str:
-    """Return the list of what the packages have, with licences, as SPDX 2.3 (https://spdx.github.io/spdx-spec/)."""
+def spdx(target: Path, version: str, date: int, more: Iterable[tuple[str, str, str]] = ()) -> str:
+    """Return the list of what is inside, with licences, as SPDX 2.3 (https://spdx.github.io/spdx-spec/).
+
+    `more`: name, version and licence of what is no package of Python's.
+    """
     created = datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    packages: list[dict[str, object]] = []
-    for description, licence, _ in descriptions(target):
-        name, of = normal(description["Name"]), description["Version"]
-        packages.append({
+    of_python = [
+        (normal(description["Name"]), description["Version"], licence)
+        for description, licence, _ in descriptions(target)
+    ]
+    packages: list[dict[str, object]] = [
+        {
             "SPDXID": f"SPDXRef-{name}",
             "name": name,
             "versionInfo": of,
@@ -311,9 +327,12 @@ def spdx(target: Path, version: str, date: int) -> str:
             "copyrightText": "NOASSERTION",
             "externalRefs": [{
                 "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
-                "referenceLocator": f"pkg:pypi/{name}@{of}",
+                "referenceLocator": f"pkg:{kind}/{name}@{of}",
             }],
-        })  # fmt: skip
+        }
+        for kind, listed in (("pypi", of_python), ("generic", more))
+        for name, of, licence in listed
+    ]  # fmt: skip
     inside = [each["SPDXID"] for each in packages if each["name"] != "oncecron"]
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-oncecron")]
     relations += [("SPDXRef-oncecron", "CONTAINS", str(each)) for each in inside]

@@ -79,6 +79,11 @@ def test_what_is_ready_is_tagged(tree: Path) -> None:
     assert sh(tree, "git tag").stdout == "v0.3.0\n"
     ran = (tree / ".git" / "ran").read_text().splitlines()
     assert ran == ["tests/run --quick", "tools/packages dist", "tests/run", "tools/packages dist"]
+    sh(tree, "git tag -d v0.3.0")
+    done = sh(tree, "tools/release --with-python --dry-run")
+    assert done.returncode == 0, done.stderr
+    assert (tree / ".git" / "ran").read_text().endswith("\ntools/packages --with-python dist\n")
+    assert "unknown argument '--nonsense'" in sh(tree, "tools/release --nonsense").stderr
     notes = (tree / "dist" / "NOTES.md").read_text()
     assert notes.startswith("# oncecron 0.3.0\n\n\n- It flies.\n")
     assert "It walks" not in notes

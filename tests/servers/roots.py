@@ -15,6 +15,8 @@ from servers.require import not_proven, program, require_root
 
 MACHINE = "machine"
 RELEASES = {"12": "bookworm", "13": "trixie"}
+WITHOUT_PYTHON = {"11": "bullseye"}
+"""Whose Python is too old; a bare one has none."""
 _VENV = os.environ.get("ONCECRON_TEST_VENV", Path(__file__).parents[2] / ".venv-test")
 FETCHED = ("python3", "libpq5", "cron", "tzdata", "ca-certificates", "rpm")
 """What tests install there: fetched once, as apt keeps it."""
@@ -97,7 +99,9 @@ def bare(release: str) -> Path:
     """Return the directory with a bare Debian: made by debootstrap once, beside the test environment."""
     directory = Path(_VENV).resolve() / "roots" / release
     try:
-        debian.once(directory, lambda: _bootstrap(directory / "root", RELEASES[release]))
+        debian.once(
+            directory, lambda: _bootstrap(directory / "root", (RELEASES | WITHOUT_PYTHON)[release])
+        )
     except subprocess.CalledProcessError as error:
         not_proven(f"a bare Debian {release} cannot be had: {error.stderr or error.stdout}")
     return directory / "root"
