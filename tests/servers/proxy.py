@@ -74,6 +74,10 @@ class FaultProxy:
         """RST the connections that exist, this once; what new ones meet stays as it is."""
         self._tell("sever")
 
+    def lead_to(self, *servers: Any) -> None:
+        """Connect new clients to these servers (with `host` and `port`) in turn; those that are connected stay."""
+        self._tell("lead", [[server.host, server.port] for server in servers])
+
     def delay(self, seconds: float, towards: str | None = None) -> None:
         """Hold each chunk back for so long: in each direction, or only towards `server` or `client`."""
         self._tell("delay", [seconds, [towards] if towards else ["server", "client"]])
