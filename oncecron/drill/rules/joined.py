@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from history import Fault, Firing, History, Operation, Start
-
 from oncecron.core.units import parse_duration
+from oncecron.drill.history import Fault, Firing, History, Operation, Start
 
 MOMENT = 1.0
 """Seconds by which a recorded moment may be off: a deed and the line that tells of it are two steps."""
@@ -227,7 +226,8 @@ class Joined:
     def begin(self) -> float:
         """When the run began."""
         history = self.history
-        moments = [event.at for event in (*history.firings, *history.faults)]
+        moments = [firing.at for firing in history.firings]
+        moments += [fault.at for fault in history.faults]
         return min(moments, default=0.0)
 
     def when(self, at: float) -> str:

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Iterator
 
-from history import Operation, Start
-
-from rules.exclusion import is_excused
-from rules.joined import Joined, alive_until
-from rules.verdict import Violation
+from oncecron.drill.history import Operation, Start
+from oncecron.drill.rules.exclusion import is_excused
+from oncecron.drill.rules.joined import Joined, alive_until
+from oncecron.drill.rules.verdict import Violation
 
 _ENDED_BY_STOPS = ("stop", "release")
 _UNDOES = {"pause": "resume", "drain": "undrain"}

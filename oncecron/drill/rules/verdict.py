@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from history import Firing, Start
+from oncecron.drill.history import Firing, Start
 
 
 @dataclasses.dataclass

@@ -6,11 +6,19 @@ where the store had a fault meanwhile: what it lost is put back, or recorded lat
 
 from collections.abc import Iterator
 
-from history import Firing, Start
-
-from rules.joined import MOMENT, RECORDING, Joined, Row, alive_until, option, part_of_row, seconds
-from rules.statuses import was_called_off
-from rules.verdict import Violation
+from oncecron.drill.history import Firing, Start
+from oncecron.drill.rules.joined import (
+    MOMENT,
+    RECORDING,
+    Joined,
+    Row,
+    alive_until,
+    option,
+    part_of_row,
+    seconds,
+)
+from oncecron.drill.rules.statuses import was_called_off
+from oncecron.drill.rules.verdict import Violation
 
 STARTUP = 5.0
 """Seconds that a job may take to its first line; one that is killed before leaves a record and no start."""

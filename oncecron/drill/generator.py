@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 
-CHILDREN = Path(__file__).resolve().parent.parent / "children"
+CHILDREN = Path(__file__).resolve().parent
 WITNESS, LETTERS = CHILDREN / "witness.py", CHILDREN / "letters.py"
 TTL = 6.0
 """Seconds; the shortest that there is."""
@@ -112,10 +112,10 @@ class Shot:
     tick: str | None
     again: bool = False
 
-    def command(self, oncecron: Path, journal: Path, fenced: list[str]) -> list[str]:
+    def command(self, oncecron: Sequence[str], journal: Path, fenced: list[str]) -> list[str]:
         """Return what cron would start."""
         verb = "each" if self.key.items else "run"
-        words = [str(oncecron), verb, "--key", self.key.name, *self.key.options(self.tick)]
+        words = [*oncecron, verb, "--key", self.key.name, *self.key.options(self.tick)]
         words += ["--ttl", f"{TTL:g}s", "--connect-timeout", f"{CONNECT_TIMEOUT:g}s"]
         words += ["--again"] if self.again else []
         if self.key.items:

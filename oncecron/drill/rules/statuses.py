@@ -6,10 +6,9 @@ that met a fault between two parts leaves with what it says of that, if no part 
 
 from collections.abc import Iterator
 
-from history import Firing
-
-from rules.joined import GRACE, Joined, Row, alive_until, option, seconds
-from rules.verdict import Violation
+from oncecron.drill.history import Firing
+from oncecron.drill.rules.joined import GRACE, Joined, Row, alive_until, option, seconds
+from oncecron.drill.rules.verdict import Violation
 
 KILLING = 5.0
 """Seconds beyond timeout and grace in which a job is certainly dead, on a loaded machine too."""

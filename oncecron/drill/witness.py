@@ -237,4 +237,5 @@ def main() -> None:
     os._exit(status)
 
 
-main()
+if __name__ == "__main__":
+    main()

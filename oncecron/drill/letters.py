@@ -42,4 +42,5 @@ def main() -> None:
         write("end", item)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -7,14 +7,15 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from firing_hosts import FiringHost, Tree, firing_of
-from generator import KEYS, TTL
-from history import Firing
-from servers import FaultProxy, Host
-from servers.process import Process, process_table, send
+from oncecron.drill.generator import KEYS, TTL
+from oncecron.drill.history import Firing
+from oncecron.drill.hosts import FiringHost, Tree, firing_of
+from oncecron.drill.processes import Process, process_table, send
+from oncecron.drill.proxy import FaultProxy
 
 LATE = 0.94 * TTL / 6
 """Just within the time for which a renewal is waited for, in seconds."""
@@ -23,6 +24,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 OUTLIVING = {key.name for key in KEYS if key.seconds > TTL}
 BEYOND = (TTL * 1.5, TTL * 2)
 """Seconds until a lease that is not renewed is certainly over, and another has seen it, and started."""
+BACK = 20.0
+"""By so many seconds a clock is set back."""
 ROLES = ("wrapper", "guard", "job")
 Hit = list[tuple[int, str, str]]
 Done = tuple[str, Hit]
@@ -41,33 +44,49 @@ class Kind(NamedTuple):
     begin: Callable[[], Done | None]
     undo: Callable[[], None]
     weight: float = 1.0
-    then: tuple[float, Callable[[], None]] | None = None
+    then: tuple[float, Callable[[], object]] | None = None
     """What is done besides when it has lasted for so many seconds."""
+
+
+class StoreFault(NamedTuple):
+    """Something that befalls the store, of its own accord or by its operator.
+
+    One at a time: two together may do what nobody promises to survive, as losing the standby and then the primary.
+    """
+
+    kind: str
+    begin: Callable[[Random], str]
+    """Do it, and return a detail for the history."""
+    undo: Callable[[], None]
+    """Return when the store is well again; does no harm when it already is."""
+    seconds: tuple[float, float]
+    """How long it may last."""
 
 
 class HostFaults:
     """What can be done to one host; `firings` tells which of its firings live."""
 
     def __init__(
-        self, host: FiringHost, stores: Sequence[Host], proxies: Sequence[FaultProxy], random: Random,
-        firings: Callable[[], list[Firing]],
+        self, host: FiringHost, proxies: Sequence[FaultProxy], random: Random, firings: Callable[[], list[Firing]],
     ) -> None:  # fmt: skip
-        """Take the machines of the store, and the proxies in front of it for this host alone."""
+        """Take the proxies in front of the store for this host alone."""
         self.host = host
-        self._random = random
+        self.random = random
         self._firings = firings
-        self._stores = stores
         self._proxies = proxies
         self._stopped: list[Process] = []
 
     def kinds(self) -> list[Kind]:
         """Return all that is possible here."""
         found = [*self._of_processes(), *self._of_new_jobs(), *self._of_the_machine()]
-        if self.host.machine and self._stores:
-            found += self._of_the_network()
+        found += self.further()
         if self._proxies:
             found += self._of_the_proxies()
         return found
+
+    def further(self) -> list[Kind]:
+        """Return what is possible besides, where a host is more than its processes."""
+        return []
 
     def _of_processes(self) -> list[Kind]:
         at_once = (0.0, 0.0)
@@ -76,7 +95,7 @@ class HostFaults:
                 "processes",
                 f"kill the {role}",
                 at_once,
-                lambda r=role: self._kill((r,)),
+                partial(self._kill, (role,)),
                 _nothing,
                 1.5,
             )
@@ -97,7 +116,7 @@ class HostFaults:
                 "processes",
                 f"stop the {role}",
                 (1, 2 * TTL),
-                lambda r=role: self._stop((r,)),
+                partial(self._stop, (role,)),
                 self._go_on,
             )
             for role in ROLES
@@ -152,44 +171,6 @@ class HostFaults:
             found.append(Kind("clock", "step the clock", (3, 20), self._step_clock, _nothing, 2))
         return found
 
-    def _of_the_network(self) -> list[Kind]:
-        host, stores = self.host, self._stores
-        assert host.machine is not None
-        cut = host.machine.cut
-
-        def mend() -> None:
-            host.mend_network(stores)
-
-        def do(step: Callable[[], None], detail: str = "") -> Callable[[], Done]:
-            return lambda: (step(), (detail, []))[1]
-
-        def swallow(towards: str) -> Callable[[], None]:
-            return lambda: host.silence(towards, stores)
-
-        def step_back_and_cut() -> Done | None:
-            if not self._has_just_begun():
-                return None
-            host.give_clock(host.offset - 20)
-            cut()
-            return f"{host.offset:+g} s", []
-
-        def mend_both() -> None:
-            mend()
-            host.give_clock(0)
-
-        found = [
-            Kind("network", "cut the host off in silence", (1, 15), do(cut), mend, 2),
-            Kind("network", "take the link down", (1, 10), do(lambda: cut(silent=False)), mend),
-            Kind("network", "swallow what it sends", (1, 12), do(swallow("store")), mend),
-            Kind("network", "swallow what it is sent", (1, 12), do(swallow("host")), mend),
-            Kind("network", "reset its connections", (1, 8), do(lambda: host.reset(stores)), mend),
-            Kind("network", "lose packets", (2, 10), self._lose_packets, mend),
-        ]
-        if host.has_clock:
-            name = "set the clock back and cut the host off"
-            found.append(Kind("network", name, BEYOND, step_back_and_cut, mend_both))
-        return found
-
     def _of_the_proxies(self) -> list[Kind]:
         passing = self._forward
         # The answer to one renewal comes as late as it may, and then no other does.
@@ -197,7 +178,7 @@ class HostFaults:
             "proxy", "late answers, then silence", BEYOND, self._late_answers, passing,
             then=(TTL / 3, lambda: self._tell("deaf")),
         )  # fmt: skip
-        return [
+        found = [
             late_then_silent,
             Kind("proxy", "delay", (2, 12), self._delay, passing, 2),
             Kind("proxy", "a deaf proxy", (1, 12), lambda: self._tell("deaf"), passing),
@@ -206,6 +187,10 @@ class HostFaults:
             Kind("proxy", "sever the connections", (0, 0), lambda: self._tell("sever"), _nothing),
             Kind("proxy", "lose an answer", (2, 4), self._lose_an_answer, passing, 2),
         ]
+        if self.host.has_clock:
+            name = "set the clock back, then silence"
+            found.append(Kind("proxy", name, BEYOND, self._back_and_deaf, self._set_and_forward))
+        return found
 
     # What they do
 
@@ -218,26 +203,37 @@ class HostFaults:
         self._tell("passing")
 
     def _delay(self) -> Done:
-        return self._tell("delay", round(self._random.uniform(0.02, 0.48), 2))
+        return self._tell("delay", round(self.random.uniform(0.02, 0.48), 2))
 
     def _one_way(self) -> Done:
-        return self._tell("one_way", self._random.choice(["server", "client"]))
+        return self._tell("one_way", self.random.choice(["server", "client"]))
 
     def _lose_an_answer(self) -> Done:
         """Of any request, or of the next claim, told by a word that only claims have."""
         of_a_claim = b"if_version" if self.host.store.startswith("redis") else b"grant_v1"
-        if self._random.random() < 0.3:
-            return self._tell("drop_next_reply", self._random.randint(1, 4))
+        if self.random.random() < 0.3:
+            return self._tell("drop_next_reply", self.random.randint(1, 4))
         return self._tell("drop_next_reply", 1, of_a_claim)
 
     def _late_answers(self) -> Done | None:
-        if not self._has_just_begun():
+        if not self.has_just_begun():
             return None
         for proxy in self._proxies:
             proxy.delay(LATE, towards="client")
         return f"{LATE:g} s", []
 
-    def _has_just_begun(self) -> bool:
+    def _back_and_deaf(self) -> Done | None:
+        if not self.has_just_begun():
+            return None
+        self.host.give_clock(self.host.offset - BACK)
+        self._tell("deaf")
+        return f"{-BACK:+g} s", []
+
+    def _set_and_forward(self) -> None:
+        self.host.give_clock(self.host.offset + BACK)
+        self._forward()
+
+    def has_just_begun(self) -> bool:
         """Return whether a job runs here that will outlive its lease, if nobody ends it."""
         return any(_is_new(firing, tree) for firing, tree in self._trees())
 
@@ -253,7 +249,7 @@ class HostFaults:
     def _trees(self) -> list[tuple[Firing, Tree]]:
         """Return the firings whose job has started, in any order."""
         firings = self._firings()
-        self._random.shuffle(firings)
+        self.random.shuffle(firings)
         table = process_table() if firings else []
         trees = [(firing, Tree(self._wrapper(firing, table), table)) for firing in firings]
         return [(firing, tree) for firing, tree in trees if tree.job]
@@ -261,11 +257,7 @@ class HostFaults:
     def _wrapper(self, firing: Firing, table: Sequence[Process]) -> int:
         """Return the pid of a wrapper: of `each`, which has one for each slot, any."""
         wrappers = [process.pid for process in table if process.parent == firing.pid]
-        return (
-            self._random.choice(wrappers)
-            if firing.command[1:2] == ["each"] and wrappers
-            else firing.pid
-        )
+        return self.random.choice(wrappers) if verb(firing) == "each" and wrappers else firing.pid
 
     def _signal(
         self, roles: Sequence[str], number: int, how: str, *, new: bool = False
@@ -285,14 +277,14 @@ class HostFaults:
         return "", hit
 
     def _step_clock(self) -> Done:
-        seconds = self._random.choice([-90.0, -20.0, -3.0, 0.0, 3.0, 20.0, 90.0])
+        seconds = self.random.choice([-90.0, -20.0, -3.0, 0.0, 3.0, 20.0, 90.0])
         self.host.give_clock(seconds)
         return f"{seconds:+g} s", []
 
-    def _lose_packets(self) -> Done:
-        share = self._random.uniform(0.1, 0.6)
-        self.host.lose(share, self._stores)
-        return f"{share:.0%}", []
+
+def verb(firing: Firing) -> str:
+    """Return the command of oncecron that it is: `run` or `each`."""
+    return firing.command[firing.command.index("--key") - 1]
 
 
 def _is_new(firing: Firing, tree: Tree) -> bool:

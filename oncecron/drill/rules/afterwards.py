@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from history import Firing
-
-from rules.joined import WAKING, Joined, option, part_of, part_of_row, undone
-from rules.verdict import Violation
+from oncecron.drill.history import Firing
+from oncecron.drill.rules.joined import WAKING, Joined, option, part_of, part_of_row, undone
+from oncecron.drill.rules.verdict import Violation
 
 BOUND = 10.0
 """Seconds beyond the ttl after which a key must run again: a third of the least ttl in which an expired lease is

@@ -6,10 +6,9 @@ who could have killed it could not act when the overlap began, and it died as so
 
 from collections.abc import Iterator
 
-from history import Start
-
-from rules.joined import MOMENT, WAKING, Joined, alive_until
-from rules.verdict import Violation
+from oncecron.drill.history import Start
+from oncecron.drill.rules.joined import MOMENT, WAKING, Joined, alive_until
+from oncecron.drill.rules.verdict import Violation
 
 
 def overlaps(joined: Joined) -> Iterator[Violation]:

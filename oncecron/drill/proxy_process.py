@@ -75,9 +75,9 @@ class Direction:
 class Connection:
     """One client and, as soon as anything may be forwarded to it, the server."""
 
-    def __init__(self, client: socket.socket) -> None:
+    def __init__(self, client: socket.socket, family: int) -> None:
         self.client = client
-        self.server = socket.socket()
+        self.server = socket.socket(family)
         self.connecting = False
         self.connected = False
         self.open = True
@@ -110,6 +110,7 @@ class Proxy:
     def __init__(self, listen: tuple[str, int], server: tuple[str, int]) -> None:
         self.listen_address = listen
         self.server_addresses = itertools.cycle([server])
+        self.family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
         self.selector = selectors.DefaultSelector()
         self.connections: list[Connection] = []
         self.listener: socket.socket | None = None
@@ -150,6 +151,10 @@ class Proxy:
             answer = getattr(self, f"do_{name}")(value)
             os.write(1, json.dumps(answer).encode() + b"\n")
         return bool(chunk)
+
+    def do_port(self, _: None) -> int:
+        """Return the port that it listens on; it stays the same after `refuse`."""
+        return self.listen_address[1]
 
     def do_pass(self, _: None) -> None:
         """End all faults."""
@@ -208,6 +213,7 @@ class Proxy:
     def _listen(self) -> None:
         if self.listener is None:
             self.listener = socket.create_server(self.listen_address, backlog=512)
+            self.listen_address = self.listener.getsockname()[:2]
             self.listener.setblocking(False)
             self.selector.register(self.listener, READ, None)
 
@@ -217,7 +223,7 @@ class Proxy:
                 client, _ = self.listener.accept()
             except BlockingIOError:
                 return
-            connection = Connection(client)
+            connection = Connection(client, self.family)
             self.connections.append(connection)
             if self.resetting:
                 self._close(connection, abort=True)

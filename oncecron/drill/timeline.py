@@ -15,9 +15,9 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from history import Fault, Firing, History, Operation, Start
-from rules.joined import Joined, Row, alive_until, part_of_row, undone
-from rules.verdict import Verdict, Violation
+from oncecron.drill.history import Fault, Firing, History, Operation, Start
+from oncecron.drill.rules.joined import Joined, Row, alive_until, part_of_row, undone
+from oncecron.drill.rules.verdict import Verdict, Violation
 
 WIDTH = 160
 BEFORE = 4.0

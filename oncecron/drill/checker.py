@@ -15,17 +15,17 @@ The rules stand in `rules/`, each a function of the joined history; a new one is
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from history import History
-from rules.afterwards import blocked, incomplete, left
-from rules.attempts import doubles, standbys
-from rules.exclusion import fence, overlaps, stale_writes, tokens
-from rules.firings import noise, own_leases, unexplained, untrue
-from rules.items import items
-from rules.joined import Joined
-from rules.people import commands, hindered, stopped
-from rules.records import recorded, running, started
-from rules.statuses import exits, timeouts
-from rules.verdict import Verdict, Violation
+from oncecron.drill.history import History
+from oncecron.drill.rules.afterwards import blocked, incomplete, left
+from oncecron.drill.rules.attempts import doubles, standbys
+from oncecron.drill.rules.exclusion import fence, overlaps, stale_writes, tokens
+from oncecron.drill.rules.firings import noise, own_leases, unexplained, untrue
+from oncecron.drill.rules.items import items
+from oncecron.drill.rules.joined import Joined
+from oncecron.drill.rules.people import commands, hindered, stopped
+from oncecron.drill.rules.records import recorded, running, started
+from oncecron.drill.rules.statuses import exits, timeouts
+from oncecron.drill.rules.verdict import Verdict, Violation
 
 __all__ = ["RULES", "Verdict", "Violation", "check"]
 

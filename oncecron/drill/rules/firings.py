@@ -16,11 +16,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from history import Firing
-
-from rules.joined import MOMENT, Joined, Row, alive_until, option, part_of_row
-from rules.statuses import ENDING, of_firing, statuses_of, words
-from rules.verdict import Violation
+from oncecron.drill.history import Firing
+from oncecron.drill.rules.joined import MOMENT, Joined, Row, alive_until, option, part_of_row
+from oncecron.drill.rules.statuses import ENDING, of_firing, statuses_of, words
+from oncecron.drill.rules.verdict import Violation
 
 SKIP_LOST = 1.0
 """Seconds after which a skip is on the store's disk: three times wal_writer_delay, with room."""

@@ -9,10 +9,9 @@ left-out    of a list that was fired when all was quiet every item is done
 from collections import Counter
 from collections.abc import Iterator
 
-from history import CALM_TICK, Fault, ItemEvent
-
-from rules.joined import Joined
-from rules.verdict import Violation
+from oncecron.drill.history import CALM_TICK, Fault, ItemEvent
+from oncecron.drill.rules.joined import Joined
+from oncecron.drill.rules.verdict import Violation
 
 
 def items(joined: Joined) -> Iterator[Violation]:

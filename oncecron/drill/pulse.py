@@ -11,8 +11,8 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 
-from generator import TTL
-from history import Fault, now
+from oncecron.drill.generator import TTL
+from oncecron.drill.history import Fault, now
 
 SLOW = "slow answer"
 LONGEST = TTL / 6

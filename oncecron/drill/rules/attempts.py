@@ -15,11 +15,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from history import Firing, Start
-
 from oncecron.core.model import FAILOVER_RETRIES
-from rules.joined import Joined, Part, Row, alive_until, option, part_of, part_of_row
-from rules.verdict import Violation
+from oncecron.drill.history import Firing, Start
+from oncecron.drill.rules.joined import Joined, Part, Row, alive_until, option, part_of, part_of_row
+from oncecron.drill.rules.verdict import Violation
 
 ASKED_BY = 5.0
 """Seconds after which a firing that nothing hinders has asked the store, on a loaded machine too."""

@@ -1,6 +1,6 @@
 """The nemesis: draws faults from a seed, several at once, and undoes each after its time.
 
-Faults of hosts stand in faults.py; those of a store come with its cluster and are carried out one at a time by the
+Faults of hosts stand in faults.py; those of a store are given and are carried out one at a time by the
 operator, the thread that keeps the servers.
 """
 
@@ -10,9 +10,8 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from random import Random
 
-from clusters import Cluster
-from faults import HostFaults
-from history import Fault, Recorder, now
+from oncecron.drill.faults import HostFaults, StoreFault
+from oncecron.drill.history import Fault, Recorder, now
 
 MOST_AT_ONCE = 5
 GAP, SOON = 2.0, 0.1
@@ -28,14 +27,14 @@ class Running:
     undo: Callable[[], None]
     operation: "Future[None] | None" = None
     undoing: bool = False
-    then: tuple[float, Callable[[], None]] | None = None
+    then: tuple[float, Callable[[], object]] | None = None
 
 
 class Nemesis:
     """Begins and undoes faults, whenever `step` is called."""
 
     def __init__(
-        self, random: Random, hosts: Sequence[HostFaults], cluster: Cluster, operator: Executor,
+        self, random: Random, hosts: Sequence[HostFaults], store_faults: Sequence[StoreFault], operator: Executor,
         recorder: Recorder, only: Callable[[str], bool],
     ) -> None:  # fmt: skip
         """`operator` is the one thread that keeps the store; `only` says which kinds are wanted."""
@@ -48,7 +47,7 @@ class Nemesis:
             faults.host.name: [kind for kind in faults.kinds() if only(kind.name)]
             for faults in hosts
         }
-        self._store_faults = [fault for fault in cluster.faults if only(fault.kind)]
+        self._store_faults = [fault for fault in store_faults if only(fault.kind)]
         self._next = now() + GAP
 
     def step(self) -> None:
