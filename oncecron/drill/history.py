@@ -4,8 +4,8 @@ Everything carries one clock, CLOCK_MONOTONIC in seconds, which all namespaces o
 A run leaves a directory:
 
     history.ndjson   what we did: the run's head, firings, faults, people's commands, and their ends; one object a line
-    journal/KEY/*    what the children wrote themselves (children/witness.py), one file a start
-    items/KEY        what the commands of `each` wrote of their items (children/letters.py)
+    journal/KEY/*    what the children wrote themselves (witness.py), one file a start
+    items/KEY        what the commands of `each` wrote of their items (letters.py)
     log.json         what the product says of it afterwards: executions, skips, and what is left behind
     stderr/*         what each firing printed
 """

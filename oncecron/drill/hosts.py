@@ -7,7 +7,7 @@ import fcntl
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from oncecron.drill.processes import (
     send,
     wait_gone,
 )
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
 
 
 class FiringHost:
@@ -32,6 +34,8 @@ class FiringHost:
         self.clock_file = directory / f"clock-{name}"
         self.has_clock = False
         self.frozen = False
+        self.is_full = False
+        """Whether its disk is full."""
         self.offset = 0.0
 
     def give_clock(self, seconds: float) -> None:
@@ -97,6 +101,36 @@ class FiringHost:
         send(everybody, signal.SIGKILL)
         wait_gone(everybody)
         self.frozen = False
+
+
+class DrillHost(FiringHost):
+    """A host of the drill: oncecron is started by way of `launcher.py`, with the environment of whoever drills."""
+
+    def __init__(
+        self, name: str, directory: Path, store: str, *, oncecron: Sequence[str], more: Mapping[str, str]
+    ) -> None:  # fmt: skip
+        """`oncecron`: the words that start it; `more`: what its environment has besides."""
+        super().__init__(name, directory, store)
+        self._oncecron = list(oncecron)
+        self._more = dict(more)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Return what the drill itself got, for libpq's variables and files, but for oncecron's own."""
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("ONCECRON_")
+        }
+        plain = super().environment(**more)
+        del plain["HOME"], plain["LOGNAME"]
+        return inherited | plain | self._more | more
+
+    def words(self, command: Sequence[str]) -> list[str]:
+        """Put the launcher between the interpreter and oncecron."""
+        own = self._oncecron
+        if list(command[: len(own)]) != own or not (self.has_clock or self.is_full):
+            return list(command)
+        at = len(own) - (2 if own[-2:-1] == ["-m"] else 1)
+        clock = str(self.clock_file) if self.has_clock else "-"
+        return [*own[:at], str(LAUNCHER), clock, "full" if self.is_full else "-", *command[at:]]
 
 
 class Tree:

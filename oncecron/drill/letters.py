@@ -10,6 +10,7 @@ command that works on the same item: it writes `overlap`. Times are CLOCK_MONOTO
 import fcntl
 import json
 import os
+import resource
 import select
 import sys
 import time
@@ -17,6 +18,8 @@ import time
 
 def main() -> None:
     """Work."""
+    _, room = resource.getrlimit(resource.RLIMIT_FSIZE)  # a full disk is not the ledger's
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
     directory, seconds, *items = sys.argv[1:]
     key, tick = os.environ["ONCECRON_KEY"], os.environ["ONCECRON_TICK"]
     ledger = os.open(os.path.join(directory, key), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)

@@ -26,8 +26,11 @@ FIRST_ID = 1_000_001
 class Pulse:
     """A thread that beats until it is stopped; `beat` does one write that counts, and may raise what it likes."""
 
-    def __init__(self, beat: Callable[[], object], longest: float = LONGEST) -> None:
+    def __init__(
+        self, beat: Callable[[], object], longest: float = LONGEST, pause: float = PAUSE
+    ) -> None:
         self._beat = beat
+        self._pause = pause
         self._longest = longest
         self._ids = itertools.count(FIRST_ID)
         self._slow: queue.SimpleQueue[Fault] = queue.SimpleQueue()
@@ -56,7 +59,7 @@ class Pulse:
                 fault = Fault(next(self._ids), self._since, SLOW, "store", f"{took:.1f} s")
                 fault.healed = now()
                 self._slow.put(fault)
-            self._stopped.wait(PAUSE)
+            self._stopped.wait(self._pause)
             if answered:  # else it is away since then
                 self._since = now()
 

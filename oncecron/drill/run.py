@@ -4,6 +4,7 @@ One thread fires, kills and reaps; a second, the operator, asks the store what m
 here: that is the checker's, from what was recorded.
 """
 
+import contextlib
 import dataclasses
 import heapq
 import itertools
@@ -16,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from oncecron.drill.faults import HostFaults, StoreFault
 from oncecron.drill.generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
@@ -25,7 +26,7 @@ from oncecron.drill.hosts import FiringHost, firing_of, locked_files
 from oncecron.drill.nemesis import Nemesis
 from oncecron.drill.processes import command_line, send
 from oncecron.drill.proxy import FaultProxy
-from oncecron.drill.pulse import Pulse
+from oncecron.drill.pulse import PAUSE, Pulse
 
 CALM = TTL + 30
 """Seconds in which each key must run when every fault is undone, for the longest; the hosts go on until then."""
@@ -37,7 +38,11 @@ LONGEST_END = 60.0
 """Seconds for the firings that are under way to end, when no more are fired."""
 LONGEST_NOTICE = 45.0
 """Seconds until a server has noticed that a client is gone without a word."""
+EACH = 10.0
+"""Seconds between two lines of progress."""
 TURN = 0.01
+MOST_SAID = 65536
+"""Bytes of a pipe."""
 TOO_LATE = 10.0
 """Seconds by which a machine with too much to do may be late; what is later is not fired at all."""
 
@@ -55,6 +60,8 @@ class Wanted:
     keys: Sequence[Key] = KEYS
     item_keys: Sequence[Key] = ITEM_KEYS
     faults: Callable[[str], bool] = lambda _: True
+    pulse: float = PAUSE
+    """Seconds between two beats."""
 
 
 class Store(Protocol):
@@ -141,6 +148,8 @@ class Run:
         self._of_items = {key.name: key.items for key in wanted.item_keys}
         self._begin_at = 0.0
         self._queue: list[tuple[float, int, Shot]] = []
+        self._pipes: dict[int, int] = {}
+        self._next_word = now() + EACH
 
     def close(self) -> None:
         """Record no more."""
@@ -175,6 +184,12 @@ class Run:
 
     # The run
 
+    def begin(self) -> None:
+        """Do what is to be done when the first firing is near."""
+
+    def calm(self) -> None:
+        """Undo what is no fault of the nemesis."""
+
     def go(self) -> None:
         """Fire and strike for so long, undo everything, go on for a while, gather."""
         wanted = self.wanted
@@ -192,30 +207,29 @@ class Run:
             time.time(),
             seconds + 4 * CALM,
         )
-        self._queue = [(shot.at, number, shot) for number, shot in enumerate(planned)]
+        self._queue = [(self._due(shot), number, shot) for number, shot in enumerate(planned)]
         heapq.heapify(self._queue)
-        self._pulse = Pulse(self.store.beat)
+        self._pulse = Pulse(self.store.beat, pause=wanted.pulse)
         self._begin_at = now()
-        next_word = now() + 10
+        self.begin()
         while now() - self._begin_at < seconds:
             self._turn()
             self.nemesis.step()
             self.people.step()
-            if now() > next_word:
-                next_word += 10
-                self._say_how_far()
+            self.say_how_far()
         while not self.nemesis.undo_all():
             self._turn()
         self._wait_for(self.operator.submit(self.store.well))
         while not self.people.give_back():
             self._turn()
+        self.calm()
         self.recorder.moment("quiet")
         self._go_on_until_all_have_run(now())
         self._fire_what_waits_for_its_minute()
         self._fire_the_items()
         self._let_them_end()
         self._pulse.stop()
-        self._feel_the_pulse()
+        self.feel()
         self.recorder.moment("end")
         self._gather()
 
@@ -268,16 +282,17 @@ class Run:
                 self._fire(number, shot)
         self._reap()
         self.people.look()
-        self._feel_the_pulse()
+        self.feel()
         time.sleep(TURN)  # between two looks at who has ended
 
-    def _feel_the_pulse(self) -> None:
+    def feel(self) -> None:
+        """Record what befell the store by itself."""
         for fault in self._pulse.slow():
             self.recorder.fault(fault)
 
     def _fire(self, number: int, shot: Shot) -> None:
         host = self.hosts[shot.host]
-        due = shot.at - (host.offset if shot.key.by_clock else 0)
+        due = self._due(shot)
         if (
             host.frozen or due > now() - self._begin_at + TURN
         ):  # its cron fires when it can, by its clock
@@ -286,12 +301,16 @@ class Run:
             return
         self._start(host, shot)
 
+    def _due(self, shot: Shot) -> float:
+        """Return when its cron fires, which goes by the clock of its host."""
+        return shot.at - (self.hosts[shot.host].offset if shot.key.by_clock else 0)
+
     def _start(self, host: FiringHost, shot: Shot) -> None:
         if shot.tick is not None:
             self._fired.add((shot.key.name, shot.tick))
         command = shot.command(self.wanted.oncecron, self.journal, self.store.fenced_write())
         firing = Firing(next(self._ids), now(), host.name, shot.key.name, shot.tick, command, 0)
-        with (self.stderr / str(firing.id)).open("wb") as stderr:
+        with self._stderr_of(host, firing) as stderr:
             process = host.start(
                 command, host.environment(WITNESS_FIRING=str(firing.id)),
                 stdout=subprocess.DEVNULL, stderr=stderr,
@@ -300,6 +319,27 @@ class Run:
         self._living[firing.id] = firing, process
         self.recorder.firing(firing)
 
+    def _stderr_of(self, host: FiringHost, firing: Firing) -> BinaryIO:
+        """Return where a firing writes what it says: a file, and where its disk is full a pipe."""
+        if not host.is_full:
+            return (self.stderr / str(firing.id)).open("wb")
+        said, end = os.pipe()
+        os.set_blocking(said, False)
+        self._pipes[firing.id] = said
+        return os.fdopen(end, "wb", buffering=0)
+
+    def _said(self, firing: Firing) -> str:
+        """Return what a firing has said; a file that says nothing is removed."""
+        path = self.stderr / str(firing.id)
+        if said := self._pipes.pop(firing.id, None):
+            with contextlib.suppress(BlockingIOError):
+                path.write_bytes(os.read(said, MOST_SAID))
+            os.close(said)
+        text = path.read_text(errors="replace") if path.exists() else ""
+        if not text:
+            path.unlink(missing_ok=True)
+        return text
+
     def _reap(self) -> None:
         for firing, process in list(self._living.values()):
             if process.poll() is not None:
@@ -307,10 +347,7 @@ class Run:
 
     def _has_ended(self, firing: Firing, process: "subprocess.Popen[bytes]") -> None:
         firing.ended, firing.status = now(), process.returncode
-        path = self.stderr / str(firing.id)
-        firing.stderr = path.read_text(errors="replace")
-        if not firing.stderr:
-            path.unlink()
+        firing.stderr = self._said(firing)
         self.recorder.firing(firing)
         del self._living[firing.id]
 
@@ -319,7 +356,7 @@ class Run:
         while (self._living or self.people.waiting) and now() < end:
             self._reap()
             self.people.look()
-            self._feel_the_pulse()
+            self.feel()
             time.sleep(TURN)  # between two looks at who has ended
 
     def _fire_what_waits_for_its_minute(self) -> None:
@@ -336,11 +373,20 @@ class Run:
             for host in self.hosts.values():
                 self._start(host, Shot(now() - self._begin_at, host.name, key, CALM_TICK))
 
-    def _say_how_far(self) -> None:
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first firing."""
+        return now() - self._begin_at
+
+    def say_how_far(self) -> None:
+        """Print a line every ten seconds."""
+        if now() < self._next_word:
+            return
+        self._next_word = now() + EACH
         firings, faults = self.recorder.firings, self.recorder.faults
         last = max(faults.values(), key=lambda fault: fault.at, default=None)
         self.tell(
-            f"{now() - self._begin_at:5.0f} s  {len(firings)} firings, {len(faults)} faults, "
+            f"{self.elapsed:5.0f} s  {len(firings)} firings, {len(faults)} faults, "
             f"{len(self._living)} under way; last: {f'{last.kind} ({last.target})' if last else 'none'}"
         )
 

@@ -2,7 +2,7 @@
 
     python3 -S -E witness.py JOURNAL [options]
 
-Each start writes a file of its own, JOURNAL/KEY/SHARD-HOST-PID-TIME, one JSON object a line; proof/history.py says what
+Each start writes a file of its own, JOURNAL/KEY/SHARD-HOST-PID-TIME, one JSON object a line; history.py says what
 it means. All that descends from the job inherits the file and with it the lock on it (flock), so the kernel frees
 that lock when the last of them is dead, and not a moment before. At its start the job tries the locks of all other
 files of its key and shard: one that is taken is another tree that lives, written down as `overlap`. Of two that
@@ -24,6 +24,7 @@ program goes on. Every process of the tree writes a `beat` ten times a second.
 
 import fcntl
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -212,6 +213,8 @@ def options(arguments: list[str]) -> tuple[str, dict[str, str], set[str]]:
 
 def main() -> None:
     """Run the job."""
+    _, room = resource.getrlimit(resource.RLIMIT_FSIZE)  # a full disk is not the ledger's
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
     path, values, flags = options(sys.argv[1:])
     witness = Witness(path)
     witness.look_for_others()
