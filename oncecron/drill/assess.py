@@ -19,6 +19,8 @@ from oncecron.drill.watch import AWAY, Watch, utc
 FEWEST_FAULTS, FEWEST_STARTS = 3, 5
 """With fewer than these nothing has been shown."""
 MOST_FINDINGS = 20
+WORST = ("double", "overlap", "repeated", "beside", "fence", "token", "standby")
+"""Rules whose violation hurts most, in this order; what the log does not say right hurts less."""
 OF_A_FORGETFUL_STORE = ("double", "unrecorded", "untrue", "repeated")
 """Rules whose documented holes are those of a store that lost what it had confirmed."""
 NEVER_TRIED = (
@@ -42,7 +44,7 @@ class Told(NamedTuple):
 def assess(history: History, watch: Watch, told: Told) -> Certificate:
     """Judge a history and return the certificate."""
     joined, verdict = Joined(history), check(history)
-    findings = [*_findings(history, verdict), *_of_the_watch(watch)]
+    findings = ordered([*_findings(history, verdict), *_of_the_watch(watch)])
     faults = _faults(history)
     version = next((sight.version for sight in watch.sights.values()), "unknown")
     judged, why = _verdict(history, findings, faults, watch)
@@ -112,6 +114,17 @@ def _findings(history: History, verdict: Verdict) -> Iterator[Finding]:
         timeline = "" if found.rule in drawn else draw(history, found)
         drawn.add(found.rule)
         yield Finding(found.rule, found.sentence, found.hole, timeline)
+
+
+def ordered(findings: Sequence[Finding]) -> list[Finding]:
+    """Return first the first of each rule, the worst rule before the others, then the second of each, and so on."""
+    numbers: Counter[tuple[str, bool]] = Counter()
+    ranked = []
+    for finding in findings:
+        rank = WORST.index(finding.rule) if finding.rule in WORST else len(WORST)
+        ranked.append((numbers[finding.rule, finding.hole], finding.hole, rank, finding))
+        numbers[finding.rule, finding.hole] += 1
+    return [finding for *_, finding in sorted(ranked, key=lambda place: place[:3])]
 
 
 def _span(found: Violation) -> tuple[bool, float]:
