@@ -5,6 +5,7 @@ Nothing here judges: `assess` does, by the rules of the checker, from what the j
 
 import contextlib
 import dataclasses
+import json
 import secrets
 import shutil
 import signal
@@ -23,11 +24,11 @@ from oncecron.drill import history
 from oncecron.drill.assess import Told, assess
 from oncecron.drill.certificate import Certificate
 from oncecron.drill.generator import ITEM_KEYS, KEYS, Key
-from oncecron.drill.history import Fault, now
+from oncecron.drill.history import Fault, Log, now
 from oncecron.drill.hosts import FiringHost
 from oncecron.drill.place import Place, make_hosts
 from oncecron.drill.processes import send
-from oncecron.drill.run import Run, Wanted
+from oncecron.drill.run import Run, UnreadableError, Wanted
 from oncecron.drill.watch import FORGETFUL, Progress, Watch
 from oncecron.stores import open_reader
 from oncecron.stores.address import Address
@@ -106,8 +107,13 @@ def drill(request: Request, progress: Progress) -> Certificate:
         began_at = time.time()
         stack.callback(watch.stop)
         watch.start()
-        run.go()
-        told = Told(request.store, request.hosts, request.keys, began_at, store.unproxied)
+        unread = ""
+        try:
+            run.go()
+        except UnreadableError as error:
+            unread = str(error)
+            run.give_up()
+        told = Told(request.store, request.hosts, request.keys, began_at, store.unproxied, unread)
         return assess(history.load(directory), watch, told)
 
 
@@ -183,6 +189,10 @@ class DrillRun(Run):
             self.hosts[fault.target].is_full = False
             fault.healed = now()
             self.recorder.fault(fault)
+
+    def give_up(self) -> None:
+        """Record that nobody knows what the log says."""
+        (self.wanted.directory / "log.json").write_text(json.dumps(dataclasses.asdict(Log())))
 
     def feel(self) -> None:
         """Take what the watch has seen too."""

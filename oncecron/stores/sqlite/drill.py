@@ -58,11 +58,8 @@ class SQLiteDrill:
 
     def leftovers(self) -> list[str]:
         with self._open() as file:
-            cursor = file.execute("select key, shard, host, pid from lease")
-            return [
-                f"the lease of {key} shard {shard} by {host} (pid {pid})"
-                for key, shard, host, pid in cursor
-            ]
+            cursor = file.execute("select key, shard, owner from lease")
+            return [f"the lease of {key} shard {shard} by {owner}" for key, shard, owner in cursor]
 
     def close(self) -> None:
         """Hold nothing."""
