@@ -8,6 +8,7 @@ written, so that nothing is lost, the sender's kernel buffers fill, and no end i
 """
 
 import errno
+import itertools
 import json
 import os
 import selectors
@@ -108,7 +109,7 @@ class Proxy:
 
     def __init__(self, listen: tuple[str, int], server: tuple[str, int]) -> None:
         self.listen_address = listen
-        self.server_address = server
+        self.server_addresses = itertools.cycle([server])
         self.family = socket.AF_INET6 if ":" in server[0] else socket.AF_INET
         self.selector = selectors.DefaultSelector()
         self.connections: list[Connection] = []
@@ -185,6 +186,10 @@ class Proxy:
             self.listener.close()
             self.listener = None
 
+    def do_lead(self, servers: list[list[Any]]) -> None:
+        """Connect whoever comes from now on to each of these servers in turn."""
+        self.server_addresses = itertools.cycle([(host, port) for host, port in servers])
+
     def do_delay(self, value: tuple[float, list[str]]) -> None:
         """Delay every chunk that comes from now on and goes towards one of these."""
         seconds, towards = value
@@ -225,7 +230,7 @@ class Proxy:
 
     def _connect(self, connection: Connection) -> None:
         connection.connecting = True
-        status = connection.server.connect_ex(self.server_address)
+        status = connection.server.connect_ex(next(self.server_addresses))
         if status not in (0, errno.EINPROGRESS):
             self._close(connection, abort=True)
 

@@ -1,6 +1,7 @@
 """The TCP proxy with faults, on a port that no other test is given, whose life is tied to ours."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from oncecron.drill import proxy
 from servers.process import as_ourselves, free_port
@@ -18,3 +19,7 @@ class FaultProxy(proxy.FaultProxy):
     ) -> None:  # fmt: skip
         words = [*prefix, *as_ourselves()]
         super().__init__((to, port), host=host, port=free_port(), prefix=words)
+
+    def lead_to(self, *servers: Any) -> None:
+        """Connect new clients to these servers (with `host` and `port`) in turn; those that are connected stay."""
+        self._tell("lead", [[server.host, server.port] for server in servers])

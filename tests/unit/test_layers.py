@@ -231,7 +231,7 @@ def test_only_pages_need_what_they_are_made_with() -> None:
         if target.split(".")[0] in ("jinja2", "waitress") or target == "oncecron.pages.render"
     }  # fmt: skip
     assert users <= {name for name in users if floor(name) == "pages"} | {
-        "oncecron.cli.report", "oncecron.cli.web",
+        "oncecron.cli.report", "oncecron.cli.web", "oncecron.drill.page",
     }  # fmt: skip
 
 
