@@ -33,6 +33,7 @@ from oncecron.drill.watch import FORGETFUL, Progress, Watch
 from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron.stores.drilled import open_drilled
+from oncecron.stores.reader import Reader
 
 PREFIX = "oncecron_drill"
 """How the name of each namespace of a drill begins; the drill uses no other."""
@@ -125,26 +126,33 @@ def _namespace(request: Request, stack: contextlib.ExitStack) -> str:
             f"--namespace: {given!r} may be in use; a drill takes one whose name begins with {PREFIX}"
         )
     name = given or f"{PREFIX}_{secrets.token_hex(4)}"
-    reader = open_reader(request.address, name)
-    try:
+    with contextlib.closing(open_reader(request.address, name)) as reader:
         if given is None:
+            _make(request.address, name, reader)
             stack.callback(_remove, request.address, name)
-            reader.initialise(Roles())
         elif next(iter(reader.history(HistoryQuery(limit=1))), None):
             raise StoreRefusesError(
                 f"the namespace {name} has records of another drill; prepare a new one"
             )
-    finally:
-        reader.close()
     return name
 
 
-def _remove(address: Address, namespace: str) -> None:
-    store = open_drilled(address, namespace)
+def _make(address: Address, name: str, reader: Reader) -> None:
+    """Make the namespace. Where this role may not, the error has the command for whoever may."""
+    with contextlib.closing(open_drilled(address, name)) as store:
+        role = store.role()
+    roles = () if role is None else (role,)
     try:
+        reader.initialise(Roles(run=roles, read=roles))
+    except StoreRefusesError as error:
+        if role is None:
+            raise
+        raise StoreRefusesError(f"{error}; then drill with --namespace {name}") from error
+
+
+def _remove(address: Address, name: str) -> None:
+    with contextlib.closing(open_drilled(address, name)) as store:
         store.remove()
-    finally:
-        store.close()
 
 
 def _end_all(hosts: Sequence[FiringHost]) -> None:

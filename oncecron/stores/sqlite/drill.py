@@ -29,6 +29,9 @@ class SQLiteDrill:
         self._address = address
         self._path = file_of(address.target, namespace)
 
+    def role(self) -> str | None:
+        return None
+
     def address_through(self, ports: Sequence[int]) -> tuple[str, dict[str, str]]:
         del ports
         return f"sqlite://{self._address.target}", {}
