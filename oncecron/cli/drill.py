@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from oncecron.cli import output
 from oncecron.cli.command import JSON, TableCommand
 from oncecron.cli.progress import progress_bar
+from oncecron.cli.whole_file import replace
 from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_UNKNOWN, UsageError
@@ -40,6 +41,9 @@ OPTIONS = (
     Option("seed", "integer", "Repeat the firings and faults of this seed.", group="How much", minimum=0),
     Option("yes", "flag", "Begin without asking. Needed without a terminal."),
     JSON._replace(help="Print the certificate as JSON."),
+    Option(
+        "html", "text", "Also write the certificate as a page to this file.", "FILE", completion="file"
+    ),
     STORE,
     NAMESPACE._replace(
         help="Use this namespace, which a DBA has prepared for one drill and will remove. Its name begins with "
@@ -54,6 +58,9 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(_named(given), given)
     request = _request(settings)
     stream = output.standard_output()
+    path: str | None = settings["html"]
+    if path == "":
+        raise UsageError("--html: the name of the file is empty (an unset variable?)")
     if not settings["yes"] and not _agreed(request):
         return 0
 
@@ -67,6 +74,10 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
         certificate = drill(
             request, lambda passed, what: progress(min(round(passed), total), total, what)
         )
+    if path is not None:
+        from oncecron.drill.page import as_html  # noqa: PLC0415 - only where it is wanted
+
+        replace(path, as_html(certificate).encode("utf-8"))
     output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
     return _ENDINGS[certificate.verdict]
 
@@ -137,7 +148,7 @@ COMMAND = TableCommand(
     "not judge.",
     examples=(
         "oncecron drill",
-        "oncecron drill --minutes 30",
+        "oncecron drill --minutes 30 --html drill.html",
         "oncecron drill --store redis://redis.example.com --yes --json",
     ),
 )  # fmt: skip

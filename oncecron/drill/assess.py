@@ -39,15 +39,18 @@ class Told(NamedTuple):
     keys: int
     began_at: float
     unproxied: str
+    unread: str
+    """Why the log could not be read in the end; empty if it was."""
 
 
 def assess(history: History, watch: Watch, told: Told) -> Certificate:
     """Judge a history and return the certificate."""
     joined, verdict = Joined(history), check(history)
-    findings = ordered([*_findings(history, verdict), *_of_the_watch(watch)])
+    found = [] if told.unread else [*_findings(history, verdict)]
+    findings = ordered([*found, *_of_the_watch(watch)])
     faults = _faults(history)
     version = next((sight.version for sight in watch.sights.values()), "unknown")
-    judged, why = _verdict(history, findings, faults, watch)
+    judged, why = _verdict(history, findings, faults, told)
     return Certificate(
         store=told.store,
         kind=history.head["store"],
@@ -81,7 +84,7 @@ def _topology(place: str, shown: str) -> str:
 
 
 def _verdict(
-    history: History, findings: Sequence[Finding], faults: dict[str, FaultCount], watch: Watch
+    history: History, findings: Sequence[Finding], faults: dict[str, FaultCount], told: Told
 ) -> tuple[Judgement, str]:
     """Return what it comes to, and why."""
     broken = [finding for finding in findings if not finding.hole]
@@ -91,8 +94,10 @@ def _verdict(
         return "violated", f"{len(broken)} violations; the first: {broken[0].sentence}"
     if lost:
         return "violated", f"the store lost what it had confirmed: {lost[0].sentence}"
+    if told.unread:
+        return "not judged", f"the log could not be read in the end: {told.unread}"
     if len(history.starts) < FEWEST_STARTS:
-        away = any(fault.kind == AWAY for fault in history.faults) or not watch.sights
+        away = any(fault.kind == AWAY for fault in history.faults)
         reason = "the store was away" if away else "hardly a job was started"
         return "not judged", f"{reason}: {len(history.starts)} starts"
     if hit < FEWEST_FAULTS:

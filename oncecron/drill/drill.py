@@ -5,6 +5,7 @@ Nothing here judges: `assess` does, by the rules of the checker, from what the j
 
 import contextlib
 import dataclasses
+import json
 import secrets
 import shutil
 import signal
@@ -23,15 +24,16 @@ from oncecron.drill import history
 from oncecron.drill.assess import Told, assess
 from oncecron.drill.certificate import Certificate
 from oncecron.drill.generator import ITEM_KEYS, KEYS, Key
-from oncecron.drill.history import Fault, now
+from oncecron.drill.history import Fault, Log, now
 from oncecron.drill.hosts import FiringHost
 from oncecron.drill.place import Place, make_hosts
 from oncecron.drill.processes import send
-from oncecron.drill.run import Run, Wanted
+from oncecron.drill.run import Run, UnreadableError, Wanted
 from oncecron.drill.watch import FORGETFUL, Progress, Watch
 from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron.stores.drilled import open_drilled
+from oncecron.stores.reader import Reader
 
 PREFIX = "oncecron_drill"
 """How the name of each namespace of a drill begins; the drill uses no other."""
@@ -106,8 +108,13 @@ def drill(request: Request, progress: Progress) -> Certificate:
         began_at = time.time()
         stack.callback(watch.stop)
         watch.start()
-        run.go()
-        told = Told(request.store, request.hosts, request.keys, began_at, store.unproxied)
+        unread = ""
+        try:
+            run.go()
+        except UnreadableError as error:
+            unread = str(error)
+            run.give_up()
+        told = Told(request.store, request.hosts, request.keys, began_at, store.unproxied, unread)
         return assess(history.load(directory), watch, told)
 
 
@@ -119,26 +126,33 @@ def _namespace(request: Request, stack: contextlib.ExitStack) -> str:
             f"--namespace: {given!r} may be in use; a drill takes one whose name begins with {PREFIX}"
         )
     name = given or f"{PREFIX}_{secrets.token_hex(4)}"
-    reader = open_reader(request.address, name)
-    try:
+    with contextlib.closing(open_reader(request.address, name)) as reader:
         if given is None:
+            _make(request.address, name, reader)
             stack.callback(_remove, request.address, name)
-            reader.initialise(Roles())
         elif next(iter(reader.history(HistoryQuery(limit=1))), None):
             raise StoreRefusesError(
                 f"the namespace {name} has records of another drill; prepare a new one"
             )
-    finally:
-        reader.close()
     return name
 
 
-def _remove(address: Address, namespace: str) -> None:
-    store = open_drilled(address, namespace)
+def _make(address: Address, name: str, reader: Reader) -> None:
+    """Make the namespace. Where this role may not, the error has the command for whoever may."""
+    with contextlib.closing(open_drilled(address, name)) as store:
+        role = store.role()
+    roles = () if role is None else (role,)
     try:
+        reader.initialise(Roles(run=roles, read=roles))
+    except StoreRefusesError as error:
+        if role is None:
+            raise
+        raise StoreRefusesError(f"{error}; then drill with --namespace {name}") from error
+
+
+def _remove(address: Address, name: str) -> None:
+    with contextlib.closing(open_drilled(address, name)) as store:
         store.remove()
-    finally:
-        store.close()
 
 
 def _end_all(hosts: Sequence[FiringHost]) -> None:
@@ -183,6 +197,10 @@ class DrillRun(Run):
             self.hosts[fault.target].is_full = False
             fault.healed = now()
             self.recorder.fault(fault)
+
+    def give_up(self) -> None:
+        """Record that nobody knows what the log says."""
+        (self.wanted.directory / "log.json").write_text(json.dumps(dataclasses.asdict(Log())))
 
     def feel(self) -> None:
         """Take what the watch has seen too."""

@@ -64,6 +64,10 @@ class Wanted:
     """Seconds between two beats."""
 
 
+class UnreadableError(Exception):
+    """The log cannot be read when all is over."""
+
+
 class Store(Protocol):
     """What a run asks of the store that its hosts use."""
 
@@ -435,7 +439,9 @@ class Run:
         ]  # fmt: skip
         done = host.run(command)
         if done.returncode:
-            raise RuntimeError(f"{command}: {done.returncode}: {done.stderr}")
+            raise UnreadableError(
+                f"`oncecron history` ended with {done.returncode}: {done.stderr.strip()}"
+            )
         rows: list[dict[str, Any]] = json.loads(done.stdout)
         return rows
 

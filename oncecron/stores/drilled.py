@@ -40,6 +40,9 @@ class DrilledStore(Protocol):
     def unproxied(self) -> str:
         """Return why no proxy can stand in front of it; empty if one can."""
 
+    def role(self) -> str | None:
+        """Return the role that needs rights in the namespace; None where there are no roles."""
+
     def address_through(self, ports: Sequence[int]) -> tuple[str, dict[str, str]]:
         """Return the address for hosts and their environment; `ports`: of the proxies on 127.0.0.1, none for none."""
 

@@ -66,6 +66,9 @@ class PostgresDrill(Connection):
     def unproxied(self) -> str:
         return "" if self.servers else "a Unix socket has no proxy"
 
+    def role(self) -> str | None:
+        return self._connected().info.user
+
     def address_through(self, ports: Sequence[int]) -> tuple[str, dict[str, str]]:
         hold = self._address.hold
         more = [f"hold={hold}"] if hold != "auto" else []

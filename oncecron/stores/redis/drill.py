@@ -45,6 +45,9 @@ class RedisDrill:
             return "TLS checks the name of the server, which a proxy does not have"
         return _UNPROXIED.get(self._target.kind, "")
 
+    def role(self) -> str | None:
+        return None
+
     def address_through(self, ports: Sequence[int]) -> tuple[str, dict[str, str]]:
         if not ports:
             return self._url, {}

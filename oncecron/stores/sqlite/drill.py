@@ -29,6 +29,9 @@ class SQLiteDrill:
         self._address = address
         self._path = file_of(address.target, namespace)
 
+    def role(self) -> str | None:
+        return None
+
     def address_through(self, ports: Sequence[int]) -> tuple[str, dict[str, str]]:
         del ports
         return f"sqlite://{self._address.target}", {}
@@ -58,11 +61,8 @@ class SQLiteDrill:
 
     def leftovers(self) -> list[str]:
         with self._open() as file:
-            cursor = file.execute("select key, shard, host, pid from lease")
-            return [
-                f"the lease of {key} shard {shard} by {host} (pid {pid})"
-                for key, shard, host, pid in cursor
-            ]
+            cursor = file.execute("select key, shard, owner from lease")
+            return [f"the lease of {key} shard {shard} by {owner}" for key, shard, owner in cursor]
 
     def close(self) -> None:
         """Hold nothing."""
