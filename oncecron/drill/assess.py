@@ -87,13 +87,12 @@ def _verdict(
     history: History, findings: Sequence[Finding], faults: dict[str, FaultCount], told: Told
 ) -> tuple[Judgement, str]:
     """Return what it comes to, and why."""
-    broken = [finding for finding in findings if not finding.hole]
-    lost = [finding for finding in findings if finding.hole and _is_loss(finding)]
     hit = sum(count.hit for count in faults.values())
-    if broken:
-        return "violated", f"{len(broken)} violations; the first: {broken[0].sentence}"
-    if lost:
-        return "violated", f"the store lost what it had confirmed: {lost[0].sentence}"
+    if grave := [finding for finding in findings if not finding.hole or _is_loss(finding)]:
+        lost = any(_is_loss(finding) and finding.rule != "clock-step" for finding in grave)
+        count = f"{len(grave)} violation{'s' * (len(grave) > 1)}"
+        which = f"the first: {grave[0].sentence}"
+        return "violated", f"{'the store lost what it had confirmed; ' * lost}{count}; {which}"
     if told.unread:
         return "not judged", f"the log could not be read in the end: {told.unread}"
     if len(history.starts) < FEWEST_STARTS:
@@ -106,7 +105,8 @@ def _verdict(
 
 
 def _is_loss(finding: Finding) -> bool:
-    return finding.rule in (*OF_A_FORGETFUL_STORE, "lost-write", "clock-step")
+    """Return whether a store did what it must never do: no excuse, also where the documentation names it."""
+    return finding.hole and finding.rule in (*OF_A_FORGETFUL_STORE, "lost-write", "clock-step")
 
 
 # Findings
@@ -127,7 +127,8 @@ def ordered(findings: Sequence[Finding]) -> list[Finding]:
     ranked = []
     for finding in findings:
         rank = WORST.index(finding.rule) if finding.rule in WORST else len(WORST)
-        ranked.append((numbers[finding.rule, finding.hole], finding.hole, rank, finding))
+        is_excused = finding.hole and not _is_loss(finding)
+        ranked.append((numbers[finding.rule, finding.hole], is_excused, rank, finding))
         numbers[finding.rule, finding.hole] += 1
     return [finding for *_, finding in sorted(ranked, key=lambda place: place[:3])]
 
