@@ -132,13 +132,13 @@ class Run:
 
     def __init__(
         self, wanted: Wanted, hosts: Sequence[FiringHost], store: Store, operator: Executor,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.wanted = wanted
         self.hosts = {host.name: host for host in hosts}
         self.store = store
         self.operator = operator
-        self.tell = tell
+        self.report = report
         self.recorder = Recorder(wanted.directory)
         self.people: People = Nobody()
         self.journal = wanted.directory / "journal"
@@ -389,7 +389,7 @@ class Run:
         self._next_word = now() + EACH
         firings, faults = self.recorder.firings, self.recorder.faults
         last = max(faults.values(), key=lambda fault: fault.at, default=None)
-        self.tell(
+        self.report(
             f"{self.elapsed:5.0f} s  {len(firings)} firings, {len(faults)} faults, "
             f"{len(self._living)} under way; last: {f'{last.kind} ({last.target})' if last else 'none'}"
         )

@@ -158,11 +158,12 @@ def agrees_with_the_ledger(found: Certificate, directory: Path) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(300)
-def test_a_broken_copy_is_found(public_path: Path) -> None:
+def test_a_broken_copy_is_found(public_path: Path, request: pytest.FixtureRequest) -> None:
     """The verdict has the history that shows it."""
     mutation = mutations.ALL[FOUND_IN_SHORT]
     script = mutations.copy(mutation, public_path / "mutated")
-    found = Driller(public_path, script).certificate(f"sqlite://{public_path}/s/o.db", SHORT)
+    with standing("sqlite", request, public_path) as url:
+        found = Driller(public_path, script).certificate(url, SHORT)
     assert found["verdict"] == "violated"
     doubles = [each for each in found["violations"] if each["rule"] == "double"]
     assert doubles
