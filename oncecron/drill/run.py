@@ -23,7 +23,7 @@ from oncecron.drill.faults import HostFaults, StoreFault
 from oncecron.drill.generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
 from oncecron.drill.history import CALM_TICK, Firing, Recorder, now
 from oncecron.drill.hosts import FiringHost, firing_of, locked_files
-from oncecron.drill.nemesis import Nemesis
+from oncecron.drill.nemesis import USUAL, Nemesis, Pace
 from oncecron.drill.processes import command_line, send
 from oncecron.drill.proxy import FaultProxy
 from oncecron.drill.pulse import PAUSE, Pulse
@@ -164,6 +164,10 @@ class Run:
         proxies = self.store.proxies.get(host.name, ())
         return HostFaults(host, proxies, random, lambda: self.firings_of(host))
 
+    def pace(self) -> Pace:
+        """Return how hard the nemesis strikes."""
+        return USUAL
+
     def firings_of(self, host: FiringHost) -> list[Firing]:
         """Return what a host has under way."""
         return [firing for firing, _ in self._living.values() if firing.host == host.name]
@@ -201,7 +205,13 @@ class Run:
         random = Random(f"{wanted.seed} nemesis")
         faults = [self.faults_of(host, random) for host in self.hosts.values()]
         self.nemesis = Nemesis(
-            random, faults, self.store.faults, self.operator, self.recorder, wanted.faults
+            random,
+            faults,
+            self.store.faults,
+            self.operator,
+            self.recorder,
+            wanted.faults,
+            self.pace(),
         )
         self.recorder.head(**self.head())
         planned = shots(
