@@ -23,9 +23,11 @@ from oncecron.core.log_rows import HistoryQuery, Roles
 from oncecron.drill import history
 from oncecron.drill.assess import Told, assess
 from oncecron.drill.certificate import Certificate
+from oncecron.drill.faults import OUTLIVING
 from oncecron.drill.generator import ITEM_KEYS, KEYS, Key
 from oncecron.drill.history import Fault, Log, now
 from oncecron.drill.hosts import FiringHost
+from oncecron.drill.nemesis import Pace
 from oncecron.drill.place import Place, make_hosts
 from oncecron.drill.processes import send
 from oncecron.drill.run import Run, UnreadableError, Wanted
@@ -38,13 +40,19 @@ from oncecron.stores.reader import Reader
 PREFIX = "oncecron_drill"
 """How the name of each namespace of a drill begins; the drill uses no other."""
 ORDER = (
-    *("long", "quick", "retries", "failover", "parts", "letters", "forks", "schedule"),
-    *("fails", "leader", "shared", "payments", "limited", "again", "persists", "overtaken"),
-    *("stubborn", "gives-up", "waits", "minute", "alone", "instants", "daemon", "loud"),
+    *("long", "stubborn", "gives-up", "failover", "parts", "letters", "limited", "schedule"),
+    *("quick", "retries", "leader", "shared", "payments", "forks", "again", "persists"),
+    *("fails", "overtaken", "waits", "minute", "alone", "instants", "daemon", "loud"),
 )
 """The keys of a drill; with fewer, the first ones. What is fenced writes elsewhere, and a drill does not."""
 MOST_KEYS = len(ORDER)
 MOST_HOSTS = 20
+GAP, MOST_AT_ONCE = 0.8, 8
+"""Seconds between two faults, on average, and how many last at a time."""
+SELDOM = 0.2
+"""How likely a host is struck that has no long job, against one that has one."""
+JUST = 1.0
+"""Seconds after which a firing of a long job that still lives is likely to be the one that runs it."""
 PULSE = 1.0
 """Seconds between two beats."""
 FULL = "disk full"
@@ -184,6 +192,15 @@ class DrillRun(Run):
     def head(self) -> dict[str, Any]:
         """Say too after what a store may have forgotten what it had confirmed."""
         return super().head() | {"loses": FORGETFUL}
+
+    def pace(self) -> Pace:
+        """Strike often, and mostly where a job runs that outlives its lease."""
+        return Pace(GAP, MOST_AT_ONCE, self._weight)
+
+    def _weight(self, name: str) -> float:
+        since = now() - JUST
+        firings = self.firings_of(self.hosts[name])
+        return SELDOM + sum(each.key in OUTLIVING and each.at < since for each in firings)
 
     def begin(self) -> None:
         """Record whose disk is full."""

@@ -184,6 +184,7 @@ class HostFaults:
             Kind("proxy", "a deaf proxy", (1, 12), lambda: self._tell("deaf"), passing),
             Kind("proxy", "a proxy that forwards one way", (1, 12), self._one_way, passing),
             Kind("proxy", "a proxy that resets", (1, 6), lambda: self._tell("reset"), passing),
+            Kind("proxy", "refuse connections", (6, 14), self._refuse, passing),
             Kind("proxy", "sever the connections", (0, 0), lambda: self._tell("sever"), _nothing),
             Kind("proxy", "lose an answer", (2, 4), self._lose_an_answer, passing, 2),
         ]
@@ -201,6 +202,11 @@ class HostFaults:
 
     def _forward(self) -> None:
         self._tell("passing")
+
+    def _refuse(self) -> Done:
+        """As a server that is not there: cut what lives, and refuse what is new."""
+        self._tell("refuse")
+        return self._tell("sever")
 
     def _delay(self) -> Done:
         return self._tell("delay", round(self.random.uniform(0.02, 0.48), 2))

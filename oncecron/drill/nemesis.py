@@ -18,6 +18,21 @@ GAP, SOON = 2.0, 0.1
 """Seconds between two faults, on average; and until the next try where nothing was to be broken."""
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How hard it strikes."""
+
+    gap: float
+    """Seconds between two faults, on average."""
+    most: int
+    """How many last at a time."""
+    weigh: Callable[[str], float] = lambda _: 1.0
+    """How likely a target is, by its name, against the others."""
+
+
+USUAL = Pace(GAP, MOST_AT_ONCE)
+
+
 @dataclass
 class Running:
     """A fault that lasts. What the operator does for it is waited for by looking now and then."""
@@ -35,9 +50,10 @@ class Nemesis:
 
     def __init__(
         self, random: Random, hosts: Sequence[HostFaults], store_faults: Sequence[StoreFault], operator: Executor,
-        recorder: Recorder, only: Callable[[str], bool],
+        recorder: Recorder, only: Callable[[str], bool], pace: Pace = USUAL,
     ) -> None:  # fmt: skip
         """`operator` is the one thread that keeps the store; `only` says which kinds are wanted."""
+        self._pace = pace
         self._random = random
         self._recorder = recorder
         self._operator = operator
@@ -58,9 +74,9 @@ class Nemesis:
                 running.then = None
             if now() >= running.until:
                 self._undo(place, running)
-        if now() >= self._next and len(self._running) < MOST_AT_ONCE:
+        if now() >= self._next and len(self._running) < self._pace.most:
             begun = self._begin()
-            self._next = now() + (self._random.expovariate(1 / GAP) if begun else SOON)
+            self._next = now() + (self._random.expovariate(1 / self._pace.gap) if begun else SOON)
 
     def undo_all(self) -> bool:
         """End all that lasts; return whether nothing does."""
@@ -72,10 +88,12 @@ class Nemesis:
         """Draw a fault and begin it; return False if it found nothing to break."""
         targets = [name for name, kinds in self._kinds.items() if kinds]
         targets += ["store"] if self._store_faults else []
-        target = self._random.choice(targets or [""])
+        if not targets:
+            return False
+        [target] = self._random.choices(targets, [self._pace.weigh(each) for each in targets])
         if target == "store":
             return self._begin_at_store(Fault(next(self._ids), now(), "", target))
-        return bool(target) and self._begin_at_host(Fault(next(self._ids), now(), "", target))
+        return self._begin_at_host(Fault(next(self._ids), now(), "", target))
 
     def _begin_at_host(self, fault: Fault) -> bool:
         kinds = self._kinds[fault.target]

@@ -23,7 +23,7 @@ from oncecron.drill.faults import HostFaults, StoreFault
 from oncecron.drill.generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
 from oncecron.drill.history import CALM_TICK, Firing, Recorder, now
 from oncecron.drill.hosts import FiringHost, firing_of, locked_files
-from oncecron.drill.nemesis import Nemesis
+from oncecron.drill.nemesis import USUAL, Nemesis, Pace
 from oncecron.drill.processes import command_line, send
 from oncecron.drill.proxy import FaultProxy
 from oncecron.drill.pulse import PAUSE, Pulse
@@ -132,13 +132,13 @@ class Run:
 
     def __init__(
         self, wanted: Wanted, hosts: Sequence[FiringHost], store: Store, operator: Executor,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.wanted = wanted
         self.hosts = {host.name: host for host in hosts}
         self.store = store
         self.operator = operator
-        self.tell = tell
+        self.report = report
         self.recorder = Recorder(wanted.directory)
         self.people: People = Nobody()
         self.journal = wanted.directory / "journal"
@@ -163,6 +163,10 @@ class Run:
         """Return what can be done to a host."""
         proxies = self.store.proxies.get(host.name, ())
         return HostFaults(host, proxies, random, lambda: self.firings_of(host))
+
+    def pace(self) -> Pace:
+        """Return how hard the nemesis strikes."""
+        return USUAL
 
     def firings_of(self, host: FiringHost) -> list[Firing]:
         """Return what a host has under way."""
@@ -201,7 +205,13 @@ class Run:
         random = Random(f"{wanted.seed} nemesis")
         faults = [self.faults_of(host, random) for host in self.hosts.values()]
         self.nemesis = Nemesis(
-            random, faults, self.store.faults, self.operator, self.recorder, wanted.faults
+            random,
+            faults,
+            self.store.faults,
+            self.operator,
+            self.recorder,
+            wanted.faults,
+            self.pace(),
         )
         self.recorder.head(**self.head())
         planned = shots(
@@ -389,7 +399,7 @@ class Run:
         self._next_word = now() + EACH
         firings, faults = self.recorder.firings, self.recorder.faults
         last = max(faults.values(), key=lambda fault: fault.at, default=None)
-        self.tell(
+        self.report(
             f"{self.elapsed:5.0f} s  {len(firings)} firings, {len(faults)} faults, "
             f"{len(self._living)} under way; last: {f'{last.kind} ({last.target})' if last else 'none'}"
         )

@@ -93,7 +93,7 @@ class Watch:
                 f"the store had confirmed write {confirmed} and answered {before} when it was asked"
             )
             self._fault(LOST, at, f"{confirmed - before} of them", ended=now())
-            self._say(f"{lost}: it lost what it had confirmed")
+            self._note(f"{lost}: it lost what it had confirmed")
             self.found.append(Seen("lost-write", f"{lost}: a failover or restart lost it", now()))
         self._confirmed = (now(), number)
 
@@ -115,7 +115,7 @@ class Watch:
         if self._away is not None:
             self._away.healed = at
             self._new.put(self._away)
-            self._say(f"answers again, after {at - self._away.at:.1f} s")
+            self._note(f"answers again, after {at - self._away.at:.1f} s")
             self._away = None
         self._compare(since, at, sight)
 
@@ -123,7 +123,7 @@ class Watch:
         if self._away is None:
             self._away = Fault(next(self._ids), since, AWAY, "store", why)
             self._new.put(self._away)
-            self._say(f"the session of the watch was lost: {why}")
+            self._note(f"the session of the watch was lost: {why}")
 
     def _compare(self, since: float, at: float, sight: Sight) -> None:
         who = f"{sight.place} {sight.life}"
@@ -135,7 +135,7 @@ class Watch:
             if who != f"{last.place} {last.life}":
                 where = f" at {sight.place}" if sight.place else ""
                 self._fault(CHANGED, last_at, sight.shown, ended=at)
-                self._say(f"another server answers{where}: {sight.version}, {sight.shown}")
+                self._note(f"another server answers{where}: {sight.version}, {sight.shown}")
             if abs(offset - was) > STEP + (at - since) / 2:
                 self._stepped(offset - was, last_at, at)
         self._last = ((since + at) / 2, sight)
@@ -143,7 +143,7 @@ class Watch:
     def _stepped(self, seconds: float, since: float, at: float) -> None:
         self._fault(STEPPED, since, f"{seconds:+.1f} s", ended=at)
         text = f"the store's clock stepped by {seconds:+.1f} s"
-        self._say(text)
+        self._note(text)
         if abs(seconds) > LONG_STEP:
             why = "a step of more than the ttl can end a living lease, or keep a dead one"
             self.found.append(Seen("clock-step", f"{text}: {why}", at))
@@ -151,7 +151,7 @@ class Watch:
     def _fault(self, kind: str, since: float, detail: str, *, ended: float) -> None:
         self._new.put(Fault(next(self._ids), since, kind, "store", detail, healed=ended))
 
-    def _say(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         self.events.append(Event(time.time(), text))
 
 

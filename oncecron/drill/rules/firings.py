@@ -25,7 +25,7 @@ SKIP_LOST = 1.0
 """Seconds after which a skip is on the store's disk: three times wal_writer_delay, with room."""
 
 _SAID = "oncecron: "
-_KEPT = ("the record is spooled", "a record is lost")
+_KEPT = ("the record is spooled", "a record is lost", "the end of the run could not be recorded")
 _STANDS_BY = "still waiting (--failover)"
 _STOPPED = "the command was stopped: "
 
