@@ -27,6 +27,7 @@ def test_a_drill_finds_it(kind: str, public_path: Path) -> None:
     with broken_stores.KINDS[kind]() as store:
         found = drilled(Driller(public_path), store)
     assert found["verdict"] == "violated", told(found)
+    print(json.dumps({"kind": kind, **found}))  # for whoever asks (-rP) when it was found
     shown = [each for each in found["violations"] if each["rule"] in store.rules]
     assert shown, told(found)
     of_jobs = [each for each in shown if each["rule"] in ("double", "overlap")]
