@@ -107,7 +107,7 @@ def own_leases(joined: Joined) -> Iterator[Violation]:
 
 
 def _uncounted_skips(joined: Joined, firings: list[Firing]) -> Iterator[Violation]:
-    """Yield the firings that were refused beyond the skips that are counted, unless the store was ill or the disk full."""
+    """Yield the firings that were refused beyond the skips that are counted, unless store or disk were ill."""
     rows = [row for row in joined.history.log.skips if row["reason"] not in ("no-store", "broken")]
     ill = {
         firing.id
