@@ -17,9 +17,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from oncecron.core.errors import StoreRefusesError, UsageError
+from oncecron.core.errors import StoreError, StoreRefusesError, UsageError
 from oncecron.core.installation import own_command
 from oncecron.core.log_rows import HistoryQuery, Roles
+from oncecron.core.stderr import complain
 from oncecron.drill import history
 from oncecron.drill.assess import Told, assess
 from oncecron.drill.certificate import Certificate
@@ -49,6 +50,11 @@ MOST_KEYS = len(ORDER)
 MOST_HOSTS = 20
 GAP, MOST_AT_ONCE = 0.8, 8
 """Seconds between two faults, on average, and how many last at a time."""
+FAVOUR = {
+    "late answers, then silence": 6.0, "set the clock back, then silence": 3.0, "a proxy that resets": 2.0,
+    "stop the guard of a new job": 2.0, "refuse connections": 2.0, "step the clock": 0.3,
+}  # fmt: skip
+"""What shows a hole only at the right moment is tried more often."""
 SELDOM = 0.2
 """How likely a host is struck that has no long job, against one that has one."""
 JUST = 1.0
@@ -100,7 +106,7 @@ def drill(request: Request, progress: Progress) -> Certificate:
         watch.look()
         directory = Path(tempfile.mkdtemp(prefix="oncecron-drill-"))
         stack.callback(shutil.rmtree, directory, ignore_errors=True)
-        place = Place(store, watch)
+        place = Place(store, watch, request.address, namespace)
         stack.callback(place.close)
         random = Random(f"{request.seed} hosts")
         hosts = make_hosts(request.hosts, random, place, directory, namespace, request.address)
@@ -153,14 +159,16 @@ def _make(address: Address, name: str, reader: Reader) -> None:
     try:
         reader.initialise(Roles(run=roles, read=roles))
     except StoreRefusesError as error:
-        if role is None:
-            raise
         raise StoreRefusesError(f"{error}; then drill with --namespace {name}") from error
 
 
 def _remove(address: Address, name: str) -> None:
-    with contextlib.closing(open_drilled(address, name)) as store:
-        store.remove()
+    """Remove the namespace; what cannot be removed is told."""
+    try:
+        with contextlib.closing(open_drilled(address, name)) as store:
+            store.remove()
+    except StoreError as error:
+        complain(f"the namespace {name} of this drill is left: {error}")
 
 
 def _end_all(hosts: Sequence[FiringHost]) -> None:
@@ -195,7 +203,7 @@ class DrillRun(Run):
 
     def pace(self) -> Pace:
         """Strike often, and mostly where a job runs that outlives its lease."""
-        return Pace(GAP, MOST_AT_ONCE, self._weight)
+        return Pace(GAP, MOST_AT_ONCE, self._weight, FAVOUR)
 
     def _weight(self, name: str) -> float:
         since = now() - JUST

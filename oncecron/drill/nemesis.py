@@ -5,9 +5,9 @@ operator, the thread that keeps the servers.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from oncecron.drill.faults import HostFaults, StoreFault
@@ -28,6 +28,8 @@ class Pace:
     """How many last at a time."""
     weigh: Callable[[str], float] = lambda _: 1.0
     """How likely a target is, by its name, against the others."""
+    favour: Mapping[str, float] = field(default_factory=dict)
+    """By how much kinds of faults are likelier than usual."""
 
 
 USUAL = Pace(GAP, MOST_AT_ONCE)
@@ -97,7 +99,8 @@ class Nemesis:
 
     def _begin_at_host(self, fault: Fault) -> bool:
         kinds = self._kinds[fault.target]
-        [kind] = self._random.choices(kinds, [kind.weight for kind in kinds])
+        weights = [kind.weight * self._pace.favour.get(kind.name, 1.0) for kind in kinds]
+        [kind] = self._random.choices(kinds, weights)
         place = f"{fault.target} {kind.group}"
         done = None if place in self._running else kind.begin()
         if done is None:

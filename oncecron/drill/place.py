@@ -1,5 +1,6 @@
 """Where a drill takes place: a namespace of its own in the user's store, proxies in front of it, hosts beside it."""
 
+import contextlib
 import json
 import os
 import time
@@ -13,6 +14,7 @@ from oncecron.drill.faults import StoreFault
 from oncecron.drill.hosts import DrillHost
 from oncecron.drill.proxy import FaultProxy
 from oncecron.drill.watch import Watch
+from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron.stores.drilled import DrilledStore
 
@@ -27,8 +29,10 @@ class Place:
 
     faults: Sequence[StoreFault] = ()
 
-    def __init__(self, store: DrilledStore, watch: Watch) -> None:
+    def __init__(self, store: DrilledStore, watch: Watch, address: Address, namespace: str) -> None:
         self._store = store
+        self._address = address
+        self._namespace = namespace
         self._watch = watch
         self.proxies: Mapping[str, Sequence[FaultProxy]] = {}
 
@@ -56,11 +60,16 @@ class Place:
         return []
 
     def leftovers(self) -> list[str]:
-        """Return the leases and locks of the namespace; a store that does not answer says so."""
+        """Return the leases, and the session locks without one, that are left in the namespace."""
         try:
-            return self._store.leftovers()
+            with contextlib.closing(open_reader(self._address, self._namespace)) as reader:
+                leases = reader.leases()
         except OncecronError as error:
             return [f"the store cannot be asked what is left: {error}"]
+        return [
+            f"the lease of {each.key} shard {each.shard} by {each.host} (pid {each.pid}) is {each.state}"
+            for each in leases
+        ]
 
     def well(self) -> None:
         """Wait until the store takes a write; a while, since whoever breaks it may mend it later."""

@@ -58,9 +58,6 @@ class DrilledStore(Protocol):
     def beat(self, number: int) -> int | None:
         """Write a number durably by a new session, and return the one that it replaces; None: there is none to tell."""
 
-    def leftovers(self) -> list[str]:
-        """Say in a sentence each which leases and locks of the namespace are left."""
-
     def close(self) -> None:
         """End the session of `look`."""
 

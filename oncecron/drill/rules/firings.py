@@ -107,9 +107,13 @@ def own_leases(joined: Joined) -> Iterator[Violation]:
 
 
 def _uncounted_skips(joined: Joined, firings: list[Firing]) -> Iterator[Violation]:
-    """Yield the firings that were refused beyond the skips that are counted, unless the store was ill."""
+    """Yield the firings that were refused beyond the skips that are counted, unless store or disk were ill."""
     rows = [row for row in joined.history.log.skips if row["reason"] not in ("no-store", "broken")]
-    ill = {firing.id for firing in firings if _store_was_ill(joined, firing)}
+    ill = {
+        firing.id
+        for firing in firings
+        if _store_was_ill(joined, firing) or "a record is lost" in firing.stderr
+    }
     missing = [*_beyond(rows, firings, forgiven=ill), *_parts_beyond(rows, firings)]
     missing += _waits_beyond(joined, rows, firings)
     for firing in {firing.id: firing for firing in missing}.values():

@@ -28,15 +28,6 @@ select pg_catalog.current_setting('server_version'),
     else pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) end,
   extract(epoch from pg_catalog.clock_timestamp())::float8
 """
-_LEASES = """
-select pg_catalog.format('the lease of %s, execution %s by %s (pid %s), is %s', key, execution_id, host, pid, state)
-  from {ns}.leases
-"""
-_LOCKS = """
-select pg_catalog.format('advisory lock %s of backend %s', objid, pid) from pg_catalog.pg_locks
-  where locktype = 'advisory' and classid = pg_catalog.to_regclass('{ns}.job_key')::oid
-    and database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
-"""
 _IN_THE_WAY = """
 select pg_catalog.pg_terminate_backend(l.pid) from pg_catalog.pg_locks l
   join pg_catalog.pg_class c on c.oid = l.relation
@@ -129,13 +120,6 @@ class PostgresDrill(Connection):
                 return int(row[0]) if row else -1
         finally:
             other.close()
-
-    def leftovers(self) -> list[str]:
-        with self._explained("{owner}"):
-            connection = self._connected()
-            rows = connection.execute(_LEASES.format(ns=self._ns)).fetchall()
-            rows += connection.execute(_LOCKS.format(ns=self._ns)).fetchall()
-        return [sentence for (sentence,) in rows]
 
 
 def open_drilled(address: Address, namespace: str) -> PostgresDrill:

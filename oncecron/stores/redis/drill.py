@@ -94,7 +94,8 @@ class RedisDrill:
 
     def beat(self, number: int) -> int | None:
         name, wait = self._names.of_namespace("drill_beat"), self._target.wait
-        commands: list[Command] = [("GET", name), ("SET", name, str(number))]
+        # A hash, because the rights of a role that fires have HGET and HSET, and not SET.
+        commands: list[Command] = [("HGET", name, "number"), ("HSET", name, "number", str(number))]
         if wait:
             commands.append(("WAIT", str(wait), str(round(REPLICA_TIMEOUT * 1000))))
         client = self._new()
@@ -107,22 +108,6 @@ class RedisDrill:
                 f"Redis {masked(self._url)}: only {acknowledged[0]} of {wait} replicas have it"
             )
         return int(before) if before is not None else -1
-
-    def leftovers(self) -> list[str]:
-        client = self._new()
-        try:
-            found, cursor = [], "0"
-            while True:
-                pattern = self._names.of_shard("lease", "*")
-                [[cursor, names]] = client.ask(
-                    [("SCAN", cursor, "MATCH", pattern, "COUNT", str(_SCANNED))]
-                )
-                found += names
-                if str(cursor) in ("0", "b'0'"):
-                    break
-            return [f"the lease {name.decode()}" for name in found]
-        finally:
-            client.close()
 
     def close(self) -> None:
         self._watch.close()

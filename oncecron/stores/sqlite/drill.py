@@ -59,11 +59,6 @@ class SQLiteDrill:
             file.rollback()
         return None
 
-    def leftovers(self) -> list[str]:
-        with self._open() as file:
-            cursor = file.execute("select key, shard, owner from lease")
-            return [f"the lease of {key} shard {shard} by {owner}" for key, shard, owner in cursor]
-
     def close(self) -> None:
         """Hold nothing."""
 
