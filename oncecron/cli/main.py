@@ -54,6 +54,7 @@ SECTIONS = {
     },
     "Set up": {
         "doctor": "Find what is wrong with this host and its store.",
+        "drill": "Put the store to the proof, and print a certificate.",
         "config": "Check and show the configuration.",
         "crontab": "Add, remove or check oncecron in a crontab.",
         "init": "Create or upgrade the store's schema.",

@@ -322,3 +322,7 @@ GRID_STEPS = (
     *(1 * DAY, 2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY, 91 * DAY, 364 * DAY, 3640 * DAY),
 )
 """How much time a column of `timeline` may have: parts of an hour, of a day, then days and weeks."""
+SHORTEST_DRILL, LONGEST_DRILL = 0.1, 1440
+"""The bounds of `drill --minutes`."""
+DRILL_ENDING = 60
+"""So many seconds a drill usually takes after its last fault: every key has to run once more, and leases to end."""

@@ -40,9 +40,9 @@ ASKING = {
 """The commands that connect to the store."""
 OFFLINE = {
     *("completion", "config check", "config show", "flush"),
-    *("crontab wrap", "crontab unwrap", "crontab lint", "web"),
+    *("crontab wrap", "crontab unwrap", "crontab lint", "web", "drill"),
 }
-"""Those that do not; `flush` has nothing to deliver, and `web` waits for a reader."""
+"""Those that do not; `flush` has nothing to deliver, `web` waits for a reader, and `drill` asks before it begins."""
 
 
 def closing(prefix: str) -> list[str]:

@@ -186,3 +186,19 @@ def test_dropped_reply_is_that_of_the_nth_request_with_the_bytes(proxy: FaultPro
     with connect(proxy) as one, connect(proxy) as two:
         answers = [ask(one, b"claim 1"), ask(one, b"other"), ask(two, b"claim 2"), ask(one, b"x")]
     assert answers == [b"CLAIM 1", b"OTHER", b"", b"X"]
+
+
+def test_new_clients_are_led_to_several_servers_in_turn(proxy: FaultProxy, upper: Upper) -> None:
+    """Who is connected stays where he is."""
+    other = Upper()
+    try:
+        with connect(proxy) as old:
+            assert ask(old, b"a") == b"A"
+            proxy.lead_to(other, upper)
+            for _ in range(4):
+                with connect(proxy) as new:
+                    assert ask(new, b"b") == b"B"
+            assert ask(old, b"c") == b"C"
+        assert (upper.connections, other.connections) == (3, 2)
+    finally:
+        other.close()

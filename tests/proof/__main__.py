@@ -18,11 +18,12 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import clusters  # noqa: E402 - found by the lines above
 import mutations  # noqa: E402
-from checker import check  # noqa: E402
-from rules.verdict import Verdict  # noqa: E402
-from run import Wanted, one  # noqa: E402
+from run import Proof, one  # noqa: E402
 from servers.oncecron import CONSOLE_SCRIPT  # noqa: E402
-from timeline import draw, summary  # noqa: E402
+
+from oncecron.drill.checker import check  # noqa: E402
+from oncecron.drill.rules.verdict import Verdict  # noqa: E402
+from oncecron.drill.timeline import draw, summary  # noqa: E402
 
 SEEDS = 3
 """Runs of a broken copy until it is found out: what shows it may not have met the right moment in one."""
@@ -70,8 +71,8 @@ def prove(
 ) -> Verdict:  # fmt: skip
     """Run on one store and print the verdict; `words` are parts of the names of faults, None for all faults."""
     tell(f"{store}: seed {seed}, {minutes:g} min, kept in {directory}")
-    wanted = Wanted(
-        store, seed, minutes, directory, oncecron, rooted=os.geteuid() == 0,
+    wanted = Proof(
+        store, seed, minutes, directory, [str(oncecron)], rooted=os.geteuid() == 0,
         faults=lambda kind: words is None or any(word in kind for word in words),
     )  # fmt: skip
     history = one(wanted, tell)

@@ -6,8 +6,8 @@ rule reads it.
 
 from typing import Any
 
-from checker import check
-from history import Fault, Firing, History, Log, Operation, Start
+from oncecron.drill.checker import check
+from oncecron.drill.history import Fault, Firing, History, Log, Operation, Start
 
 KEY = "billing"
 AWAY = "oncecron: key billing: the store cannot be reached\n"

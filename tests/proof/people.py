@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-from firing_hosts import FiringHost
-from history import Operation, Recorder, now
+from oncecron.drill.history import Operation, Recorder, now
+from oncecron.drill.hosts import FiringHost
 
 GAP = 4.0
 """Seconds between two deeds, on average."""
@@ -32,7 +32,7 @@ class People:
     """Types commands whenever `step` is called, and reads how they end whenever `look` is."""
 
     def __init__(
-        self, random: Random, hosts: Sequence[FiringHost], keys: Sequence[str], oncecron: Path, store: str,
+        self, random: Random, hosts: Sequence[FiringHost], keys: Sequence[str], oncecron: Sequence[str], store: str,
         recorder: Recorder, running: Callable[[], list[str]],
     ) -> None:  # fmt: skip
         """`store` is the operator's URL; `running` tells the keys that hosts are firing."""
@@ -109,7 +109,7 @@ class People:
         operation = Operation(next(self._ids), now(), host.name, words)
         with self._out(operation).open("wb") as out, self._err(operation).open("wb") as err:
             process = host.start(
-                [str(self._oncecron), *words], host.environment(ONCECRON_STORE=self._store),
+                [*self._oncecron, *words], host.environment(ONCECRON_STORE=self._store),
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err,
             )  # fmt: skip
         self._typed[operation.id] = operation, process

@@ -1,411 +1,85 @@
-"""One run: hosts fire, the nemesis strikes, people pause and stop, everything is undone, what is left is gathered.
+"""One run of the proof suite: the hosts and stores are machines where there is root, and people work meanwhile.
 
-One thread fires, kills and reaps, for a child of ours dies with the thread that started it; a second, the operator,
-keeps the store, whose faults take seconds. No promise is judged here: that is the checker's, from what was recorded.
+A child of ours dies with the thread that started it; so the operator, one thread, keeps the store and its servers.
 """
 
 import dataclasses
-import heapq
-import itertools
-import json
-import os
-import signal
-import subprocess
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import clusters
-import history
-from faults import HostFaults
-from firing_hosts import FiringHost, firing_of, locked_files
-from generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
-from history import CALM_TICK, Firing, Recorder, now
-from nemesis import Nemesis
+from machine_faults import MachineFaults
+from machine_hosts import MachineHost
 from people import People
-from pulse import Pulse
-from servers import Network
-from servers.process import send
+from servers import Host, Network
 
-CALM = TTL + 30
-"""Seconds in which each key must run when every fault is undone, for the longest; the hosts go on until then."""
-APART = 0.4
-"""Seconds between the keys' first firings in the calm, and between two looks at who has run."""
-SOON, BRIEFLY = 5.0, " --seconds 1"
-"""Seconds between two ticks of a key then, and what its job is told besides."""
-LONGEST_END = 60.0
-"""Seconds for the firings that are under way to end, when no more are fired."""
-LONGEST_NOTICE = 45.0
-"""Seconds until a server has noticed that a client is gone without a word."""
-TURN = 0.01
-TOO_LATE = 10.0
-"""Seconds by which a machine with too much to do may be late; what is later is not fired at all."""
+from oncecron.drill import history
+from oncecron.drill.faults import HostFaults
+from oncecron.drill.generator import TTL
+from oncecron.drill.hosts import FiringHost
+from oncecron.drill.run import Run, Wanted
+
+HOSTS = ("host-a", "host-b", "host-c")
 
 
 @dataclasses.dataclass(frozen=True)
-class Wanted:
-    """What a run is asked for."""
+class Proof(Wanted):
+    """What a run is asked for; `rooted`: hosts are namespaces."""
 
-    store: str
-    seed: int
-    minutes: float
-    directory: Path
-    oncecron: Path
-    hosts: int = 3
-    keys: Sequence[Key] = KEYS
-    item_keys: Sequence[Key] = ITEM_KEYS
-    faults: Callable[[str], bool] = lambda _: True
     rooted: bool = True
 
 
-class Run:
-    """The hosts, what they have under way, and the record of it."""
+class ProofRun(Run):
+    """A run on machines."""
 
-    def __init__(self, wanted: Wanted, stack: ExitStack, tell: Callable[[str], None]) -> None:
-        self.wanted = wanted
-        self.tell = tell
-        self.recorder = Recorder(wanted.directory)
-        self.journal = wanted.directory / "journal"
-        self.journal.mkdir(mode=0o777)
-        (wanted.directory / "items").mkdir(mode=0o777)
-        self.stderr = wanted.directory / "stderr"
-        self.stderr.mkdir()
-        self._ids = itertools.count(1)
-        self._living: dict[int, tuple[Firing, subprocess.Popen[bytes]]] = {}
-        self._stack = stack
-        stack.callback(self.recorder.close)
-        self._fired: set[tuple[str, str | None]] = set()
-        self._of_items = {key.name: key.items for key in wanted.item_keys}
-        self._begin_at = 0.0
-        self._set_up()
+    cluster: Any
 
-    def _set_up(self) -> None:
-        wanted = self.wanted
-        self.operator = self._stack.enter_context(ThreadPoolExecutor(1, "operator"))
-        network = Network() if wanted.rooted else None
-        if network:
-            self._stack.callback(network.remove)
-        names = [f"host-{letter}" for letter in "abcdefgh"[: wanted.hosts]]
-        machines = {name: network.host(name) if network else None for name in names}
-        self.cluster = self.operator.submit(
-            clusters.start, wanted.store, network, wanted.directory, TTL, script=wanted.oncecron
-        ).result()
-        self._stack.callback(lambda: self.operator.submit(self.cluster.stop).result())
-        stores = [host for host in network.hosts if host.name not in names] if network else []
-        # All but the first are behind proxies; the last has a clock that can be moved.
-        self.hosts = {
-            name: FiringHost(
-                name, machines[name], wanted.directory,
-                self.operator.submit(self._url, name, number > 0).result(),
-            )
-            for number, name in enumerate(names)
-        }  # fmt: skip
-        self.hosts[names[-1]].give_clock(0)
-        random = Random(f"{wanted.seed} nemesis")
-        faults = [
-            HostFaults(
-                host, stores, self.cluster.proxies.get(name, []), random,
-                lambda host=host: self._firings_of(host),
-            )
-            for name, host in self.hosts.items()
-        ]  # fmt: skip
-        self.nemesis = Nemesis(
-            random, faults, self.cluster, self.operator, self.recorder, wanted.faults
-        )
+    def __init__(
+        self, wanted: Proof, hosts: list[MachineHost], cluster: Any, stores: list[Host], operator: Executor,
+        tell: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        super().__init__(wanted, hosts, cluster, operator, tell)
+        self._stores = stores
+        operator_url = operator.submit(cluster.operator_url).result()
         self.people = People(
-            Random(f"{wanted.seed} people"), list(self.hosts.values()), [key.name for key in wanted.keys],
-            wanted.oncecron, self.operator.submit(self.cluster.operator_url).result(), self.recorder,
-            lambda: [each.key for each, _ in self._living.values() if each.key not in self._of_items],
+            Random(f"{wanted.seed} people"), hosts, [key.name for key in wanted.keys], wanted.oncecron,
+            operator_url, self.recorder, self.running_keys,
         )  # fmt: skip
 
-    def _url(self, name: str, proxied: bool) -> str:
-        url: str = self.cluster.url(name, proxied=proxied)
-        return url
-
-    def _firings_of(self, host: FiringHost) -> list[Firing]:
-        return [firing for firing, _ in self._living.values() if firing.host == host.name]
-
-    # The run
-
-    def go(self) -> None:
-        """Fire and strike for so long, undo everything, go on for a while, gather."""
-        wanted = self.wanted
-        seconds = wanted.minutes * 60
-        self.recorder.head(
-            seed=wanted.seed, store=wanted.store, minutes=wanted.minutes, ttl=TTL,
-            hosts=list(self.hosts), wall=time.time() - now(),
-            keys={
-                key.name: {
-                    "seconds": key.longest,
-                    "period": key.period,
-                    "rule": key.rule,
-                    "parts": key.parts,
-                }
-                for key in wanted.keys
-            },
-            items=self._of_items,
-            retried=[key.name for key in wanted.item_keys if "--in-doubt retry" in key.run],
-        )  # fmt: skip
-        planned = shots(
-            wanted.seed,
-            (*wanted.keys, *wanted.item_keys),
-            list(self.hosts),
-            time.time(),
-            seconds + 4 * CALM,
-        )
-        self._queue = [(shot.at, number, shot) for number, shot in enumerate(planned)]
-        heapq.heapify(self._queue)
-        self._pulse = Pulse(self.cluster.beat)
-        self._begin_at = now()
-        next_word = now() + 10
-        while now() - self._begin_at < seconds:
-            self._turn()
-            self.nemesis.step()
-            self.people.step()
-            if now() > next_word:
-                next_word += 10
-                self._say_how_far()
-        while not self.nemesis.undo_all():
-            self._turn()
-        self._wait_for(self.operator.submit(self.cluster.well))
-        while not self.people.give_back():
-            self._turn()
-        self.recorder.moment("quiet")
-        self._go_on_until_all_have_run(now())
-        self._fire_what_waits_for_its_minute()
-        self._fire_the_items()
-        self._let_them_end()
-        self._pulse.stop()
-        self._feel_the_pulse()
-        self.recorder.moment("end")
-        self._gather()
-
-    def _go_on_until_all_have_run(self, quiet: float) -> None:
-        """Fire each key, its next tick at once, until it has started; for a ttl at least, as dead hosts have leases."""
-        by_period = sorted(self.wanted.keys, key=lambda key: key.period)
-        waiting = {key.name for key in by_period if not key.by_clock}
-        self._bring_forward([key.name for key in by_period if key.name in waiting])
-        look = now()
-        while now() < quiet + TTL or (waiting and now() < quiet + CALM):
-            self._turn()
-            if now() >= look:
-                look = now() + APART
-                waiting = {
-                    key.name
-                    for key in self.wanted.keys
-                    if key.name in waiting and _newest(self.journal / key.name, key.parts) <= quiet
-                }
-                self._queue = [planned for planned in self._queue if planned[2].key.name in waiting]
-                heapq.heapify(self._queue)
-
-    def _bring_forward(self, keys: list[str]) -> None:
-        """Let the ticks of each that nobody has fired yet come now, one soon after the other, for short jobs."""
-        elapsed, queue = now() - self._begin_at, []
-        for number, name in enumerate(keys):
-            its = [
-                planned
-                for planned in self._queue
-                if planned[2].key.name == name and (name, planned[2].tick) not in self._fired
-            ]
-            first = min((at for at, _, _ in its), default=0.0)
-            for planned_at, order, shot in its:
-                key = dataclasses.replace(shot.key, job=shot.key.job + BRIEFLY)
-                faster = min(1.0, SOON / key.period)
-                at = elapsed + number * APART + (planned_at - first) * faster
-                queue.append((at, order, dataclasses.replace(shot, at=at, key=key)))
-        self._queue = queue
-        heapq.heapify(self._queue)
-
-    def _wait_for(self, operation: Any) -> None:
-        while not operation.done():
-            self._turn()
-        operation.result()
-
-    def _turn(self) -> None:
-        """Fire one at most: where that takes long, ends are seen and faults undone all the same."""
-        if self._queue and self._queue[0][0] <= now() - self._begin_at:
-            at, number, shot = heapq.heappop(self._queue)
-            if now() - self._begin_at - at < TOO_LATE:
-                self._fire(number, shot)
-        self._reap()
-        self.people.look()
-        self._feel_the_pulse()
-        time.sleep(TURN)  # between two looks at who has ended
-
-    def _feel_the_pulse(self) -> None:
-        for fault in self._pulse.slow():
-            self.recorder.fault(fault)
-
-    def _fire(self, number: int, shot: Shot) -> None:
-        host = self.hosts[shot.host]
-        due = shot.at - (host.offset if shot.key.by_clock else 0)
-        if (
-            host.frozen or due > now() - self._begin_at + TURN
-        ):  # its cron fires when it can, by its clock
-            later = max(due, now() - self._begin_at + 0.2)
-            heapq.heappush(self._queue, (later, number, shot))
-            return
-        self._start(host, shot)
-
-    def _start(self, host: FiringHost, shot: Shot) -> None:
-        if shot.tick is not None:
-            self._fired.add((shot.key.name, shot.tick))
-        command = shot.command(self.wanted.oncecron, self.journal, self.cluster.fenced_write())
-        firing = Firing(next(self._ids), now(), host.name, shot.key.name, shot.tick, command, 0)
-        with (self.stderr / str(firing.id)).open("wb") as stderr:
-            process = host.start(
-                command, host.environment(WITNESS_FIRING=str(firing.id)),
-                stdout=subprocess.DEVNULL, stderr=stderr,
-            )  # fmt: skip
-        firing.pid = process.pid
-        self._living[firing.id] = firing, process
-        self.recorder.firing(firing)
-
-    def _reap(self) -> None:
-        for firing, process in list(self._living.values()):
-            if process.poll() is not None:
-                self._has_ended(firing, process)
-
-    def _has_ended(self, firing: Firing, process: "subprocess.Popen[bytes]") -> None:
-        firing.ended, firing.status = now(), process.returncode
-        path = self.stderr / str(firing.id)
-        firing.stderr = path.read_text(errors="replace")
-        if not firing.stderr:
-            path.unlink()
-        self.recorder.firing(firing)
-        del self._living[firing.id]
-
-    def _let_them_end(self) -> None:
-        end = now() + LONGEST_END
-        while (self._living or self.people.waiting) and now() < end:
-            self._reap()
-            self.people.look()
-            self._feel_the_pulse()
-            time.sleep(TURN)  # between two looks at who has ended
-
-    def _fire_what_waits_for_its_minute(self) -> None:
-        """Run those keys once more: a lease that a dead host left is gone at the next claim."""
-        host = next(iter(self.hosts.values()))
-        for key in self.wanted.keys:
-            if key.by_clock:
-                by_hand = dataclasses.replace(key, rule="none", run="", job=key.job + BRIEFLY)
-                self._start(host, Shot(now() - self._begin_at, host.name, by_hand, None))
-
-    def _fire_the_items(self) -> None:
-        """Run each list once more, on all hosts: none of its items may be left out."""
-        for key in self.wanted.item_keys:
-            for host in self.hosts.values():
-                self._start(host, Shot(now() - self._begin_at, host.name, key, CALM_TICK))
-
-    def _say_how_far(self) -> None:
-        firings, faults = self.recorder.firings, self.recorder.faults
-        last = max(faults.values(), key=lambda fault: fault.at, default=None)
-        self.tell(
-            f"{now() - self._begin_at:5.0f} s  {len(firings)} firings, {len(faults)} faults, "
-            f"{len(self._living)} under way; last: {f'{last.kind} ({last.target})' if last else 'none'}"
-        )
-
-    # Afterwards
-
-    def _gather(self) -> None:
-        left = []
-        for host in self.hosts.values():
-            host.give_clock(0)
-            done = host.run([str(self.wanted.oncecron), "flush"])
-            if done.returncode:
-                left.append(
-                    f"{host.name}: flush ended with {done.returncode}: {done.stderr.strip()}"
-                )
-            left += [f"{host.name}: {path} is left" for path in _undelivered(host.state)]
-            left += self._living_processes(host)
-        first = next(iter(self.hosts.values()))
-        log = {
-            "executions": self._rows(first),
-            "skips": self._rows(first, "--skips"),
-            "items": [
-                row for what in sorted(self._fired, key=str) for row in self._items_of(first, *what)
-            ],
-            "left": left + self._left_in_the_store(),
-            "register": self.operator.submit(self.cluster.register).result(),
-        }
-        for path in locked_files(self.journal):
-            with path.open("a") as file:
-                file.write(json.dumps({"event": "lives", "at": now()}) + "\n")
-        (self.wanted.directory / "log.json").write_text(json.dumps(log))
-
-    def _left_in_the_store(self) -> list[str]:
-        """Return what is still there when every session of a host that died has been noticed."""
-        for proxy in (proxy for proxies in self.cluster.proxies.values() for proxy in proxies):
-            proxy.sever()  # a middlebox forgets whom it has not heard of; these have no timer for it
-        end = now() + LONGEST_NOTICE
-        while left := self.operator.submit(self.cluster.leftovers).result():
-            if now() > end:
-                return list(left)
-            time.sleep(0.5)  # between two looks
-        return []
-
-    def _rows(self, host: FiringHost, *options: str) -> list[dict[str, Any]]:
-        command = [
-            str(self.wanted.oncecron), "history", *options, "--format", "json", "--limit", "0",
-        ]  # fmt: skip
-        done = host.run(command)
-        if done.returncode:
-            raise RuntimeError(f"{command}: {done.returncode}: {done.stderr}")
-        rows: list[dict[str, Any]] = json.loads(done.stdout)
-        return rows
-
-    def _items_of(self, host: FiringHost, key: str, tick: str | None) -> list[dict[str, Any]]:
-        """Return the items of a tick; none if its list was not loaded, or if the key has none."""
-        if key not in self._of_items or tick is None:
-            return []
-        words = ["items", key, "--tick", tick, "--format", "json"]
-        done = host.run([str(self.wanted.oncecron), *words])
-        rows: list[dict[str, Any]] = json.loads(done.stdout or "[]")
-        return rows
-
-    def _living_processes(self, host: FiringHost) -> list[str]:
-        """Return what runs there still, and end it; daemons that were left behind have had their time."""
-        processes = host.processes()
-        left = [
-            f"{host.name}: process {process.pid} lives: {_command(process.pid)}"
-            for process in processes
-            if firing_of(process.pid) not in self._unguarded()
-        ]
-        send(processes, signal.SIGKILL)
-        return left
-
-    def _unguarded(self) -> set[int | None]:
-        """Return the firings that lost both wrapper and guard: nobody could end what they had started."""
-        hit = [hit[:2] for fault in self.recorder.faults.values() for hit in fault.hit]
-        return {firing for firing, role in hit if role == "guard" and (firing, "wrapper") in hit}
+    def faults_of(self, host: FiringHost, random: Random) -> HostFaults:
+        """Return what can be done to a host and its network."""
+        assert isinstance(host, MachineHost)
+        proxies = self.store.proxies.get(host.name, ())
+        return MachineFaults(host, self._stores, proxies, random, lambda: self.firings_of(host))
 
 
-def _newest(directory: Path, parts: int) -> float:
-    """Return when the last job of a key has started, of the part that waits longest, by the names of their files."""
-    newest = dict.fromkeys(map(str, range(parts)), 0.0)
-    for name in os.listdir(directory) if directory.exists() else []:
-        part, at = name.partition("-")[0], float(name.rpartition("-")[2])
-        newest[part] = max(at, newest.get(part, 0.0))
-    return min(newest.values())
-
-
-def _command(pid: int) -> str:
-    path = Path(f"/proc/{pid}/cmdline")
-    return path.read_bytes().replace(b"\0", b" ").decode(errors="replace") if path.exists() else "-"
-
-
-def _undelivered(state: Path) -> list[Path]:
-    """Return the files that are no lock and no memory of the store's absence."""
-    found = (Path(directory) / name for directory, _, names in os.walk(state) for name in names)
-    return [path for path in found if path.name not in (".lock", ".unreachable")]
-
-
-def one(wanted: Wanted, tell: Callable[[str], None]) -> history.History:
+def one(wanted: Proof, tell: Callable[[str], None]) -> history.History:
     """Run once and return what happened."""
     with ExitStack() as stack:
-        Run(wanted, stack, tell).go()
+        operator = stack.enter_context(ThreadPoolExecutor(1, "operator"))
+        network = Network() if wanted.rooted else None
+        if network:
+            stack.callback(network.remove)
+        machines = {name: network.host(name) if network else None for name in HOSTS}
+        script = Path(wanted.oncecron[0])
+        cluster = operator.submit(
+            clusters.start, wanted.store, network, wanted.directory, TTL, script=script
+        ).result()
+        stack.callback(lambda: operator.submit(cluster.stop).result())
+        stores = [host for host in network.hosts if host.name not in HOSTS] if network else []
+
+        def host(name: str) -> MachineHost:
+            # All but the first are behind proxies.
+            url = operator.submit(lambda: cluster.url(name, proxied=name != HOSTS[0])).result()
+            return MachineHost(name, machines[name], wanted.directory, url)
+
+        hosts = [host(name) for name in HOSTS]
+        hosts[-1].give_clock(0)  # a clock that can be moved
+        run = ProofRun(wanted, hosts, cluster, stores, operator, tell)
+        stack.callback(run.close)
+        run.go()
     return history.load(wanted.directory)

@@ -8,14 +8,15 @@ from random import SystemRandom
 import clusters
 import mutations
 import pytest
-from checker import check
-from history import History
-from pulse import SLOW
-from run import Wanted, one
+from run import Proof, one
 from servers.oncecron import CONSOLE_SCRIPT
 from servers.process import public_directory, remove_directory
 from servers.require import require_root
-from timeline import draw, summary
+
+from oncecron.drill.checker import check
+from oncecron.drill.history import History
+from oncecron.drill.pulse import SLOW
+from oncecron.drill.timeline import draw, summary
 
 MINUTES = float(os.environ.get("ONCECRON_TEST_CHAOS_MINUTES", "0.25"))
 BROKEN = {"few": ("lock-without-tick",), "all": tuple(mutations.ALL)}[
@@ -49,7 +50,7 @@ def test_every_promise_holds(store: str, kept: Path) -> None:
     """No violation outside the documented holes, whatever the nemesis draws."""
     require_root("the chaos suite")
     seed = SystemRandom().randrange(10**6)
-    history = one(Wanted(store, seed, MINUTES, kept, CONSOLE_SCRIPT), print)
+    history = one(Proof(store, seed, MINUTES, kept, [str(CONSOLE_SCRIPT)]), print)
     assert history.starts
     assert any(fault.kind != SLOW for fault in history.faults)
     assert not check(history).violations, told(history)
@@ -64,8 +65,8 @@ def test_a_broken_copy_is_found_out(name: str, kept: Path) -> None:
     script = mutations.copy(mutation, kept / "mutated")
     store = "sqlite" if "sqlite" in mutation.stores and not mutation.shows else mutation.stores[0]
     minutes = FOUND_WITHIN if mutation.shows else FOUND_WITHIN / 4
-    wanted = Wanted(
-        store, SystemRandom().randrange(10**6), minutes, kept, script,
+    wanted = Proof(
+        store, SystemRandom().randrange(10**6), minutes, kept, [str(script)],
         faults=lambda kind: any(word in kind for word in mutation.shows),
     )  # fmt: skip
     history = one(wanted, print)
@@ -75,6 +76,6 @@ def test_a_broken_copy_is_found_out(name: str, kept: Path) -> None:
 @pytest.mark.chaos
 def test_without_root_the_reduced_form_runs(kept: Path) -> None:
     """Hosts are process trees then, and a store on loopback is behind proxies."""
-    history = one(Wanted("redis", 1, 0.1, kept, CONSOLE_SCRIPT, rooted=False), print)
+    history = one(Proof("redis", 1, 0.1, kept, [str(CONSOLE_SCRIPT)], rooted=False), print)
     assert len(history.starts) > 1
     assert not check(history).violations, told(history)

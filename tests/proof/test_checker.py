@@ -1,11 +1,12 @@
 """The checker finds what is planted about trees, ticks and tokens, and nothing in a clean history."""
 
 import pytest
-from checker import check
-from history import Start
 from hypothesis import given
 from hypothesis import strategies as st
 from invented import KEY, Invented, broken, holes
+
+from oncecron.drill.checker import check
+from oncecron.drill.history import Start
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from history import Start
 from invented import Invented, broken
+
+from oncecron.drill.history import Start
 
 FAILOVER = ("--failover",)
 RETRIES = ("--retries", "2")

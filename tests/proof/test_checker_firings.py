@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from checker import check
 from invented import AWAY, KEY, Invented, broken, holes, row
+
+from oncecron.drill.checker import check
 
 STANDING_BY = "the store cannot be reached; still waiting (--failover)"
 

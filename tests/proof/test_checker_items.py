@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from history import CALM_TICK, ItemEvent
 from invented import Invented, broken, holes
+
+from oncecron.drill.history import CALM_TICK, ItemEvent
 
 
 def played(*events: tuple[str, str, int], retried: bool = False, **states: str) -> Invented:

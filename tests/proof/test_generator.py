@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from generator import KEYS, shots
+from oncecron.drill.generator import KEYS, shots
 
 HOSTS = ["host-a", "host-b", "host-c"]
 

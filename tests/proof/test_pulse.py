@@ -2,8 +2,9 @@
 
 import threading
 
-from pulse import SLOW, Pulse
 from servers import eventually
+
+from oncecron.drill.pulse import SLOW, Pulse
 
 LONGEST = 0.3
 

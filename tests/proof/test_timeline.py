@@ -3,11 +3,12 @@
 import re
 
 import pytest
-from checker import check
-from history import Firing, Start
 from invented import KEY, Invented
-from rules.verdict import Violation
-from timeline import draw, summary
+
+from oncecron.drill.checker import check
+from oncecron.drill.history import Firing, Start
+from oncecron.drill.rules.verdict import Violation
+from oncecron.drill.timeline import draw, summary
 
 
 @pytest.fixture

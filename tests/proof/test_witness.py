@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from firing_hosts import locked_files
-from generator import WITNESS, sys_python
 from servers import descendants, eventually, spawn
 from servers.process import end, send
+
+from oncecron.drill.generator import WITNESS, sys_python
+from oncecron.drill.hosts import locked_files
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -38,6 +38,7 @@ from servers.process import (
     wait_gone,
 )
 from servers.require import postgres_programs, program
+from servers.skew import SteppedClock
 from servers.waiting import eventually
 
 SUPERUSER = "postgres"
@@ -100,15 +101,16 @@ class PostgresServer:
     """One server with its own data directory and port.
 
     `prefix` is a command in front of the server's, such as `host.prefix` of a network namespace,
-    `host` the address it listens on, `disk` a directory in which its data is to be; other
-    keywords are settings of postgresql.conf.
+    `host` the address it listens on, `disk` a directory in which its data is to be, `clock` what it
+    takes for the time; other keywords are settings of postgresql.conf.
     """
 
     def __init__(
         self, *, host: str = "127.0.0.1", prefix: Sequence[str] = (), disk: Path | None = None,
-        **settings: object,
+        clock: SteppedClock | None = None, **settings: object,
     ) -> None:  # fmt: skip
         self.host = host
+        self.clock = clock
         self.port = free_port()
         self.directory = server_directory("postgres")
         self.data = (disk or self.directory) / "data"
@@ -264,6 +266,11 @@ class PostgresServer:
         )  # fmt: skip
         self._configure_files()
 
+    def promote(self) -> None:
+        """Make a standby a primary and wait until it writes."""
+        self.execute("select pg_promote(true, 30)")
+        eventually(lambda: self.execute("select 1 where not pg_is_in_recovery()") != [])
+
     # Within
 
     def _initialise(self) -> None:
@@ -294,8 +301,8 @@ class PostgresServer:
         # PDEATHSIG is QUIT: an immediate shutdown, which also frees the shared memory.
         with (self.directory / "log").open("ab") as log:
             self.process = spawn(
-                [*self.prefix, *as_server_user("QUIT"), str(self.programs / "postgres"),
-                 "-D", str(self.data)],
+                [*self.prefix, *as_server_user("QUIT"), *(self.clock.prefix if self.clock else ()),
+                 str(self.programs / "postgres"), "-D", str(self.data)],
                 stdout=log, stderr=log, cwd=self.directory,
             )  # fmt: skip
 
@@ -359,11 +366,6 @@ class Standby(PostgresServer):
         """Copy the primary the first time, start, and wait until reads are answered."""
         super().start()
         return self
-
-    def promote(self) -> None:
-        """Make it a primary and wait until it writes."""
-        self.execute("select pg_promote(true, 30)")
-        eventually(lambda: self.execute("select 1 where not pg_is_in_recovery()") != [])
 
     def _initialise(self) -> None:
         self.copy_from(self.primary, self.through)

@@ -57,6 +57,11 @@ class SteppedClock:
         new.write_text(f"{seconds:+.3f}\n")
         new.rename(self._file)
 
+    @property
+    def prefix(self) -> list[str]:
+        """The command in front of a program that is to have this clock, behind what changes its user."""
+        return ["/usr/bin/env", *(f"{name}={value}" for name, value in self.environment.items())]
+
     @staticmethod
     def forget(pid: int) -> None:
         """Remove what libfaketime leaves behind when a process ends by _exit or a kill."""

@@ -58,8 +58,8 @@ class Connection:
             libpq.silence_stdio()
             settings: dict[str, str | None] = {}
             try:
-                settings = _settings(self._url)
-                self._connection = _connect(self._url, settings)
+                settings = driver_settings(self._url)
+                self._connection = connect(self._url, settings)
             except (psycopg.ProgrammingError, UnicodeError) as error:
                 raise address.broken(str(error), self._url) from error
             except psycopg.Error as error:
@@ -153,7 +153,8 @@ class Connection:
         return schema.explain(told, self._namespace, None, self._url)
 
 
-def _connect(url: str, settings: Mapping[str, str | None]) -> psycopg.Connection[tuple[Any, ...]]:
+def connect(url: str, settings: Mapping[str, str | None]) -> psycopg.Connection[tuple[Any, ...]]:
+    """Connect; raises psycopg's errors. `settings`: those of `driver_settings`."""
     given = psycopg.conninfo.conninfo_to_dict(url)
     wanted = address.parameters(READER_TIMEOUT, "oncecron", settings)
     unset: dict[str, Any] = {name: value for name, value in wanted.items() if name not in given}
@@ -172,7 +173,7 @@ def _connect(url: str, settings: Mapping[str, str | None]) -> psycopg.Connection
         raise
 
 
-def _settings(url: str) -> dict[str, str | None]:
+def driver_settings(url: str) -> dict[str, str | None]:
     """Return what psycopg's libpq, which may be another one than a firing's, would use for a URL."""
     text = psycopg.conninfo.make_conninfo(url, **address.NO_CONNECTION)
     unconnected = psycopg.pq.PGconn.connect_start(os.fsencode(text))

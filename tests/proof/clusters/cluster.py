@@ -1,27 +1,13 @@
 """What a store is to the chaos suite: where hosts find it, what can befall it, what it says afterwards."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from servers import FaultProxy, Network
 
-
-class StoreFault(NamedTuple):
-    """Something that befalls the store, of its own accord or by its operator.
-
-    One at a time: two together may do what nobody promises to survive, as losing the standby and then the primary.
-    """
-
-    kind: str
-    begin: Callable[[Random], str]
-    """Do it, and return a detail for the history."""
-    undo: Callable[[], None]
-    """Return when the store is well again; does no harm when it already is."""
-    seconds: tuple[float, float]
-    """How long it may last."""
+from oncecron.drill.faults import StoreFault
 
 
 class Cluster(Protocol):

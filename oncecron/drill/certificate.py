@@ -1,0 +1,170 @@
+"""What a drill says in the end: one certificate, as text of 80 columns or as JSON."""
+
+import dataclasses
+import json
+import textwrap
+from typing import Any, Literal
+
+Judgement = Literal["clean", "violated", "not judged"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FaultCount:
+    """How often one kind of fault was begun, and how often it reached something."""
+
+    began: int
+    hit: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One broken promise, or one documented hole."""
+
+    rule: str
+    sentence: str
+    hole: bool
+    """A hole that the documentation names: it alone is no violation, unless the store lost what it had confirmed."""
+    timeline: str
+    """The shortest history that shows it, as lines of text up to 160 columns wide."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+    """Times are UTC, in ISO 8601; durations are seconds."""
+
+    store: str
+    """The address without a password."""
+    kind: str
+    """postgres, redis or sqlite."""
+    store_version: str
+    topology: list[str]
+    """A sentence for each server or role that was seen."""
+    oncecron: str
+    python: str
+    began_at: str
+    seed: int
+    minutes: float
+    """For how long the faults struck."""
+    hosts: int
+    keys: int
+    firings: int
+    starts: int
+    skips: dict[str, int]
+    """By reason: done, held, ..."""
+    executions: dict[str, int]
+    """By outcome: succeeded, failed, lost, ..."""
+    faults: dict[str, FaultCount]
+    """By kind."""
+    takeovers: int
+    longest_without_runner: float | None
+    """The longest time from a lost run of a key to the next start of that key; None if no run was lost."""
+    latency: dict[str, float]
+    """`p50`, `p95` and `p99`, from a firing to the first line of its job; empty if nothing was started."""
+    events: list[tuple[str, str]]
+    """What was seen at the store: when, and what."""
+    violations: list[Finding]
+    """Documented holes too."""
+    not_tried: list[str]
+    verdict: Judgement
+    why: str
+    """One sentence."""
+
+
+def as_json(certificate: Certificate) -> str:
+    """Return it as one JSON object, with the names of the fields."""
+    values: dict[str, Any] = dataclasses.asdict(certificate)
+    return json.dumps(values, indent=2, ensure_ascii=False)
+
+
+WIDTH = 80
+
+
+def as_text(certificate: Certificate) -> str:
+    """Return it in about 25 lines of at most 80 columns; below them the history that shows the first violation."""
+    head = certificate
+    lines = [
+        f"oncecron drill: {head.verdict.upper()}",
+        *_wrapped("", head.why),
+        "",
+        *_wrapped("store", f"{head.store}, {head.store_version}"),
+        *(line for text in head.topology for line in _wrapped("", text)),
+        *_wrapped("oncecron", f"{head.oncecron}, Python {head.python}"),
+        *_wrapped(
+            "drill",
+            f"{head.began_at}, {head.minutes:g} min, {head.hosts} hosts, {head.keys} keys, seed {head.seed}",
+        ),
+        *_wrapped("firings", f"{head.firings}, {head.starts} starts"),
+        *_wrapped("executions", _counts(head.executions)),
+        *_wrapped("skips", _counts(head.skips)),
+        *_wrapped("faults", _faults(head.faults)),
+        *_wrapped("takeovers", _takeovers(head)),
+        *_wrapped("to the job", _latency(head.latency)),
+        *_events(head.events),
+        *_findings(head.violations),
+        *_wrapped("not tried", "; ".join(head.not_tried)),
+    ]
+    timelines = [finding.timeline for finding in head.violations if finding.timeline]
+    if head.verdict == "violated" and timelines:
+        lines += ["", timelines[0]]
+    return "\n".join(lines)
+
+
+_LABEL = 14
+_MOST_EVENTS, _MOST_FINDINGS = 5, 5
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    indent = " " * _LABEL
+    return textwrap.wrap(
+        text or "none", WIDTH, initial_indent=label.ljust(_LABEL), subsequent_indent=indent
+    )
+
+
+def _counts(numbers: dict[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in numbers.items())
+
+
+def _faults(faults: dict[str, FaultCount]) -> str:
+    hit = sum(count.hit for count in faults.values())
+    kinds = ", ".join(f"{count.began} {kind}" for kind, count in faults.items())
+    return f"{hit} hit something; {kinds}" if faults else "none"
+
+
+def _takeovers(certificate: Certificate) -> str:
+    longest = certificate.longest_without_runner
+    if longest is None:
+        return f"{certificate.takeovers}; no run was lost"
+    return f"{certificate.takeovers}; after a lost run nobody ran for {longest:.1f} s at most"
+
+
+def _latency(latency: dict[str, float]) -> str:
+    if not latency:
+        return "no job was started"
+    return ", ".join(f"{value * 1000:.0f} ms ({name})" for name, value in latency.items())
+
+
+def _events(events: list[tuple[str, str]]) -> list[str]:
+    if not events:
+        return _wrapped("at the store", "nothing happened")
+    shown = [f"{at} {text}" for at, text in events[:_MOST_EVENTS]]
+    shown += [f"and {len(events) - _MOST_EVENTS} more"] if len(events) > _MOST_EVENTS else []
+    first, *others = shown
+    return [
+        *_wrapped("at the store", first),
+        *(line for text in others for line in _wrapped("", text)),
+    ]
+
+
+def _findings(findings: list[Finding]) -> list[str]:
+    if not findings:
+        return _wrapped("violations", "none")
+    shown = [
+        f"{'documented hole' if finding.hole else 'VIOLATION'} ({finding.rule}): {finding.sentence}"
+        for finding in findings[:_MOST_FINDINGS]
+    ]
+    more = len(findings) - _MOST_FINDINGS
+    shown += [f"and {more} more (--json)"] if more > 0 else []
+    return [
+        *_wrapped("violations", shown[0]),
+        *(line for text in shown[1:] for line in _wrapped("", text)),
+    ]
