@@ -5,8 +5,8 @@ The seed of the run chooses it: each story goes to its next store with the next 
 successive seeds as there are stores prove all of them. ONCECRON_TEST_SEED repeats a choice.
 
 All other tests run on all of their stores. So does the contract of the stores, but that each of its tests asks
-PostgreSQL either directly, through a pooler or with `?hold=no` (`unheld`): the statements are the same. The marker
-`stores` says otherwise:
+PostgreSQL either directly, directly by the functions for poolers (`warm`), through a pooler or with `?hold=no`
+(`unheld`): the statements are the same. The marker `stores` says otherwise:
 `stores("all")` for a story whose promise each store keeps in its own way, `stores(2)` for a test that runs on two.
 
 ONCECRON_TEST_STORES=all runs everything on all stores; `sqlite` or `postgres,redis` only on those.
@@ -22,12 +22,12 @@ from typing import Any
 
 import pytest
 
-NAMES = {"cluster", "logged", "pooled", "postgres", "redis", "sentinel", "sqlite", "unheld"}
+NAMES = {"cluster", "logged", "pooled", "postgres", "redis", "sentinel", "sqlite", "unheld", "warm"}
 PARAMETERS = ("breakable", "kind", "log", "store", "store_kind")
 """The parameters of tests and fixtures that name a store."""
 ACCEPTANCE = Path(__file__).parent / "acceptance"
 CONTRACT = Path(__file__).parent / "contract"
-ALIKE = ("pooled", "postgres", "unheld")
+ALIKE = ("pooled", "postgres", "unheld", "warm")
 """Those of which a test of the contract runs on one."""
 LARGEST_SEED = 100_000
 

@@ -206,8 +206,8 @@ HOST_FORGOTTEN_AFTER = 35 * DAY
 """A host that has not fired a key for this long fires it no more: three ticks of a weekly job, and two weeks more."""
 LEAST_SKIPS = DAY
 """What a new store keeps of the skips: the last night. More could fill a small disk."""
-PRUNE_INTERVAL = 300.0
-"""On PostgreSQL, the ends of a key remove expired rows this often: that costs a new session five times an end."""
+ENDS_PER_PRUNE = 16
+"""On PostgreSQL, one end of so many removes expired rows, by chance: that costs a new session as much as five ends."""
 
 # Commands for people
 

@@ -67,7 +67,7 @@ def _changes() -> tuple[Change, ...]:
         ),
         Change(
             f"{postgres}lease_store.py",
-            'self._call("finish_v1", values, deadline)',
+            'self._call(self._door("finish_v1", deadline), values, deadline)',
             f'self._call("finish_v2", (*values, "{NEXT}"), deadline)',
         ),
         _after(f"{postgres}sql/tables.sql", last, "  ended_by      text,\n"),

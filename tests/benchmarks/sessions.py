@@ -11,7 +11,8 @@ server for each firing counts: a processor of a server of its own carries its in
     server cpu  of all processes of the server, for each firing, and of the pooler beside it
     busy        the CPU time of clients and server, of what all processors had
 
-The data are in memory (/dev/shm), so no commit waits for a disk.
+The data are in memory (/dev/shm), so no commit waits for a disk. Each measurement is made in several rounds, in each of
+them for all ways to connect, and the medians count: other load then strikes all of them alike.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import itertools
 import json
 import os
 import resource
+import statistics
 import sys
 import time
 import uuid
@@ -39,6 +41,7 @@ from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Refusal
 from oncecron.core.tick import Tick, named_tick
 from oncecron.stores import open_lease_store
 from oncecron.stores.address import parse_address
+from oncecron.stores.postgres.session import PostgresSession
 
 CLIENTS = 8
 """At a time: with two processors more of them only wait."""
@@ -84,6 +87,8 @@ class Way(NamedTuple):
     server: int
     """The process whose tree is the server."""
     pooler: int | None = None
+    twins: bool = True
+    """Whether the session of a pooler calls the functions that are made for it (warm.sql)."""
 
 
 class Sample(NamedTuple):
@@ -112,6 +117,10 @@ def ways(stack: ExitStack) -> list[Way]:
         Way(
             "PgBouncer by its Unix socket, transaction pooling",
             database.url_by_socket(pooler.directory, pooler.port), postgres, pooler.process.pid,
+        ),
+        Way(
+            "the same, with the functions for new sessions",
+            database.url_by_socket(pooler.directory, pooler.port), postgres, pooler.process.pid, twins=False,
         ),
         Way("Redis by TCP", redis.url(), redis.process.pid),
     ]  # fmt: skip
@@ -147,6 +156,8 @@ def measure(way: Way, seconds: float, wins: bool) -> Sample:
         if pid == 0:
             status = 1
             try:
+                if not way.twins:
+                    PostgresSession._door = lambda _self, function, _deadline: function  # type: ignore[method-assign]
                 count = fire(way.url, client, began + seconds, wins)
                 os.write(writer, b"%d\n" % count)
                 status = 0
@@ -167,6 +178,11 @@ def measure(way: Way, seconds: float, wins: bool) -> Sample:
     clients = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
     busy = (server + pooler + clients) / took / (os.cpu_count() or 1)
     return Sample(firings / took, server / firings, pooler / firings, busy)
+
+
+def medians(samples: list[Sample]) -> Sample:
+    """Return the median of each figure."""
+    return Sample(*map(statistics.median, zip(*samples, strict=True)))
 
 
 def prepare(way: Way) -> None:
@@ -222,7 +238,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("environment", type=Path, help="virtual environment with oncecron")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement in a round")
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results: dict[str, Any] = {}
@@ -230,14 +247,18 @@ def main() -> None:
         all_ways = ways(stack)
         for way in all_ways:
             prepare(way)
-            results[way.name] = {
-                "skipped": measure(way, options.seconds, wins=False),
-                "run": measure(way, options.seconds, wins=True),
-            }
+        cases = [(way, case) for way in all_ways for case in ("skipped", "run")]
+        samples: dict[tuple[str, str], list[Sample]] = {}
+        for _ in range(options.rounds):
+            for way, case in cases:
+                sample = measure(way, options.seconds, wins=case == "run")
+                samples.setdefault((way.name, case), []).append(sample)
+        for (name, case), measured in samples.items():
+            results.setdefault(name, {})[case] = medians(measured)
         beats = [heartbeat(all_ways[0], held) * 1000 for held in (True, False)]
     print(
         f"{os.cpu_count()} processors, Python {sys.version.split()[0]}, {CLIENTS} clients, "
-        f"{options.seconds:g} s each\n"
+        f"{options.rounds} rounds of {options.seconds:g} s\n"
     )
     print(report(results))
     print(

@@ -112,6 +112,13 @@ def unheld_database(schema: Database) -> Iterator[Database]:
 
 
 @pytest.fixture
+def warm_database(schema: Database) -> Iterator[Database]:
+    """Give a fourth copy for such a test."""
+    with schema.server.create_database(schema).until_dropped() as database:
+        yield database
+
+
+@pytest.fixture
 def store(request: pytest.FixtureRequest, store_kind: str) -> Iterator[StoreKind]:
     """Make an empty store."""
     kind = KINDS[store_kind](request)

@@ -9,7 +9,12 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from postgres_stores import PooledPostgresKind, PostgresKind, UnheldPostgresKind
+from postgres_stores import (
+    PooledPostgresKind,
+    PostgresKind,
+    UnheldPostgresKind,
+    WarmPostgresKind,
+)
 from redis_stores import RedisKind
 
 from oncecron.core import clock
@@ -205,5 +210,6 @@ KINDS: dict[str, type[StoreKind]] = {
     "postgres": PostgresKind,
     "pooled": PooledPostgresKind,
     "unheld": UnheldPostgresKind,
+    "warm": WarmPostgresKind,
     "redis": RedisKind,
 }

@@ -25,7 +25,7 @@ TTL = 60.0
 TIMES = {
     "job_key": (
         *("last_started_at", "previous_started_at", "newest_started_at"),
-        *("expected_since", "forgotten_at", "pruned_at"),
+        *("expected_since", "forgotten_at"),
         *("acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
     ),
     "job_execution": ("started_at", "finished_at", "lost_at"),
@@ -105,7 +105,7 @@ class PostgresKind:
         )
 
     def age(self, seconds: float) -> None:
-        """Move every time in every table."""
+        """Move every time in every table, and make retention due, which is by chance."""
         by = f"make_interval(secs => {seconds})"
         statements = [
             f"update oncecron.{table} set "
@@ -113,7 +113,8 @@ class PostgresKind:
             for table, columns in TIMES.items()
         ]
         rounded = (each.format(round(seconds)) for each in (OLDER_HOSTS, OLDER_PLAIN_SKIPS))
-        self.database.execute("; ".join([*statements, *rounded]))
+        due = "update oncecron.job_key set prunes = true"
+        self.database.execute("; ".join([*statements, *rounded, due]))
 
     def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat, and all sessions."""
@@ -182,3 +183,22 @@ class UnheldPostgresKind(PostgresKind):
     def connect(address: str) -> LeaseStore:
         """Open a session at the first call, as a pooler's."""
         return PostgresLeaseStore(address, namespace="oncecron", ttl=TTL, hold="no")
+
+
+class _WarmLeaseStore(PostgresLeaseStore):
+    """A store that calls the twins."""
+
+    def _door(self, function: str, deadline: float) -> str:
+        del deadline
+        return f"warm_{function}"
+
+
+class WarmPostgresKind(PostgresKind):
+    """Directly, by the functions that are for the sessions of poolers."""
+
+    copy: ClassVar[str] = "warm_database"
+
+    @staticmethod
+    def connect(address: str) -> LeaseStore:
+        """Open a session at the first call, as if it had been used before."""
+        return _WarmLeaseStore(address, namespace="oncecron", ttl=TTL)

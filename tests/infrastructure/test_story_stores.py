@@ -67,11 +67,11 @@ def test_the_contract_runs_on_postgresql_in_one_of_its_ways(
 ) -> None:
     """In another one with the next seed; on all other stores always, and so does a test with the marker."""
     seen = set()
-    for seed in ("0", "1", "2"):
+    for seed in ("0", "1", "2", "3"):
         monkeypatch.setenv("ONCECRON_TEST_SEED", seed)
         items = [
             Item("test_it", directory="contract", store=each)
-            for each in (*STORES, "pooled", "unheld")
+            for each in (*STORES, "pooled", "unheld", "warm")
         ]
         [*others, one] = sorted(chosen(items), key=lambda stores: stores[0] in story_stores.ALIKE)
         assert others == [["logged"], ["redis"], ["sqlite"]]

@@ -12,7 +12,7 @@ import os
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Roles
 from oncecron.core.model import LEAST, MOST_CHANNELS, MOST_KEYS
-from oncecron.core.timing import HOST_FORGOTTEN_AFTER, PRUNE_INTERVAL
+from oncecron.core.timing import ENDS_PER_PRUNE, HOST_FORGOTTEN_AFTER
 from oncecron.stores import schema_version
 from oncecron.stores.postgres import schema
 from oncecron.stores.schema_version import Recorded
@@ -25,6 +25,8 @@ STEPS = os.path.join(_DIRECTORY, "steps")
 _KERNEL = ("tables", "presence", "shared", "look", "grant", "prune", "lease", "deliver", "operator")
 """The files of the schema; each needs those before it."""
 _OF_A_WING = ("schema", "draw")
+_LAST = ("warm.sql", "rights.sql")
+"""What a new schema and an upgrade end with: it is made of what is there."""
 _MARKS = "update {ns}.meta set version = {version}, oldest = {oldest};\n"
 
 
@@ -32,7 +34,7 @@ def script(namespace: str) -> str:
     """Return the SQL that makes the schema."""
     kernel = [_text(f"{name}.sql") for name in _KERNEL]
     wings = [text for name in _OF_A_WING for text in _of_wings(f"{name}.sql")]
-    return _filled("\n".join([*kernel, *wings, _text("rights.sql")]), namespace)
+    return _filled("\n".join([*kernel, *wings, *map(_text, _LAST)]), namespace)
 
 
 def upgrade(namespace: str, found: Recorded) -> str:
@@ -43,7 +45,7 @@ def upgrade(namespace: str, found: Recorded) -> str:
     steps = schema_version.missing(schema.where(namespace), found, schema.VERSION, STEPS)
     if not steps:
         return ""
-    parts = ("set local lock_timeout = '1s';\n", *steps, _MARKS, _text("rights.sql"))
+    parts = ("set local lock_timeout = '1s';\n", *steps, _MARKS, *map(_text, _LAST))
     rights = {part: grants(namespace, Roles(**{part: ("{role}",)})) for part in Roles._fields}
     return _filled("".join([*parts, _text("kept_rights.sql")]), namespace, **rights)
 
@@ -115,7 +117,7 @@ def _filled(text: str, namespace: str, **values: str) -> str:
         "version": schema.VERSION,
         "oldest": schema.OLDEST or "null",
         "host_forgotten_after": HOST_FORGOTTEN_AFTER,
-        "prune_interval": PRUNE_INTERVAL,
+        "ends_per_prune": ENDS_PER_PRUNE,
         "most_channels": MOST_CHANNELS,
         "most_keys": MOST_KEYS,
         **{f"least_{name}": seconds for name, seconds in LEAST._asdict().items()},

@@ -101,15 +101,17 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         """Return the key's row, what the log tells, or what it tells about the tick alone, and the host's clock."""
         host, backend = firing.holder.host, self._backend(deadline)
         values: list[Value] = [firing.key, firing.shard, host, firing.owner, backend, firing.ttl]
-        sources = f"{self._schema}.look_v1($1,$2,$3,$4,$5,$6) k"
+        sources = f"{self._schema}.{self._door('look_v1', deadline)}($1,$2,$3,$4,$5,$6) k"
         names: tuple[str, ...] = ()
         if at == "log":
             names = look.LOOK_AT_LOG
-            sources += f",{self._schema}.look_at_log_v1(k.key_id,$4,$7,$8,$9,$5) l"
+            function = self._door("look_at_log_v1", deadline)
+            sources += f",{self._schema}.{function}(k.key_id,$4,$7,$8,$9,$5) l"
             values += [firing.tick.text, firing.shards, awaited]
         elif at == "tick":
             names = look.LOOK_AT_TICK
-            sources += f",{self._schema}.look_at_tick_v1(k.key_id,$7,$8,$5) l"
+            function = self._door("look_at_tick_v1", deadline)
+            sources += f",{self._schema}.{function}(k.key_id,$7,$8,$5) l"
             values += [firing.tick.text, firing.shards]
         width = len(look.LOOK)
         for _ in range(2):
@@ -160,7 +162,7 @@ class PostgresLeaseStore(Claimer, PostgresSession):
             *(backend, BACKEND_START, alone, FULL if self._hold == "auto" else None),
             *presence_values(firing).values(),
         )
-        columns = self._compare_and_set("grant_v1", values, deadline)
+        columns = self._compare_and_set(self._door("grant_v1", deadline), values, deadline)
         if columns is None or isinstance(columns, AskAgain) or columns[0] is None:
             self._granting.discard(owned)
             return columns if isinstance(columns, AskAgain) else None
@@ -306,7 +308,7 @@ class PostgresLeaseStore(Claimer, PostgresSession):
     ) -> bool:
         end = ending_values(ending).values()
         values = (lease.execution_id, lease.owner, *end, *retention)
-        return self._call("finish_v1", values, deadline)[0] == b"t"
+        return self._call(self._door("finish_v1", deadline), values, deadline)[0] == b"t"
 
     def skip(
         self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
@@ -314,7 +316,8 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         presence = (*presence_values(firing).values(),)
         if plain is not None:
             skipped = (self._key_id, firing.holder.host, plain.minute, plain.code)
-            sources = f"{self._schema}.skip_plainly_v1($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)"
+            function = self._door("skip_plainly_v1", deadline)
+            sources = f"{self._schema}.{function}($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)"
             columns = self._call_installed(sources, (*skipped, *presence[:-1]), deadline)
             if columns[0] == b"t":
                 return
@@ -329,7 +332,7 @@ class PostgresLeaseStore(Claimer, PostgresSession):
             *presence,
         )
         places = ",".join(f"${number}" for number in range(1, len(values) + 1))
-        sources = f"{self._schema}.skip_v1({places})"
+        sources = f"{self._schema}.{self._door('skip_v1', deadline)}({places})"
         [key_id] = self._call_installed(sources, values, deadline)
         if key_id is None:
             self._call("register_v1", (firing.key, firing.shard), deadline)

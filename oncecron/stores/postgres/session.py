@@ -73,6 +73,10 @@ class PostgresSession:
             )
         return self._client
 
+    def _door(self, function: str, deadline: float) -> str:
+        """Return the function to call: its twin if the session is a pooler's, which is faster there (warm.sql)."""
+        return f"warm_{function}" if self._connection(deadline).is_pooled else function
+
     def _ask(self, statement: bytes, values: Sequence[Value], deadline: float) -> list[Row]:
         client = self._connection(deadline)
         try:

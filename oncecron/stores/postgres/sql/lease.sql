@@ -216,18 +216,14 @@ begin
   return v_leased is not null;
 end $$;
 
--- Whether an end removes expired rows of its key: the last one that did was 1 % of the least age ago, or five minutes if that
--- is less. Ages may be anything.
-create function {ns}.prunes(p_pruned_at timestamptz, p_keep_executions double precision, p_keep_skips double precision) returns boolean
-language sql stable as $$
-  select (float8 '100' * pg_catalog.date_part('epoch'::text, pg_catalog.now() - p_pruned_at)
-            between float8 '0' and least(float8 '100' * float8 '{prune_interval}', p_keep_executions, p_keep_skips)) is not true
-$$;
+-- Whether an end removes expired rows: one of {ends_per_prune}, by chance, and those of a key of which more may be left.
+create function {ns}.prunes(p_prunes boolean) returns boolean
+language sql volatile as $$ select p_prunes or pg_catalog.random() < float8 '1' / float8 '{ends_per_prune}' $$;
 
 -- The plain end of what the key's row has as running, with its lease: two updates. Without an answer nothing was written.
 create function {ns}.finish_plainly_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
-  p_keep_executions double precision, p_keep_skips double precision, out key_id integer, out prunes boolean
+  out key_id integer, out prunes boolean
 )
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   with freed as (
@@ -235,16 +231,16 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
        set version = {ns}.next_number(k.version), running = null, newest_outcome = p_outcome, owner = null, execution_id = null,
            session_lock = null, backend_pid = null, backend_start = null, acquired_at = null, heartbeat_at = null, expires_at = null,
            request_kind = null, request_author = null, request_signal = null, request_grace = null, request_acknowledged_at = null,
-           pruned_at = case when {ns}.prunes(k.pruned_at, p_keep_executions, p_keep_skips) then now() else k.pruned_at end
+           prunes = {ns}.prunes(k.prunes)
       from {ns}.job_execution e
      where e.execution_id = p_execution_id and k.key_id = e.key_id
        and k.running = p_execution_id and k.execution_id = p_execution_id and k.owner = p_owner
-    returning k.key_id, k.listened, k.pruned_at),
+    returning k.key_id, k.listened, k.prunes),
   ended as (
     update {ns}.job_execution e
        set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp()
       from freed where e.execution_id = p_execution_id)
-  select f.key_id, f.pruned_at = now() from freed f where not f.listened or pg_notify({ns}.channel_v1(f.key_id), '')::text is not null
+  select f.key_id, f.prunes from freed f where not f.listened or pg_notify({ns}.channel_v1(f.key_id), '')::text is not null
 $$;
 
 -- Any other end: with a note, an output or a request, or where the lease is lost.
@@ -279,8 +275,7 @@ begin
   end if;
   perform {ns}.settle_v1(k.key_id, v_held);
   if v_held and k.listened then perform pg_notify({ns}.channel_v1(k.key_id), ''); end if;
-  if v_ends and p_keep_executions is not null and {ns}.prunes(k.pruned_at, p_keep_executions, p_keep_skips) then
-    update {ns}.job_key x set version = {ns}.next_number(x.version), pruned_at = now() where x.key_id = k.key_id;
+  if v_ends and p_keep_executions is not null and {ns}.prunes(k.prunes) then
     perform {ns}.prune_quietly_v1(k.key_id, p_keep_executions, p_keep_skips);
   end if;
   -- A repeated call (its answer was lost) has the same answer.
@@ -306,7 +301,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
     from {ns}.finish_plainly_v1(
       case when p_outcome <> 'not-started' and coalesce(p_note, p_output, p_lost_reason, p_request, p_requested_by) is null
            then p_execution_id end,
-      p_owner, p_outcome, p_exit_code, p_signal, p_duration, p_keep_executions, p_keep_skips) x
+      p_owner, p_outcome, p_exit_code, p_signal, p_duration) x
 $$;
 
 -- For a job's own transaction: it fails if the token is stale, and a takeover waits until the transaction ends. The

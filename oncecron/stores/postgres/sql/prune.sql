@@ -111,10 +111,9 @@ begin
   items := {ns}.expire_items_v1(v_expired.executions, 20 * p_most);     -- the rows are small
 end $$;
 
--- Remove the oldest expired rows of one key: at most 100 executions, which is more than end in five minutes by cron, and 1,000
--- skips, which is more than the hosts add. What it reads does not depend on the size of the log: the first rows of an index,
--- in the order of ids, and nothing more if the first one is young. `between` instead of `=` makes that order the only one
--- that fits (reader.sql). True: it has removed that many, so there may be more.
+-- Remove the oldest expired rows of one key: at most 100 executions and 1,000 skips. What it reads does not depend on the size
+-- of the log: the first rows of an index, in the order of ids, and nothing more if the first one is young. `between` instead
+-- of `=` makes that order the only one that fits (reader.sql). True: it has removed that many, so there may be more.
 create function {ns}.prune_key_v1(p_key_id integer, p_executions timestamptz, p_skips timestamptz) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -172,22 +171,23 @@ language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_expired record;
   v_other integer;
-  v_more boolean;
+  v_more boolean := false;
 begin
-  select e.*, (select max(k.key_id) from {ns}.job_key k) as keys into strict v_expired
-    from {ns}.expiry_v1(p_keep_executions, p_keep_skips) e;
-  select k.key_id into v_other from {ns}.job_key k where k.key_id > floor(random() * v_expired.keys) order by k.key_id limit 1;
-  v_more := {ns}.prune_key_v1(p_key_id, v_expired.executions, v_expired.skips);
-  if v_other <> p_key_id then
-    v_more := {ns}.prune_key_v1(v_other, v_expired.executions, v_expired.skips) or v_more;
-  end if;
-  perform {ns}.expire_hosts_v1(v_other, v_expired.skips);
-  delete from {ns}.pause x where (x.kind, x.name) in (
-    select y.kind, y.name from {ns}.pause y where y.until <= now() for update skip locked);
-  v_more := {ns}.expire_items_v1(v_expired.executions, 2000) >= 2000 or v_more;
-  if v_more then
-    update {ns}.job_key k set version = {ns}.next_number(k.version), pruned_at = null where k.key_id = p_key_id;
-  end if;
-exception when others then
-  raise log 'oncecron: retention: %', sqlerrm;
+  begin
+    select e.*, (select max(k.key_id) from {ns}.job_key k) as keys into strict v_expired
+      from {ns}.expiry_v1(p_keep_executions, p_keep_skips) e;
+    select k.key_id into v_other from {ns}.job_key k where k.key_id > floor(random() * v_expired.keys) order by k.key_id limit 1;
+    v_more := {ns}.prune_key_v1(p_key_id, v_expired.executions, v_expired.skips);
+    if v_other <> p_key_id then
+      v_more := {ns}.prune_key_v1(v_other, v_expired.executions, v_expired.skips) or v_more;
+    end if;
+    perform {ns}.expire_hosts_v1(v_other, v_expired.skips);
+    delete from {ns}.pause x where (x.kind, x.name) in (
+      select y.kind, y.name from {ns}.pause y where y.until <= now() for update skip locked);
+    v_more := {ns}.expire_items_v1(v_expired.executions, 2000) >= 2000 or v_more;
+  exception when others then
+    v_more := false;
+    raise log 'oncecron: retention: %', sqlerrm;
+  end;
+  update {ns}.job_key k set version = {ns}.next_number(k.version), prunes = v_more where k.key_id = p_key_id and k.prunes <> v_more;
 end $$;

@@ -97,7 +97,7 @@ create table {ns}.job_key (
   shards            {ns}.shard_count not null default 1,
   divisions         text,                    -- on shard 0's row: a line "SHARDS TICK" for each of the key's last eight ticks
   divided_until     {ns}.wall_time,          -- on shard 0's row: the newest instant of an execution of any shard
-  pruned_at         timestamptz,             -- when an end last removed expired rows; null: more may be left
+  prunes            boolean not null default true,    -- whether the next end removes expired rows: more may be left
   unique (key, shard),
   check (num_nonnulls(owner, execution_id, session_lock, acquired_at, heartbeat_at, expires_at) in (0, 6)),
   check (execution_id = newest_id)
