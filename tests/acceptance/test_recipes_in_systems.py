@@ -29,7 +29,7 @@ pytestmark = [
 ]  # fmt: skip
 RECIPES = SOURCES / "docs" / "recipes"
 TOOLS = ("ansible-core==2.19.4", "kubernetes-validate==1.37.0")
-WHEEL = "oncecron-0.1.0-py3-none-any.whl"
+PACKAGE = "oncecron_0.1.0-1_all.deb"
 URL = "postgresql://cron:the-password@db.example.com/oncecron"
 SSH = """\
 #!/bin/sh
@@ -60,13 +60,14 @@ def tools() -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel() -> Path:
+def package() -> Path:
     """Build oncecron as the recipes say."""
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    directory = public_directory("wheel")
-    subprocess.run([*build, "-w", directory, SOURCES], check=True)
-    assert (directory / WHEEL).exists()
-    return directory / WHEEL
+    directory = public_directory("packages")
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000"}
+    build = [sys.executable, SOURCES / "tools" / "packages.py", directory]
+    subprocess.run(build, env=environment, check=True, capture_output=True)
+    assert (directory / PACKAGE).exists()
+    return directory / PACKAGE
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def assert_one_runs(hosts: list[DebianSystem], database: Database, line: str) ->
     ]  # fmt: skip
 
 
-def test_ansible(hosts: list[DebianSystem], tools: Path, wheel: Path, schema: Database) -> None:
+def test_ansible(hosts: list[DebianSystem], tools: Path, package: Path, schema: Database) -> None:
     """The second play changes nothing."""
     play = public_directory("play")
     for block in blocks("ansible", "yaml")[1:]:
@@ -111,7 +112,7 @@ def test_ansible(hosts: list[DebianSystem], tools: Path, wheel: Path, schema: Da
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.replace(URL, schema.url("runner")))
     (play / "roles/oncecron/files").mkdir()
-    (play / "roles/oncecron/files" / WHEEL).write_bytes(wheel.read_bytes())
+    (play / "roles/oncecron/files" / PACKAGE).write_bytes(package.read_bytes())
     inventory = "[cron_hosts]\n"
     for host in hosts:
         host.install("python3", "cron", "sudo")  # what a host of Ansible has
@@ -132,19 +133,19 @@ def test_ansible(hosts: list[DebianSystem], tools: Path, wheel: Path, schema: Da
     assert_one_runs(hosts, schema, hosts[1].do("cat /etc/cron.d/billing").splitlines()[-1])
 
 
-def test_cloud_init(hosts: list[DebianSystem], wheel: Path, schema: Database) -> None:
+def test_cloud_init(hosts: list[DebianSystem], package: Path, schema: Database) -> None:
     """Its schema is checked by cloud-init itself; its files are written and its commands run."""
     [text] = blocks("cloud-init", "yaml")
     data: dict[str, Any] = yaml.safe_load(text)
     for host in hosts:
-        put(host, f"/srv/{WHEEL}", wheel.read_bytes())
+        put(host, f"/srv/{PACKAGE}", package.read_bytes())
         host.install(*data["packages"])
         for user in data["users"][1:]:
             host.do(f"useradd --system {user['name']}")
         for file in data["write_files"]:
             put(host, file["path"], file["content"].replace(URL, schema.url("runner")).encode())
             host.do(f"chmod {file.get('permissions', '0644')} {file['path']}")
-        commands = "\n".join(data["runcmd"]).replace("https://files.example.com", "/srv")
+        commands = "\n".join(data["runcmd"]).replace("https://files.example.com", "file:///srv")
         host.do(commands)
     assert_one_runs(hosts, schema, data["write_files"][-1]["content"])
     put(hosts[1], "/root/user-data", text.encode())
@@ -153,11 +154,13 @@ def test_cloud_init(hosts: list[DebianSystem], wheel: Path, schema: Database) ->
 
 
 @pytest.mark.parametrize("hosts", [("trixie", "trixie")], indirect=True)
-def test_a_container(hosts: list[DebianSystem], wheel: Path, schema: Database) -> None:
+def test_a_container(hosts: list[DebianSystem], package: Path, schema: Database) -> None:
     """The lines of the Dockerfile, and its cron for a minute."""
     [text] = blocks("docker", "dockerfile")
     [crontab] = blocks("docker", "crontab")
-    files = {f"dist/{WHEEL}": wheel.read_bytes(), "crontab": crontab.encode()}
+    two_lines = "\n".join(text.replace(" cron &&", " &&").splitlines()[1:3])
+    assert two_lines in (SOURCES / "docs" / "install.md").read_text()
+    files = {f"dist/{PACKAGE}": package.read_bytes(), "crontab": crontab.encode()}
     running = []
     for host in hosts:
         put(host, "/run/secrets/oncecron-store", schema.url("runner").encode())
