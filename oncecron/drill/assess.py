@@ -19,6 +19,8 @@ from oncecron.drill.watch import AWAY, Watch, utc
 FEWEST_FAULTS, FEWEST_STARTS = 3, 5
 """With fewer than these nothing has been shown."""
 MOST_FINDINGS = 20
+WORST = ("double", "overlap", "repeated", "beside", "fence", "token", "standby")
+"""Rules whose violation hurts most, in this order; what the log does not say right hurts less."""
 OF_A_FORGETFUL_STORE = ("double", "unrecorded", "untrue", "repeated")
 """Rules whose documented holes are those of a store that lost what it had confirmed."""
 NEVER_TRIED = (
@@ -44,8 +46,8 @@ class Told(NamedTuple):
 def assess(history: History, watch: Watch, told: Told) -> Certificate:
     """Judge a history and return the certificate."""
     joined, verdict = Joined(history), check(history)
-    findings = [*_findings(history, verdict)] if not told.unread else []
-    findings += _of_the_watch(watch)
+    found = [] if told.unread else [*_findings(history, verdict)]
+    findings = ordered([*found, *_of_the_watch(watch)])
     faults = _faults(history)
     version = next((sight.version for sight in watch.sights.values()), "unknown")
     judged, why = _verdict(history, findings, faults, told)
@@ -85,13 +87,12 @@ def _verdict(
     history: History, findings: Sequence[Finding], faults: dict[str, FaultCount], told: Told
 ) -> tuple[Judgement, str]:
     """Return what it comes to, and why."""
-    broken = [finding for finding in findings if not finding.hole]
-    lost = [finding for finding in findings if finding.hole and _is_loss(finding)]
     hit = sum(count.hit for count in faults.values())
-    if broken:
-        return "violated", f"{len(broken)} violations; the first: {broken[0].sentence}"
-    if lost:
-        return "violated", f"the store lost what it had confirmed: {lost[0].sentence}"
+    if grave := [finding for finding in findings if not finding.hole or _is_loss(finding)]:
+        lost = any(_is_loss(finding) and finding.rule != "clock-step" for finding in grave)
+        count = f"{len(grave)} violation{'s' * (len(grave) > 1)}"
+        which = f"the first: {grave[0].sentence}"
+        return "violated", f"{'the store lost what it had confirmed; ' * lost}{count}; {which}"
     if told.unread:
         return "not judged", f"the log could not be read in the end: {told.unread}"
     if len(history.starts) < FEWEST_STARTS:
@@ -104,7 +105,8 @@ def _verdict(
 
 
 def _is_loss(finding: Finding) -> bool:
-    return finding.rule in (*OF_A_FORGETFUL_STORE, "lost-write", "clock-step")
+    """Return whether a store did what it must never do: no excuse, also where the documentation names it."""
+    return finding.hole and finding.rule in (*OF_A_FORGETFUL_STORE, "lost-write", "clock-step")
 
 
 # Findings
@@ -117,6 +119,18 @@ def _findings(history: History, verdict: Verdict) -> Iterator[Finding]:
         timeline = "" if found.rule in drawn else draw(history, found)
         drawn.add(found.rule)
         yield Finding(found.rule, found.sentence, found.hole, timeline)
+
+
+def ordered(findings: Sequence[Finding]) -> list[Finding]:
+    """Return first the first of each rule, the worst rule before the others, then the second of each, and so on."""
+    numbers: Counter[tuple[str, bool]] = Counter()
+    ranked = []
+    for finding in findings:
+        rank = WORST.index(finding.rule) if finding.rule in WORST else len(WORST)
+        is_excused = finding.hole and not _is_loss(finding)
+        ranked.append((numbers[finding.rule, finding.hole], is_excused, rank, finding))
+        numbers[finding.rule, finding.hole] += 1
+    return [finding for *_, finding in sorted(ranked, key=lambda place: place[:3])]
 
 
 def _span(found: Violation) -> tuple[bool, float]:

@@ -63,7 +63,7 @@ def test_numbers_are_shown() -> None:
     shown = Tags(as_html(certificate(**numbers, longest_without_runner=7.3, minutes=71.8))).text
     for number in (*numbers.values(), "7.3s", "71.8"):
         assert str(number) in shown, number
-    assert "95 % within 43ms" in Tags(as_html(certificate(latency={"p95": 0.043}))).text
+    assert "95 % within 43 ms" in Tags(as_html(certificate(latency={"p95": 0.043}))).text
 
 
 @pytest.mark.parametrize(

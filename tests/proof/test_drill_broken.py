@@ -1,0 +1,64 @@
+"""A drill finds each store that is broken on purpose."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import broken_stores
+import pytest
+from broken_stores import BrokenStore
+from test_drill import Driller, told
+
+IS_LONG = os.environ.get("ONCECRON_TEST_DRILLS") == "long"
+MINUTES = 2.0 if IS_LONG else 0.5
+KINDS = [*broken_stores.KINDS] if IS_LONG else ["forgetful"]
+SEED = 7
+WELL, BROKEN = 4.0, 3.0
+"""Seconds."""
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_drill_finds_it(kind: str, public_path: Path) -> None:
+    """Within its two minutes, by the rule that shows this hole, and with the history of it."""
+    with broken_stores.KINDS[kind]() as store:
+        found = drilled(Driller(public_path), store)
+    assert found["verdict"] == "violated", told(found)
+    print(json.dumps({"kind": kind, **found}))  # for whoever asks (-rP) when it was found
+    shown = [each for each in found["violations"] if each["rule"] in store.rules]
+    assert shown, told(found)
+    of_jobs = [each for each in shown if each["rule"] in ("double", "overlap")]
+    if of_jobs:
+        assert of_jobs[0]["sentence"] in found["why"]
+        assert "STARTS" in of_jobs[0]["timeline"]
+
+
+def drilled(driller: Driller, store: BrokenStore) -> dict[str, Any]:
+    """Drill, and break the store again and again meanwhile; return the certificate."""
+    words = ("--store", store.url, "--minutes", MINUTES, "--yes", "--json", "--seed", SEED)
+    drill = driller.start(*words)
+    for _ in range(int(MINUTES * 60 / (WELL + BROKEN))):
+        if has_ended(drill, WELL):
+            break
+        store.begin()
+        over = has_ended(drill, BROKEN)
+        store.end()
+        if over:
+            break
+    out, err = drill.communicate(timeout=300)
+    assert out, err.decode()
+    certificate: dict[str, Any] = json.loads(out)
+    assert (drill.returncode, err) == (1, b"")
+    return certificate
+
+
+def has_ended(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    """Return whether a process ends within some seconds; what it writes is kept."""
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
