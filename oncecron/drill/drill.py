@@ -51,10 +51,11 @@ MOST_HOSTS = 20
 GAP, MOST_AT_ONCE = 0.8, 8
 """Seconds between two faults, on average, and how many last at a time."""
 FAVOUR = {
-    "late answers, then silence": 6.0, "set the clock back, then silence": 3.0, "a proxy that resets": 2.0,
-    "stop the guard of a new job": 2.0, "refuse connections": 2.0, "step the clock": 0.3,
+    "late answers, then silence": 2.0, "a proxy that resets": 2.0, "refuse connections": 2.0, "step the clock": 0.3,
 }  # fmt: skip
 """What shows a hole only at the right moment is tried more often."""
+FRESH = 0.6
+"""How likely a fault is one that needs a job which has just begun, where there is one."""
 SELDOM = 0.2
 """How likely a host is struck that has no long job, against one that has one."""
 JUST = 1.0
@@ -203,7 +204,7 @@ class DrillRun(Run):
 
     def pace(self) -> Pace:
         """Strike often, and mostly where a job runs that outlives its lease."""
-        return Pace(GAP, MOST_AT_ONCE, self._weight, FAVOUR)
+        return Pace(GAP, MOST_AT_ONCE, self._weight, FAVOUR, FRESH)
 
     def _weight(self, name: str) -> float:
         since = now() - JUST
