@@ -41,8 +41,8 @@ from oncecron.stores.reader import Reader
 PREFIX = "oncecron_drill"
 """How the name of each namespace of a drill begins; the drill uses no other."""
 ORDER = (
-    *("long", "stubborn", "gives-up", "failover", "parts", "letters", "limited", "schedule"),
-    *("quick", "retries", "leader", "shared", "payments", "forks", "again", "persists"),
+    *("stubborn", "leader", "gives-up", "failover", "parts", "letters", "limited", "schedule"),
+    *("long", "quick", "retries", "shared", "payments", "forks", "again", "persists"),
     *("fails", "overtaken", "waits", "minute", "alone", "instants", "daemon", "loud"),
 )
 """The keys of a drill; with fewer, the first ones. What is fenced writes elsewhere, and a drill does not."""
