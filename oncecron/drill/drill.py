@@ -51,11 +51,11 @@ MOST_HOSTS = 20
 GAP, MOST_AT_ONCE = 0.8, 10
 """Seconds between two faults, on average, and how many last at a time."""
 FAVOUR = {
-    "late answers, then silence": 2.0, "a proxy that resets": 2.0, "refuse connections": 2.0, "step the clock": 0.3,
+    "late answers, then silence": 2.0, "a proxy that resets": 2.0, "lose an answer": 2.0, "refuse connections": 2.0, "step the clock": 0.3,
 }  # fmt: skip
 """What shows a hole only at the right moment is tried more often."""
-FRESH = 0.5
-"""How likely a fault is one that needs a job which has just begun, where there is one."""
+FRESH = 0.3
+"""How likely each look for a job that has just begun strikes it."""
 SELDOM = 0.2
 """How likely a host is struck that has no long job, against one that has one."""
 JUST = 1.0
