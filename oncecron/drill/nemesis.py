@@ -19,6 +19,10 @@ GAP, SOON = 2.0, 0.1
 """Seconds between two faults, on average; and until the next try where nothing was to be broken."""
 
 
+LOOK = 0.3
+"""Seconds between two looks for such jobs."""
+
+
 @dataclass(frozen=True)
 class Pace:
     """How hard it strikes."""
@@ -32,7 +36,7 @@ class Pace:
     favour: Mapping[str, float] = field(default_factory=dict)
     """By how much kinds of faults are likelier than usual."""
     fresh: float = 0.0
-    """How likely it first looks for a job that has just begun, for the faults that need one that outlives its lease."""
+    """How likely each look, several in a second, strikes a job that has just begun and will outlive its lease."""
 
 
 USUAL = Pace(GAP, MOST_AT_ONCE)
@@ -70,7 +74,7 @@ class Nemesis:
             for faults in hosts
         }
         self._store_faults = [fault for fault in store_faults if only(fault.kind)]
-        self._next = now() + GAP
+        self._next = self._next_look = now() + GAP
 
     def step(self) -> None:
         """Do what is due."""
@@ -80,7 +84,13 @@ class Nemesis:
                 running.then = None
             if now() >= running.until:
                 self._undo(place, running)
-        if now() >= self._next and len(self._running) < self._pace.most:
+        if len(self._running) >= self._pace.most:
+            return
+        if self._pace.fresh and now() >= self._next_look:
+            self._next_look = now() + LOOK
+            if self._random.random() < self._pace.fresh:
+                self._begin_at_new_job()
+        if now() >= self._next:
             begun = self._begin()
             self._next = now() + (self._random.expovariate(1 / self._pace.gap) if begun else SOON)
 
@@ -92,8 +102,6 @@ class Nemesis:
 
     def _begin(self) -> bool:
         """Draw a fault and begin it; return False if it found nothing to break."""
-        if self._random.random() < self._pace.fresh and self._begin_at_new_job():
-            return True
         targets = [name for name, kinds in self._kinds.items() if kinds]
         targets += ["store"] if self._store_faults else []
         if not targets:
