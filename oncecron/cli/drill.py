@@ -17,7 +17,9 @@ from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_UNKNOWN, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.timing import DRILL_ENDING, LONGEST_DRILL, SHORTEST_DRILL
+from oncecron.stores import check_with_driver
 from oncecron.stores.address import masked
+from oncecron.stores.drilled import open_drilled
 
 if TYPE_CHECKING:
     from oncecron.drill.drill import Request
@@ -98,9 +100,12 @@ def _request(settings: Settings) -> Request:
     from oncecron.drill.drill import Request  # noqa: PLC0415 - not for --help
 
     seed: int | None = settings["seed"]
+    address = settings.address()
+    check_with_driver(address)
+    open_drilled(address, settings[NAMESPACE.name])  # which checks the name
     return Request(
-        settings.address(),
-        masked(settings.address().target),
+        address,
+        masked(address.target),
         _minutes(settings["minutes"]),
         settings["hosts"],
         settings["keys"],
