@@ -17,7 +17,9 @@ from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_UNKNOWN, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.timing import DRILL_ENDING, LONGEST_DRILL, SHORTEST_DRILL
+from oncecron.stores import check_with_driver
 from oncecron.stores.address import masked
+from oncecron.stores.drilled import open_drilled
 
 if TYPE_CHECKING:
     from oncecron.drill.drill import Request
@@ -74,11 +76,11 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
         certificate = drill(
             request, lambda passed, what: progress(min(round(passed), total), total, what)
         )
-    if path is not None:
+    output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
+    if path is not None:  # last, so that a file that cannot be written costs nobody the certificate
         from oncecron.drill.page import as_html  # noqa: PLC0415 - only where it is wanted
 
         replace(path, as_html(certificate).encode("utf-8"))
-    output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
     return _ENDINGS[certificate.verdict]
 
 
@@ -98,9 +100,12 @@ def _request(settings: Settings) -> Request:
     from oncecron.drill.drill import Request  # noqa: PLC0415 - not for --help
 
     seed: int | None = settings["seed"]
+    address = settings.address()
+    check_with_driver(address)
+    open_drilled(address, settings[NAMESPACE.name])  # which checks the name
     return Request(
-        settings.address(),
-        masked(settings.address().target),
+        address,
+        masked(address.target),
         _minutes(settings["minutes"]),
         settings["hosts"],
         settings["keys"],

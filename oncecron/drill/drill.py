@@ -41,20 +41,22 @@ from oncecron.stores.reader import Reader
 PREFIX = "oncecron_drill"
 """How the name of each namespace of a drill begins; the drill uses no other."""
 ORDER = (
-    *("long", "stubborn", "gives-up", "failover", "parts", "letters", "limited", "schedule"),
-    *("quick", "retries", "leader", "shared", "payments", "forks", "again", "persists"),
+    *("stubborn", "leader", "gives-up", "failover", "shared", "letters", "limited", "schedule"),
+    *("long", "quick", "retries", "parts", "payments", "forks", "again", "persists"),
     *("fails", "overtaken", "waits", "minute", "alone", "instants", "daemon", "loud"),
 )
 """The keys of a drill; with fewer, the first ones. What is fenced writes elsewhere, and a drill does not."""
 MOST_KEYS = len(ORDER)
 MOST_HOSTS = 20
-GAP, MOST_AT_ONCE = 0.8, 8
+GAP, MOST_AT_ONCE = 0.8, 10
 """Seconds between two faults, on average, and how many last at a time."""
 FAVOUR = {
-    "late answers, then silence": 6.0, "set the clock back, then silence": 3.0, "a proxy that resets": 2.0,
-    "stop the guard of a new job": 2.0, "refuse connections": 2.0, "step the clock": 0.3,
+    "late answers, then silence": 2.0, "a proxy that resets": 2.0, "lose an answer": 2.0, "refuse connections": 2.0,
+    "step the clock": 0.3,
 }  # fmt: skip
 """What shows a hole only at the right moment is tried more often."""
+FRESH = 0.3
+"""How likely each look for a job that has just begun strikes it."""
 SELDOM = 0.2
 """How likely a host is struck that has no long job, against one that has one."""
 JUST = 1.0
@@ -203,7 +205,7 @@ class DrillRun(Run):
 
     def pace(self) -> Pace:
         """Strike often, and mostly where a job runs that outlives its lease."""
-        return Pace(GAP, MOST_AT_ONCE, self._weight, FAVOUR)
+        return Pace(GAP, MOST_AT_ONCE, self._weight, FAVOUR, FRESH)
 
     def _weight(self, name: str) -> float:
         since = now() - JUST

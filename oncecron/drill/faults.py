@@ -46,6 +46,8 @@ class Kind(NamedTuple):
     weight: float = 1.0
     then: tuple[float, Callable[[], object]] | None = None
     """What is done besides when it has lasted for so many seconds."""
+    fresh: bool = False
+    """Whether it needs a job that has just begun and will outlive its lease."""
 
 
 class StoreFault(NamedTuple):
@@ -143,6 +145,7 @@ class HostFaults:
                 BEYOND,
                 lambda: self._stop(("guard",), new=True),
                 self._go_on,
+                fresh=True,
             ),
             Kind(
                 "processes",
@@ -151,6 +154,7 @@ class HostFaults:
                 lambda: self._stop(both, new=True),
                 self._go_on,
                 0.5,
+                fresh=True,
             ),
         ]
 
@@ -176,7 +180,7 @@ class HostFaults:
         # The answer to one renewal comes as late as it may, and then no other does.
         late_then_silent = Kind(
             "proxy", "late answers, then silence", BEYOND, self._late_answers, passing,
-            then=(TTL / 3, lambda: self._tell("deaf")),
+            then=(TTL / 3, lambda: self._tell("deaf")), fresh=True,
         )  # fmt: skip
         found = [
             late_then_silent,
@@ -190,7 +194,8 @@ class HostFaults:
         ]
         if self.host.has_clock:
             name = "set the clock back, then silence"
-            found.append(Kind("proxy", name, BEYOND, self._back_and_deaf, self._set_and_forward))
+            undo = self._set_and_forward
+            found.append(Kind("proxy", name, BEYOND, self._back_and_deaf, undo, fresh=True))
         return found
 
     # What they do
@@ -239,9 +244,9 @@ class HostFaults:
         self.host.give_clock(self.host.offset + BACK)
         self._forward()
 
-    def has_just_begun(self) -> bool:
-        """Return whether a job runs here that will outlive its lease, if nobody ends it."""
-        return any(_is_new(firing, tree) for firing, tree in self._trees())
+    def has_just_begun(self, table: Sequence[Process] | None = None) -> bool:
+        """Return whether a job runs here that will outlive its lease, if nobody ends it; `table` spares reading all."""
+        return any(_is_new(firing, tree) for firing, tree in self._trees(table))
 
     def _kill(self, roles: Sequence[str]) -> Done | None:
         return self._signal(roles, signal.SIGKILL, "killed")
@@ -252,11 +257,12 @@ class HostFaults:
     def _go_on(self) -> None:
         send(self._stopped, signal.SIGCONT)
 
-    def _trees(self) -> list[tuple[Firing, Tree]]:
+    def _trees(self, table: Sequence[Process] | None = None) -> list[tuple[Firing, Tree]]:
         """Return the firings whose job has started, in any order."""
         firings = self._firings()
         self.random.shuffle(firings)
-        table = process_table() if firings else []
+        if table is None:
+            table = process_table() if firings else []
         trees = [(firing, Tree(self._wrapper(firing, table), table)) for firing in firings]
         return [(firing, tree) for firing, tree in trees if tree.job]
 

@@ -17,7 +17,7 @@ import time
 
 def shift(path: str) -> None:
     """Let the wall clock of this process, and of what it forks, be off by what a file says."""
-    true_time, true_time_ns = time.time, time.time_ns
+    true_time, true_time_ns, true_clock = time.time, time.time_ns, time.clock_gettime
 
     def offset() -> float:
         try:
@@ -28,6 +28,9 @@ def shift(path: str) -> None:
 
     time.time = lambda: true_time() + offset()
     time.time_ns = lambda: true_time_ns() + int(offset() * 1e9)
+    time.clock_gettime = lambda clock: (
+        true_clock(clock) + (offset() if clock == time.CLOCK_REALTIME else 0.0)
+    )
 
 
 def fill_disk() -> None:

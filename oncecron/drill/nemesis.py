@@ -10,12 +10,17 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from random import Random
 
-from oncecron.drill.faults import HostFaults, StoreFault
+from oncecron.drill.faults import HostFaults, Kind, StoreFault
 from oncecron.drill.history import Fault, Recorder, now
+from oncecron.drill.processes import process_table
 
 MOST_AT_ONCE = 5
 GAP, SOON = 2.0, 0.1
 """Seconds between two faults, on average; and until the next try where nothing was to be broken."""
+
+
+LOOK = 0.3
+"""Seconds between two looks for such jobs."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Pace:
     """How likely a target is, by its name, against the others."""
     favour: Mapping[str, float] = field(default_factory=dict)
     """By how much kinds of faults are likelier than usual."""
+    fresh: float = 0.0
+    """How likely each look, several in a second, strikes a job that has just begun and will outlive its lease."""
 
 
 USUAL = Pace(GAP, MOST_AT_ONCE)
@@ -61,12 +68,13 @@ class Nemesis:
         self._operator = operator
         self._ids = itertools.count(1)
         self._running: dict[str, Running] = {}
+        self._hosts = {faults.host.name: faults for faults in hosts}
         self._kinds = {
             faults.host.name: [kind for kind in faults.kinds() if only(kind.name)]
             for faults in hosts
         }
         self._store_faults = [fault for fault in store_faults if only(fault.kind)]
-        self._next = now() + GAP
+        self._next = self._next_look = now() + GAP
 
     def step(self) -> None:
         """Do what is due."""
@@ -76,7 +84,13 @@ class Nemesis:
                 running.then = None
             if now() >= running.until:
                 self._undo(place, running)
-        if now() >= self._next and len(self._running) < self._pace.most:
+        if len(self._running) >= self._pace.most:
+            return
+        if self._pace.fresh and now() >= self._next_look:
+            self._next_look = now() + LOOK
+            if self._random.random() < self._pace.fresh:
+                self._begin_at_new_job()
+        if now() >= self._next:
             begun = self._begin()
             self._next = now() + (self._random.expovariate(1 / self._pace.gap) if begun else SOON)
 
@@ -95,17 +109,28 @@ class Nemesis:
         [target] = self._random.choices(targets, [self._pace.weigh(each) for each in targets])
         if target == "store":
             return self._begin_at_store(Fault(next(self._ids), now(), "", target))
-        return self._begin_at_host(Fault(next(self._ids), now(), "", target))
+        return self._begin_at_host(target, self._kinds[target])
 
-    def _begin_at_host(self, fault: Fault) -> bool:
-        kinds = self._kinds[fault.target]
+    def _begin_at_new_job(self) -> bool:
+        table = process_table()
+        for name in self._random.sample(list(self._hosts), len(self._hosts)):
+            kinds = [
+                kind
+                for kind in self._kinds[name]
+                if kind.fresh and f"{name} {kind.group}" not in self._running
+            ]
+            if kinds and self._hosts[name].has_just_begun(table):
+                return self._begin_at_host(name, kinds)
+        return False
+
+    def _begin_at_host(self, name: str, kinds: Sequence[Kind]) -> bool:
         weights = [kind.weight * self._pace.favour.get(kind.name, 1.0) for kind in kinds]
         [kind] = self._random.choices(kinds, weights)
-        place = f"{fault.target} {kind.group}"
+        place = f"{name} {kind.group}"
+        fault = Fault(next(self._ids), now(), kind.name, name)
         done = None if place in self._running else kind.begin()
         if done is None:
             return False
-        fault.kind = kind.name
         fault.detail, fault.hit = done
         seconds = self._random.uniform(*kind.seconds)
         if seconds:

@@ -71,6 +71,7 @@ TEXTS: dict[str, list[Wrong]] = {
         ("redis://h", 78, "use postgresql://USER@HOST/DATABASE or sqlite:///"),
         ("sqlite://relative.db", 78, "must be absolute, with three slashes"),
     ],
+    "minutes": [(value, 64, "is not a number from") for value in ("", "x", "0", "nan", b"\xff")],
     "listen": [
         (value, 64, "use ") for value in ("", "web1", "web1:", ":70000", "9" * 5000, b"\xff")
     ],
@@ -123,6 +124,7 @@ NOTHING_WRONG = {
     ("history", "tick", "a b"),
     ("why", "tick", b"\xff"),  # refused in words of its own, which name all forms
     ("why", "tick", "a b"),
+    ("drill", "store", "sqlite:////dev/null/x.db"),  # it names the file of its own beside it
     ("flush", "store", "sqlite:////dev/null/x.db"),  # with nothing to deliver it does not connect
 }
 
@@ -172,6 +174,7 @@ BEFORE = {
     **{name: ["--key", "k"] for name in ("run", "each")},
     "notify": ["--dry-run"],
     "report": ["--html", "-"],
+    "drill": ["--yes"],
 }
 BEHIND = {
     "run": ["--", "touch", "ran"],
