@@ -76,11 +76,11 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
         certificate = drill(
             request, lambda passed, what: progress(min(round(passed), total), total, what)
         )
-    if path is not None:
+    output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
+    if path is not None:  # last, so that a file that cannot be written costs nobody the certificate
         from oncecron.drill.page import as_html  # noqa: PLC0415 - only where it is wanted
 
         replace(path, as_html(certificate).encode("utf-8"))
-    output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
     return _ENDINGS[certificate.verdict]
 
 

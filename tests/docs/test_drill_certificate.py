@@ -11,6 +11,9 @@ from servers import Database, RedisServer
 from servers.oncecron import CONSOLE_SCRIPT
 from snippet_source import ROOT
 
+from oncecron.cli.drill import OPTIONS
+from oncecron.drill.drill import Request
+from oncecron.stores.address import parse_address
 from oncecron.stores.redis.explain import acl_rule
 
 LABEL = 14
@@ -65,6 +68,15 @@ def test_the_whole_certificate_is_as_it_is_printed(database: Database, public_pa
     ours, theirs = rows(whole), rows(certificate)
     assert [*ours] == [*theirs]
     assert [shape(ours[label]) for label in FIXED] == [shape(theirs[label]) for label in FIXED]
+
+
+def test_the_load_is_the_one_that_is_announced() -> None:
+    """The page has the figure that a drill says before it begins."""
+    given = {option.name: option.default for option in OPTIONS}
+    hosts, keys = int(given["hosts"] or 0), int(given["keys"] or 0)
+    request = Request(parse_address("local"), "local", 2.0, hosts, keys, 7)
+    said = f"With {hosts} hosts and {keys} keys: {request.firings_a_second:.1f} firings a second"
+    assert said in (ROOT / "docs" / "drill.md").read_text()
 
 
 def test_the_readme_shows_a_part_of_it() -> None:

@@ -14,7 +14,7 @@ from servers.process import Process
 FORGETS = ("promoted", "forgetful", "leaky")
 MEANWHILE = {"two-masters": SHORT_TTL, "stepped": 600}
 """With the ttl: no heartbeat may come before the next claim; or a promoted server waits it out before it grants."""
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def test_each_kind_has_a_test() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import broken_stores
 import pytest
 from broken_stores import BrokenStore
+from servers import eventually
 from test_drill import Driller, told
 
 IS_LONG = os.environ.get("ONCECRON_TEST_DRILLS") == "long"
@@ -40,6 +41,8 @@ def drilled(driller: Driller, store: BrokenStore) -> dict[str, Any]:
     """Drill, and break the store again and again meanwhile; return the certificate."""
     words = ("--store", store.url, "--minutes", MINUTES, "--yes", "--json", "--seed", SEED)
     drill = driller.start(*words)
+    # A namespace that is lost before anything was fired is a store that is away.
+    eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), 60)
     for _ in range(int(MINUTES * 60 / (WELL + BROKEN))):
         if has_ended(drill, WELL):
             break
@@ -51,7 +54,7 @@ def drilled(driller: Driller, store: BrokenStore) -> dict[str, Any]:
     out, err = drill.communicate(timeout=300)
     assert out, err.decode()
     certificate: dict[str, Any] = json.loads(out)
-    assert (drill.returncode, err) == (1, b"")
+    assert (drill.returncode, err) == (1, b""), told(certificate)
     return certificate
 
 
