@@ -86,8 +86,10 @@ class Watch:
     def beat(self) -> None:
         """Write the next number; raises what the store raises."""
         number = next(self._numbers)
+        at, confirmed = (
+            self._confirmed
+        )  # before it is asked: another thread may have beaten meanwhile
         before = self._store.beat(number)
-        at, confirmed = self._confirmed
         if before is not None and before < confirmed:
             lost = (
                 f"the store had confirmed write {confirmed} and answered {before} when it was asked"
@@ -95,7 +97,9 @@ class Watch:
             self._fault(LOST, at, f"{confirmed - before} of them", ended=now())
             self._note(f"{lost}: it lost what it had confirmed")
             self.found.append(Seen("lost-write", f"{lost}: a failover or restart lost it", now()))
-        self._confirmed = (now(), number)
+            self._confirmed = (now(), number)
+        else:
+            self._confirmed = max(self._confirmed, (now(), number), key=lambda beat: beat[1])
 
     # The thread
 

@@ -114,7 +114,7 @@ class PostgresDrill(Connection):
                     return None
                 statement = (
                     f"with old as (select number from {self._ns}.drill_beat for update) "
-                    f"update {self._ns}.drill_beat b set number = %s from old returning old.number"
+                    f"update {self._ns}.drill_beat b set number = greatest(b.number, %s) from old returning old.number"
                 )
                 row: Any = connection.execute(statement, (number,)).fetchone()
                 return int(row[0]) if row else -1

@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from oncecron.stores.redis.people_client import Command
 
 _SCANNED = 1000
+_BEAT = """
+local before = tonumber(redis.call('HGET', KEYS[1], 'number') or -1)
+if tonumber(ARGV[1]) > before then redis.call('HSET', KEYS[1], 'number', ARGV[1]) end
+return before
+"""
+"""A write that comes late changes nothing. A hash, because a role that fires has the rights for hashes alone."""
 _UNPROXIED = {
     "socket": "a Unix socket has no proxy",
     "sentinel": "the addresses that Sentinel answers lead past a proxy",
@@ -94,20 +100,19 @@ class RedisDrill:
 
     def beat(self, number: int) -> int | None:
         name, wait = self._names.of_namespace("drill_beat"), self._target.wait
-        # A hash, because the rights of a role that fires have HGET and HSET, and not SET.
-        commands: list[Command] = [("HGET", name, "number"), ("HSET", name, "number", str(number))]
+        commands: list[Command] = [("EVAL", _BEAT, "1", name, str(number))]
         if wait:
             commands.append(("WAIT", str(wait), str(round(REPLICA_TIMEOUT * 1000))))
         client = self._new()
         try:
-            before, _, *acknowledged = client.ask(commands)
+            before, *acknowledged = client.ask(commands)
         finally:
             client.close()
         if wait and acknowledged[0] < wait:
             raise StoreUnavailable(
                 f"Redis {masked(self._url)}: only {acknowledged[0]} of {wait} replicas have it"
             )
-        return int(before) if before is not None else -1
+        return int(before)
 
     def close(self) -> None:
         self._watch.close()
