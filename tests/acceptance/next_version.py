@@ -1,7 +1,7 @@
-"""A next version of oncecron, whose schema has one more column and one changed function: a patched copy of the package.
+"""A next version of oncecron, whose schema has one more column: a patched copy of the package.
 
-It records on each execution which oncecron ended it (`ended_by`). The schema is made anew by it, or brought to its
-version by the step 0002.
+It records on each execution which oncecron ended it (`ended_by`), by a new function, and changes a function that has a
+twin (warm.sql). The schema is made anew by it, or brought to its version by the step 0002.
 """
 
 import re
@@ -24,9 +24,13 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
                         p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips)
 $$;
 """
+OLD_ROOM, NEW_ROOM = "cardinality(p_plain) < 240", "cardinality(p_plain) < 241"
+_PRESENCE = (INSTALLED / "stores/postgres/sql/presence.sql").read_text()
+[_ROOM] = re.findall(r"(function \{ns\}\.has_room\(.*?\$\$;\n)", _PRESENCE, re.DOTALL)
 STEPS = {
     "stores/postgres/sql/steps/0002_ended_by.sql": "-- Who ended an execution.\n"
-    "alter table {ns}.job_execution add column ended_by text;\n" + FINISH,
+    "alter table {ns}.job_execution add column ended_by text;\n"
+    f"{FINISH}create or replace {_ROOM.replace(OLD_ROOM, NEW_ROOM)}",
     "stores/sqlite/sql/steps/0002_ended_by.sql": "-- name: ended_by\n"
     "ALTER TABLE job_execution ADD COLUMN ended_by TEXT\n",
     "stores/redis/lua/steps/0002_ended_by.lua": """
@@ -62,9 +66,7 @@ def _changes() -> tuple[Change, ...]:
         *_versions(f"{postgres}schema.py", "VERSION"),
         *_versions(f"{sqlite}connection.py", "SCHEMA_VERSION"),
         *_versions(f"{redis}scripts.py", "LAYOUT"),
-        Change(
-            f"{postgres}sql/grants.sql", "{ns}.finish_v1 to", "{ns}.finish_v1, {ns}.finish_v2 to"
-        ),
+        Change(f"{postgres}sql/grants.sql", "{ns}.finish_v1,", "{ns}.finish_v1, {ns}.finish_v2,"),
         Change(
             f"{postgres}lease_store.py",
             'self._call(self._door("finish_v1", deadline), values, deadline)',
@@ -72,6 +74,7 @@ def _changes() -> tuple[Change, ...]:
         ),
         _after(f"{postgres}sql/tables.sql", last, "  ended_by      text,\n"),
         _after(f"{postgres}sql/lease.sql", finish, FINISH),
+        Change(f"{postgres}sql/presence.sql", OLD_ROOM, NEW_ROOM),
         _after(f"{sqlite}sql/schema.sql", "  output_cut    INTEGER,\n", "  ended_by      TEXT,\n"),
         Change(
             f"{sqlite}sql/firing.sql",
