@@ -65,7 +65,7 @@ def gather(
     items = fields_of_jobs(lists)
     found = list(jobs(sources, keys, items=items, brief=brief, missed_after=limits.missed_after))
     failing = {} if keys else failing_channels(store.notices(channels))
-    hosts = store.host_ticks() if any(states[kind] for kind in _OF_HOSTS) else ()
+    hosts = sources.host_ticks if any(states[kind] for kind in _OF_HOSTS) else ()
     remarks = {
         kind: [remark for remark in of_kind if not keys or remark.key in keys]
         for kind, of_kind in _remarks(sources, lists, hosts, Clock(utc)).items()
@@ -89,7 +89,7 @@ def gather(
 def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]:
     instants = {job.key: instant_of(job.first_missed) for job in found if job.missed}
     missed = {key: instant for key, instant in instants.items() if instant is not None}
-    return gone_lines(sources.store.key_hosts(), sources.store_keys, missed) if missed else {}
+    return gone_lines(sources.key_hosts, sources.store_keys, missed) if missed else {}
 
 
 def _remarks(

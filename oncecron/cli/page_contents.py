@@ -222,7 +222,7 @@ def _running(sources: Sources, jobs: Mapping[str, JobSummary]) -> list[Running]:
 
 
 def _hosts(sources: Sources, keys: Collection[str]) -> list[Host]:
-    rows = [row for row in sources.store.key_hosts() if not keys or row.key in keys]
+    rows = [row for row in sources.key_hosts if not keys or row.key in keys]
     return [
         Host(
             name=each.host,

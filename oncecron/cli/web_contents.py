@@ -119,7 +119,7 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
         _tick(sources, key, query, spooled, clock, summary),
         _rows(sources.log.history, asked, outcomes, OUTCOMES),
         _rows(sources.log.skips, asked, outcomes, REFUSAL_REASONS),
-        [row for row in sources.store.key_hosts() if row.key == key],
+        [row for row in sources.key_hosts if row.key == key],
         limit,
         _unreadable(sources),
     )
@@ -129,7 +129,7 @@ def host_page(sources: Sources, settings: Settings, query: Query, clock: Clock) 
     """Return what the page of a host shows. Raises `NotFoundError`, `UsageError`, `StoreError`."""
     name, limit = query.get("name", ""), _limit(query)
     outcomes, since = _outcomes(query), _since(query, sources.now)
-    rows = sources.store.key_hosts()
+    rows = sources.key_hosts
     known = {each.host: each for each in hosts(rows, sources.pauses, sources.now)}
     if name not in known:
         raise _unknown("host", name, known)

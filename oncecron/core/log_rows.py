@@ -57,7 +57,8 @@ class Execution(NamedTuple):
 
     def without_texts(self) -> Execution:
         """Return it without what may be long, for reports that have many executions in memory."""
-        return self._replace(command="", note=None)
+        is_short = not self.command and self.note is None
+        return self if is_short else self._replace(command="", note=None)
 
 
 INTERNAL = "oncecron/"
@@ -151,6 +152,7 @@ class SkipReason(NamedTuple):
     tick: str
     host: str
     reason: str
+    shard: int = 0
 
 
 class Expectation(NamedTuple):

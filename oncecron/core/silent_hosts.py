@@ -10,7 +10,7 @@ keys. One that fires other keys has lost a line of its crontab.
 
 from __future__ import annotations
 
-from oncecron.core.clock import believed
+from oncecron.core.clock import believed, is_ahead
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER, SETTLED, SILENT_AFTER
 
@@ -90,9 +90,13 @@ def clock_difference(ahead: float) -> str:
 def recent(rows: Iterable[Row], now: float) -> Iterator[Row]:
     """Yield the rows that retention keeps, or would remove with the next end of the key, with times to believe."""
     for row in rows:
-        if row.seen_at >= now - HOST_FORGOTTEN_AFTER:
-            ticks = tuple((tick, believed(at, now)) for tick, at in row.ticks)
-            yield row._replace(seen_at=believed(row.seen_at, now), ticks=ticks)
+        if row.seen_at < now - HOST_FORGOTTEN_AFTER:
+            continue
+        if not is_ahead(row.seen_at, now) and not any(is_ahead(at, now) for _, at in row.ticks):
+            yield row  # no copy: there may be tens of thousands
+            continue
+        ticks = tuple((tick, believed(at, now)) for tick, at in row.ticks)
+        yield row._replace(seen_at=believed(row.seen_at, now), ticks=ticks)
 
 
 def last_ticks(rows: Iterable[Row], drained: Collection[str]) -> dict[str, KeyHosts]:
@@ -114,14 +118,13 @@ def silences(
 
     `rows`: of all keys. `after`: how long a host must have fired nothing of a key, in seconds.
     """
-    newest: dict[str, float] = {}
     fires: dict[str, set[str]] = {}
     fired_at: dict[str, list[float]] = {}
     for row in rows:
-        for _, at in row.ticks:
-            newest[row.host] = max(at, newest.get(row.host, at))
+        if row.ticks:
             fires.setdefault(row.host, set()).add(row.key)
-            fired_at.setdefault(row.host, []).append(at)
+            fired_at.setdefault(row.host, []).extend([at for _, at in row.ticks])
+    newest = {host: max(times) for host, times in fired_at.items()}
     missed_from: dict[str, float] = {}
     of_host: dict[str, list[HostSilence]] = {}
     for key, of_key in sorted(last_ticks(rows, drained).items()):
@@ -153,17 +156,16 @@ def _was_there(fired_at: Iterable[float], of_key: KeyHosts, now: float) -> bool:
 
 def _of_key(rows: Sequence[Row], drained: Collection[str]) -> KeyHosts:
     first: dict[str, float] = {}
-    for row in rows:
-        for tick, at in row.ticks:
-            first[tick] = min(at, first.get(tick, at))
-    newest = tuple(sorted(first, key=lambda tick: (-first[tick], tick))[:LAST_TICKS])
     fired: dict[str, float] = {}
-    present: set[str] = set()
     for row in rows:
+        host = row.host
         for tick, at in row.ticks:
-            fired[row.host] = max(at, fired.get(row.host, at))
-            if tick in newest:
-                present.add(row.host)
+            if tick not in first or at < first[tick]:
+                first[tick] = at
+            if host not in fired or at > fired[host]:
+                fired[host] = at
+    newest = tuple(sorted(first, key=lambda tick: (-first[tick], tick))[:LAST_TICKS])
+    present = {row.host for row in rows if any(tick in newest for tick, _ in row.ticks)}
     silent = (
         Silence(host, at)
         for host, at in sorted(fired.items())

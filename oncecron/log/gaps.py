@@ -1,7 +1,8 @@
 """Runs that the log does not have: scheduled ticks without a start, and shards without a start.
 
 The log of a shard is compared with the schedule that it is expected to follow. A tick is missing once a newer one was
-started, or when it is missed (`core.missed`). Of one shard at a time, the instants of all starts are in memory.
+started, or when it is missed (`core.missed`). Of one shard at a time, the instants of all starts are in memory. Why
+ticks were not started is read of many shards at once.
 
 A shard is missing of a tick of which another shard was started, once the tick is over. Of a key with shards, the ticks
 are in memory.
@@ -10,6 +11,7 @@ are in memory.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
@@ -23,11 +25,14 @@ from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
 from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from oncecron.core.log_rows import Execution, Expectation, JobKey, Traced
+    from oncecron.core.log_rows import Execution, Expectation, JobKey, SkipReason, Traced
     from oncecron.core.missed import Reasons
     from oncecron.stores.reader import Reader
+
+TICKS_AT_ONCE = 5000
+"""Of so many, a store is asked for the skips of each; of more, for all since the first."""
 
 
 class Gaps:
@@ -46,6 +51,8 @@ class Gaps:
         self._started: set[float] = set()
         self._given_back: dict[float, str] = {}
         self._hosts: set[str] = set()
+        self._in_a_row: list[list[int]] = []
+        self._reasons: dict[int, Reasons | None] = {}
 
     def add(self, traced: Traced) -> None:
         """Note an execution, in any order."""
@@ -60,42 +67,80 @@ class Gaps:
             self._started.add(instant)
             self._before = max(self._before, instant)
 
+    def end(self) -> None:
+        """Find the ticks without a start, after the last execution; the starts are forgotten."""
+        due = itertools.takewhile(lambda at: at < self._paused, self._due())
+        by_start = itertools.groupby(due, key=self._started.__contains__)
+        self._in_a_row = [list(ticks) for is_started, ticks in by_start if not is_started]
+        self._reasons = dict.fromkeys(itertools.chain(*self._in_a_row))
+        self._started.clear()
+
+    @property
+    def ticks(self) -> Collection[int]:
+        """Return the ticks without a start, rising, once they are found."""
+        return self._reasons.keys()
+
+    def _due(self) -> Sequence[int]:
+        """Return what was due; nothing where this host knows no such zone, or the schedule is none."""
+        with contextlib.suppress(ValueError):
+            expected, before = self._expected, math.ceil(self._before) - 1
+            return tick.instants_between(expected.schedule, expected.zone, self._since, before)
+        return ()
+
+    def note(self, skip: SkipReason) -> None:
+        """Note why a host has not started a tick."""
+        at = _instant_of(skip.tick)
+        if skip.shard == self.shard and at in self._reasons:
+            reasons = self._reasons[int(at)] = self._reasons[int(at)] or {}
+            reasons.setdefault(skip.reason, {})[skip.host] = None
+
     def missing(self, log: Reader) -> Iterator[tuple[str, str, int, str]]:
         """Yield the missing ticks: the first and the last one, how many, and why, as far as skips on record say."""
-        for why, ticks in itertools.groupby(self._reasoned(log), key=lambda pair: pair[1]):
-            if why is not None:
-                first, last, count = _ends(each for each, _ in ticks)
-                yield str(first.text), str(last.text), count, why
+        skipping = functools.cache(lambda: self._skipping(log))
+        for row in self._in_a_row:
+            for why, ticks in itertools.groupby(row, key=lambda at: self._why(at, skipping)):
+                if why is not None:
+                    found = [*ticks]
+                    yield _text_of(found[0]), _text_of(found[-1]), len(found), why
 
-    def _reasoned(self, log: Reader) -> Iterator[tuple[tick.Tick, str | None]]:
-        """Yield the ticks with why nothing ran; None where it ran, or people held it back."""
-        reasons: dict[str, Reasons] | None = None
-        for each in self._ticks():
-            instant = each.instant or 0.0
-            if instant in self._started or instant >= self._paused:
-                yield each, None
-                continue
-            if reasons is None:
-                reasons = self._reasons(log, instant)
-            of_tick = reasons.get(str(each.text), {})
-            given_back = self._given_back.get(instant)
-            held_back = is_held_back(of_tick, self._hosts)
-            yield each, None if held_back else reason_text(of_tick, given_back_by=given_back)
+    def _why(self, at: int, skipping: Callable[[], set[str]]) -> str | None:
+        """Return why nothing ran; None where people held it back."""
+        reasons = self._reasons[at] or {}
+        # Of the hosts that fire the key, those that have started it are known. The others are read where they matter.
+        if is_held_back(reasons, self._hosts) and (
+            "paused" in reasons or is_held_back(reasons, skipping())
+        ):
+            return None
+        return reason_text(reasons, given_back_by=self._given_back.get(at))
 
-    def _ticks(self) -> Iterator[tick.Tick]:
-        """Yield what was due; nothing where this host knows no such zone, or the schedule is none."""
-        with contextlib.suppress(ValueError):
-            due = tick.next_ticks(self._expected.schedule, self._expected.zone, self._since)
-            yield from itertools.takewhile(lambda each: (each.instant or 0.0) < self._before, due)
+    def _skipping(self, log: Reader) -> set[str]:
+        """Return the hosts that have skipped the key since about its first missing tick."""
+        since = self._in_a_row[0][0] - MAX_CLOCK_SKEW
+        return {skip.host for skip in log.skips_since(since, self.key)}
 
-    def _reasons(self, log: Reader, first: float) -> dict[str, Reasons]:
-        reasons: dict[str, Reasons] = {}
-        for skip in log.skips(HistoryQuery(key=self.key, since=first - MAX_CLOCK_SKEW, limit=None)):
-            self._hosts.add(skip.host)
-            is_missing = tick.instant_of(skip.tick) not in self._started
-            if skip.shard == self.shard and skip.tick and is_missing:
-                reasons.setdefault(skip.tick, {}).setdefault(skip.reason, {})[skip.host] = None
-        return reasons
+
+_instant_of = functools.lru_cache(1000)(tick.instant_of)
+
+
+def _text_of(at: float) -> str:
+    return str(tick.minute_tick(at).text)
+
+
+def read_reasons(found: Iterable[Gaps], log: Reader) -> None:
+    """Read why the ticks of some shards were not started: one question for all of them."""
+    by_key: dict[str, list[Gaps]] = {}
+    for each in found:
+        if each.ticks:
+            by_key.setdefault(each.key, []).append(each)
+    wanted = {
+        key: sorted({*itertools.chain(*(each.ticks for each in gaps))})
+        for key, gaps in by_key.items()
+    }
+    are_few = sum(map(len, wanted.values())) <= TICKS_AT_ONCE
+    first = {key: tick.minute_tick(ats[0]) for key, ats in wanted.items()}
+    for skip in log.reasons(first, wanted if are_few else None) if first else ():
+        for each in by_key[skip.key]:
+            each.note(skip)
 
 
 def expected_gaps(store: Reader, since: float, now: float) -> dict[tuple[str, int], Gaps]:

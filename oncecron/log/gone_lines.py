@@ -29,13 +29,18 @@ def gone_lines(
     `missed`: the instants of the first ticks that are missed, by key.
     """
     seen: dict[str, float] = {}
-    for row in rows:
+    of_keys: dict[str, list[KeyHost]] = {}
+    running: dict[str | None, list[KeyHost]] = {}
+    for row in sorted(rows):
         seen[row.host] = max(row.seen_at, seen.get(row.host, row.seen_at))
+        of_keys.setdefault(row.key, []).append(row)
+        if row.key not in missed:
+            running.setdefault(row.command, []).append(row)
     since = {known.key: known.expected.since for known in keys if known.expected}
     found = {}
     for key, instant in missed.items():
         after = instant + SETTLED
-        of_key = [row for row in rows if row.key == key and fires(row) and row.seen_at < after]
+        of_key = [row for row in of_keys.get(key, ()) if fires(row) and row.seen_at < after]
         alive = sorted({row.host for row in of_key if seen[row.host] > after})
         if not alive:
             continue
@@ -43,11 +48,8 @@ def gone_lines(
         successor = next(
             (
                 row.key
-                for row in sorted(rows)
-                if row.host in alive
-                and row.key not in missed
-                and row.command == last.command
-                and since.get(row.key, 0.0) >= last.seen_at
+                for row in running.get(last.command, ())
+                if row.host in alive and since.get(row.key, 0.0) >= last.seen_at
             ),
             None,
         )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
-    from oncecron.core.log_rows import Execution, JobKey, KeyHost, LeaseView, Pause
+    from oncecron.core.log_rows import Execution, HostTicks, JobKey, KeyHost, LeaseView, Pause
     from oncecron.core.missed import Due
     from oncecron.stores.reader import Reader
 
@@ -71,6 +71,11 @@ class Sources:
     def key_hosts(self) -> Sequence[KeyHost]:
         """The hosts that fire each key."""
         return self.store.key_hosts()
+
+    @cached_property
+    def host_ticks(self) -> Sequence[HostTicks]:
+        """Less of the same. There may be tens of thousands."""
+        return self.store.host_ticks()
 
     @cached_property
     def store_keys(self) -> Sequence[JobKey]:

@@ -25,19 +25,27 @@ from oncecron.core.progress import no_progress
 from oncecron.core.text import part_of
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
-from oncecron.log.gaps import MissingShard, ShardsLeft, expected_gaps, missing_shards
+from oncecron.log.gaps import (
+    TICKS_AT_ONCE,
+    Gaps,
+    MissingShard,
+    ShardsLeft,
+    expected_gaps,
+    missing_shards,
+    read_reasons,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import Execution, Traced
     from oncecron.core.progress import Progress
     from oncecron.core.text import Clock
-    from oncecron.log.gaps import Gaps
     from oncecron.stores.reader import Reader
 
 _TICKS_REMEMBERED = 256  # of a shard; older ones are read from the log again
 _ROWS_PER_LOOK = 1000  # between two calls of the progress
+_WAITING = 1000  # findings and shards, until it is known why ticks were not started
 _TRIED_AGAIN = ("failed", "timed-out", "stopped")
 
 
@@ -93,18 +101,44 @@ def audit(question: Question) -> Iterator[Finding]:
     endless: list[Execution] = []
     divided: dict[str, ShardsLeft] = collections.defaultdict(ShardsLeft)
     reported: list[Finding] = []
-    for (key, shard), rows in itertools.groupby(_read(question), _shard):
-        gaps = expected.pop((key, shard), None)
-        for found in _audit_shard(question, rows, living, gaps, divided, endless):
-            if found.finding == "no-run":
-                reported.append(found)
-            yield found
-    for _, gaps in sorted(expected.items()):  # without any start
-        reported += (never_started := [*_no_runs(question, gaps)])
-        yield from never_started
+    shards = _audit_shards(question, living, expected, divided, endless)
+    for found in _explained(question, shards):
+        if found.finding == "no-run":
+            reported.append(found)
+        yield found
     for key, left in sorted(divided.items()):
         yield from _missing(question, key, left, [each for each in reported if each.key == key])
     yield from _without_end(question, endless)
+
+
+def _explained(question: Question, found: Iterable[Finding | Gaps]) -> Iterator[Finding]:
+    """Yield findings in the same order, with the ticks without a start; what comes behind these waits in memory."""
+    waiting: list[Finding | Gaps] = []
+    ticks = 0
+    for each in found:
+        more = len(each.ticks) if isinstance(each, Gaps) else 0
+        if ticks + more > TICKS_AT_ONCE or len(waiting) >= _WAITING:
+            yield from _no_runs(question, waiting)
+            waiting, ticks = [], 0
+        if waiting or more:
+            waiting.append(each)
+            ticks += more
+        elif isinstance(each, Finding):
+            yield each
+    yield from _no_runs(question, waiting)
+
+
+def _no_runs(question: Question, waiting: Sequence[Finding | Gaps]) -> Iterator[Finding]:
+    read_reasons((each for each in waiting if isinstance(each, Gaps)), question.log)
+    for each in waiting:
+        if isinstance(each, Finding):
+            yield each
+            continue
+        for first, last, count, reason in each.missing(question.log):
+            last_of_many = last if count > 1 else None
+            yield Finding(
+                "no-run", each.key, each.shard, first, last_of_many, count, None, None, None, reason
+            )
 
 
 def _read(question: Question) -> Iterator[Traced]:
@@ -148,6 +182,26 @@ def _shard(traced: Traced) -> tuple[str, int]:
     return traced.execution.key, traced.execution.shard
 
 
+def _audit_shards(
+    question: Question,
+    living: set[tuple[str, int, int | None]],
+    expected: dict[tuple[str, int], Gaps],
+    divided: dict[str, ShardsLeft],
+    endless: list[Execution],
+) -> Iterator[Finding | Gaps]:
+    """Yield the findings by shard, and behind them its ticks without a start; shards without any start come last."""
+    for shard, rows in itertools.groupby(_read(question), _shard):
+        gaps = expected.pop(shard, None)
+        yield from _audit_shard(question, rows, living, gaps, divided, endless)
+        if gaps:
+            gaps.end()
+            yield gaps
+    for shard in sorted(expected):
+        gaps = expected.pop(shard)
+        gaps.end()
+        yield gaps
+
+
 def _audit_shard(
     question: Question,
     rows: Iterator[Traced],
@@ -173,16 +227,6 @@ def _audit_shard(
                 endless.append(execution)
         elif execution.outcome == "lost" and execution.duration is None:
             yield _no_end(traced, question.clock)
-    if gaps:
-        yield from _no_runs(question, gaps)
-
-
-def _no_runs(question: Question, gaps: Gaps) -> Iterator[Finding]:
-    for first, last, count, reason in gaps.missing(question.log):
-        last_of_many = last if count > 1 else None
-        yield Finding(
-            "no-run", gaps.key, gaps.shard, first, last_of_many, count, None, None, None, reason
-        )
 
 
 def _living(question: Question) -> set[tuple[str, int, int | None]]:

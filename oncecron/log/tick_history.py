@@ -170,7 +170,7 @@ def spooled_of(sources: Sources, key: str, spools: Iterable[Spool]) -> list[dict
     keys = {known.key for known in sources.job_keys}
     if key in keys or spooled:
         return spooled
-    if any(row.host == key for row in sources.store.host_ticks()):
+    if any(row.host == key for row in sources.host_ticks):
         raise NotFoundError(f"{key} is a host, and no key; to see it: `oncecron hosts {key}`")
     raise unknown_key(key, keys)
 
@@ -267,7 +267,7 @@ def holder_of(skip: Skip, rows: Iterable[Traced]) -> Traced | None:
 
 
 def _hosts(sources: Sources, key: str) -> list[HostTicks]:
-    rows = [row for row in sources.store.host_ticks() if row.key == key]
+    rows = [row for row in sources.host_ticks if row.key == key]
     return sorted(rows, key=lambda row: -row.seen_at)
 
 

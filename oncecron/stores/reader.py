@@ -222,13 +222,9 @@ class Reader(Views):
         few = {key: [int(at // 60) for at in ats] for key, ats in (wanted or {}).items()} or None
         for row in self.rows("reasons", ticks=ticks, minutes=minutes, wanted=few):
             if isinstance(row, PackedSkips):
-                if few and not is_wanted(few.get(row.key, ()), row.window):
-                    continue
-                skips = [each.skip for each in self._unpacked([row])[0]]
-                found = [
-                    SkipReason(skip.key, str(skip.tick), skip.host, skip.reason) for skip in skips
-                ]
-                yield from (each for each in found if each.tick >= str(ticks[each.key]))
+                name = "skips of key {0} by host {2}"
+                found = self.readable(name, _unpack_reasons, *row, few and few.get(row.key, ()))
+                yield from (each for each in found or () if each.tick >= str(ticks[each.key]))
             else:
                 reason = self.readable("a skip of key {0} by host {2}", SkipReason, *row)
                 if reason and reason.tick >= str(ticks[reason.key]):
@@ -361,7 +357,7 @@ def _order(traced: TracedSkip) -> tuple[object, ...]:
 
 
 def _traced(*row: Any) -> Traced:
-    return Traced(Execution(*row[:-3]), *row[-3:])
+    return Traced(Execution._make(row[:-3]), *row[-3:])
 
 
 def _traced_skip(*row: Any) -> TracedSkip:
@@ -393,7 +389,7 @@ def _host_ticks(
     twice: str | None,
 ) -> HostTicks:
     fired = _fired(ticks, ticks_at)
-    return HostTicks(key, host, seen_at, clock_ahead, fired, _machines(ticks, twice))
+    return HostTicks._make((key, host, seen_at, clock_ahead, fired, _machines(ticks, twice)))
 
 
 @lru_cache(4096)  # most hosts have the same counts: they fire the same schedules
@@ -409,7 +405,12 @@ def _fired(ticks: str | None, ticks_at: str | None) -> tuple[tuple[str, float], 
     times = [float(at) for at in (ticks_at or "").split()]
     if not all(map(is_time, times)):
         raise ValueError("the time of a tick is none")
-    return tuple(zip((ticks or "").split(), times, strict=True))
+    return tuple(zip(_words(ticks or ""), times, strict=True))
+
+
+@lru_cache(4096)  # the hosts of a key have fired the same: once in memory
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
 
 
 def _machines(ticks: str | None, twice: str | None) -> int:
@@ -417,7 +418,7 @@ def _machines(ticks: str | None, twice: str | None) -> int:
 
     One tick proves nothing: a host may fire it again after a reboot.
     """
-    return min(2, max(1, len({*(ticks or "").split()} & {*(twice or "").split()})))
+    return min(2, max(1, len({*_words(ticks or "")} & {*_words(twice)}))) if twice else 1
 
 
 def _least_retention(*seconds: float | None) -> Retention:
@@ -455,10 +456,10 @@ def _unpacked_runs(key: str, host: str, outcome: str, has_tick: object, minutes:
     return EndedRuns(key, host, outcome, bool(has_tick), times)
 
 
-def is_wanted(minutes: Sequence[int], window: int) -> bool:
-    """Return whether one of some rising minutes is in a window of plain skips."""
-    place = bisect_left(minutes, window)
-    return place < len(minutes) and minutes[place] < window + PLAIN_WINDOW
+def is_wanted(minutes: Sequence[int], first: int, length: int = PLAIN_WINDOW) -> bool:
+    """Return whether one of some rising minutes is in a window of plain skips, or in one of another length."""
+    place = bisect_left(minutes, first)
+    return place < len(minutes) and minutes[place] < first + length
 
 
 class _Holder(NamedTuple):
@@ -488,6 +489,24 @@ def _unpack(*packed: Any) -> tuple[tuple[TracedSkip, int], ...]:
     return tuple(skips)
 
 
+def _unpack_reasons(
+    key: str, shard: int, host: str, window: int, words: str, wanted: Sequence[int] | None
+) -> tuple[SkipReason, ...]:
+    """Return less of the skips in a text; `wanted`: only those of some rising minutes."""
+    if wanted is not None and not is_wanted(wanted, window):
+        return ()
+    codes = {int(word.partition(":")[0], 16) & ~(PLAIN_DONE - 1) for word in words.split()}
+    found = []
+    for code in codes:
+        minute = window + (code >> PLAIN_BITS)
+        if wanted is None or is_wanted(wanted, minute, 1):
+            text = str(minute_tick(minute * 60).text)
+            reason = SkipReason(key, text, host, "done" if code & PLAIN_DONE else "held", shard)
+            check(reason)
+            found.append(reason)
+    return tuple(found)
+
+
 _TYPES: dict[str, tuple[type, ...]] = {
     "int": (int,),
     "float": (float, int),
@@ -497,7 +516,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _ALLOWED: dict[str, Callable[[Any], bool]] = {
     "float": is_time,  # every float is a time, or a difference of two
-    "key": is_key,
+    "key": lru_cache(4096)(is_key),
     "outcome": OUTCOMES.__contains__,
     "shard": range(_MOST_SHARDS).__contains__,
     "shards": range(1, _MOST_SHARDS + 1).__contains__,

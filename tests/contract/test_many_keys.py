@@ -51,16 +51,16 @@ def test_the_reasons_are_those_of_the_skips_since_a_tick(log: Log) -> None:
     """From the tick on; each key has its own."""
     found = set(log.people.reasons({KEY: minute(5), "daily": minute(1)}))
     named = {each for each in found if each.tick == "campaign"}
-    assert named <= {SkipReason("daily", "campaign", "bb.example", "done")}
+    assert named <= {SkipReason("daily", "campaign", "bb.example", "done", 0)}
     assert found - named == {
-        *(SkipReason(KEY, str(minute(n).text), "bb.example", "done") for n in (5, 6, 7)),
-        SkipReason("daily", str(minute(7).text), "bb.example", "done"),
+        *(SkipReason(KEY, str(minute(n).text), "bb.example", "done", 0) for n in (5, 6, 7)),
+        SkipReason("daily", str(minute(7).text), "bb.example", "done", 0),
     }
     assert list(log.people.reasons({"never": minute(1), "weekly": minute(1)})) == []
     of_few = {KEY: [minute(6).instant or 0.0]}
     few = set(log.people.reasons({KEY: minute(6)}, of_few))
     assert {each for each in few if each.tick == minute(6).text} == {
-        SkipReason(KEY, str(minute(6).text), "bb.example", "done")
+        SkipReason(KEY, str(minute(6).text), "bb.example", "done", 0)
     }
     assert few <= found
 

@@ -87,7 +87,7 @@ def test_packed_skips_come_among_the_others_by_their_time() -> None:
     broken = PackedSkips("k", 0, "d", START, "no word")
     rows = [skip(AT + 1000), packed, broken, skip("never"), *[skip(AT + 100)] * 600, skip(AT)]
     store = lazy(
-        skips=rows, holders=[(8, "a", 5, "failed")], reasons=[packed, ("k", "x", "b", "held")]
+        skips=rows, holders=[(8, "a", 5, "failed")], reasons=[packed, ("k", "x", "b", "held", 0)]
     )
     found = list(store.skips(HistoryQuery(limit=None)))
     plain = [each for each in found if each.pid is None]
@@ -101,8 +101,8 @@ def test_packed_skips_come_among_the_others_by_their_time() -> None:
     assert store.unreadable == {"skips of key k by host d", "a skip of key k by host b"}
     first = minute_tick(AT + 120)
     assert list(store.reasons({"k": first})) == [
-        SkipReason("k", str(first.text), "c", "done"),
-        SkipReason("k", "x", "b", "held"),
+        SkipReason("k", str(first.text), "c", "done", 0),
+        SkipReason("k", "x", "b", "held", 0),
     ]
 
 

@@ -64,7 +64,9 @@ _ENDERS_CURE = (
 _CURES = dict.fromkeys(("leases", "notices", "item_lists"), _WATCHERS_CURE)
 """For views that readers alone may not see."""
 _NO_FILTERS = HistoryQuery()._asdict() | {"before": None, "window": None}
-_STREAMED = ("timeline", "skips", "reasons", "reasons_of_ticks", "items")
+_STREAMED = (
+    *("timeline", "skips", "reasons", "reasons_of_ticks", "items", "key_hosts", "host_ticks"),
+)
 """Views of many rows, which the server sends as they are read."""
 
 

@@ -14,6 +14,7 @@ from oncecron.core.errors import UNREADABLE
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import PACKED_OUTCOMES, Execution, owner_digest
 from oncecron.core.model import recordable_values
+from oncecron.core.tick import minute_tick
 from oncecron.core.timing import HEARTBEATS_PER_TTL
 from oncecron.stores.reader import PackedSkips
 from oncecron.stores.redis.scripts import shard_of
@@ -153,6 +154,15 @@ def packed_run(text: bytes) -> tuple[tuple[str, str, str, bool], int, float, boo
     return (key, host, outcome, has_tick), minute, started_at, b"late" in row
 
 
+_STARTED = re.compile(rb'"started_at":"([0-9]+(?:\.[0-9]+)?)"')
+
+
+def started_before(text: bytes, since: float) -> bool:
+    """Return whether a row surely started before a time; it is not decoded."""
+    started = _STARTED.search(text)
+    return started is not None and float(started[1]) < since
+
+
 @lru_cache(4096)
 def _plain(value: bytes) -> str:
     """Return a text of which the row has each letter as it is. Raises `ValueError`."""
@@ -182,7 +192,17 @@ def skip(shard: Shard, member: str, at: float, text: bytes) -> Columns:
 def reason(shard: Shard, member: str) -> Columns:
     """Return why a tick was skipped, from the member of the set alone."""
     tick, host, reason = json.loads(member)
-    return shard.key, tick, host, reason
+    return shard.key, tick, host, reason, shard.number
+
+
+def beginnings(minutes: Sequence[int]) -> frozenset[bytes]:
+    """Return how the members of the skips of some ticks begin."""
+    return frozenset(f'["{minute_tick(60 * each).text}"'.encode() for each in minutes)
+
+
+def beginning(member: bytes) -> bytes:
+    """Return what may be one of `beginnings`."""
+    return member[: len('["2026-11-20T02:00Z"')]
 
 
 def window_of(member: bytes) -> int:

@@ -22,7 +22,7 @@ from oncecron.stores.redis.explain import misfit
 from oncecron.stores.redis.people_client import PeopleClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from oncecron.core.errors import StoreError
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _PAGE = 500
 _RUNS_AT_ONCE = 1000  # read together, in 2 ms of the server's time
 _PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
+_SHARDS_AT_ONCE = 10
+_HOSTS_OF = 50  # shards; each host has a text of 400 bytes
+_FIRST_OF_MANY = 10  # skips of each shard, likewise
 _CANDIDATES = 100  # failed executions that are looked at together
 _NAMES = 1000  # of a server that are looked at together, in 1.3 ms of its time
 _SCANS = 100
@@ -160,11 +163,12 @@ class RedisViews(Reader):
             yield from (row.columns for row in self._stored(wanted[at : at + _PAGE]))
 
     def _view_timeline(self, since: float | None, keys: list[str] | None) -> Iterator[Row]:
-        """Read shard by shard, from an id on before which nothing has started since that time."""
+        """Read a few shards at a time, from an id on before which nothing has started since that time."""
         shards = self._shards(keys)
         begins = [0] * len(shards) if since is None else self._begins(shards, since)
-        for shard, after in zip(shards, begins, strict=True):
-            for row in self._by_start(shard, after):
+        spans = iter(zip(shards, begins, strict=True))
+        while some := list(islice(spans, _SHARDS_AT_ONCE)):
+            for row in self._by_start(some, since):
                 if since is None or row.started_at >= since:
                     yield row.columns
 
@@ -204,14 +208,35 @@ class RedisViews(Reader):
         )
         return iter(range(last, first - 1, -1))
 
-    def _by_start(self, shard: Shard, after: int) -> Iterator[StoredExecution]:
-        """Yield the executions of one shard in the order of starts; of many, the late ones are in memory."""
-        first = list(islice(self._log_of(shard, after), _PAGE))
-        if len(first) < _PAGE:
-            yield from sorted(first, key=_start)
-            return
-        late = sorted((row for row in self._log_of(shard, after) if row.late), key=_start)
-        others = (row for row in self._log_of(shard, after) if not row.late)
+    def _by_start(
+        self, some: Sequence[tuple[Shard, int]], since: float | None
+    ) -> Iterator[StoredExecution]:
+        """Yield the executions of shards after ids, each shard in the order of starts."""
+        pages = self._client.ask(
+            [
+                _page(self._names.of_shard("log", shard.name), str(after), True, _PAGE)
+                for shard, after in some
+            ]
+        )
+        short = {
+            shard: list(_ids_of(page))
+            for (shard, _), page in zip(some, pages, strict=True)
+            if len(page) < _PAGE
+        }
+        ids = [number for of_shard in short.values() for number in of_shard]
+        known = {row.execution_id: row for row in self._stored(ids, since)}
+        for shard, after in some:
+            if shard in short:
+                yield from sorted(
+                    (known[number] for number in short[shard] if number in known), key=_start
+                )
+            else:
+                yield from self._long(shard, after, since)
+
+    def _long(self, shard: Shard, after: int, since: float | None) -> Iterator[StoredExecution]:
+        """Yield the same of one shard that has many; the late ones are in memory."""
+        late = sorted((row for row in self._log_of(shard, after, since) if row.late), key=_start)
+        others = (row for row in self._log_of(shard, after, since) if not row.late)
         yield from heapq.merge(others, late, key=_start)
 
     def _begins(self, shards: Sequence[Shard], since: float) -> list[int]:
@@ -241,16 +266,20 @@ class RedisViews(Reader):
                     after[each] = f"{number}-0"
         return [begins[each] for each in shards]
 
-    def _log_of(self, shard: Shard, after: int) -> Iterator[StoredExecution]:
+    def _log_of(self, shard: Shard, after: int, since: float | None) -> Iterator[StoredExecution]:
         """Yield the executions of one shard, the oldest id first."""
         ids = self._merged([shard], str(after), True, _PAGE)
         while page := list(islice(ids, _PAGE)):
-            yield from self._stored(page)
+            yield from self._stored(page, since)
 
-    def _stored(self, ids: Sequence[int | bytes]) -> Iterator[StoredExecution]:
-        """Yield the executions that are there and can be read."""
+    def _stored(
+        self, ids: Sequence[int | bytes], since: float | None = None
+    ) -> Iterator[StoredExecution]:
+        """Yield the executions that are there and can be read; those from before need not come."""
         texts = self._ask("HMGET", self._names.of_namespace("executions"), *ids) if ids else ()
         for text, each in zip(texts, ids, strict=True):
+            if text and since is not None and rows.started_before(text, since):
+                continue
             number = each.decode("latin-1") if isinstance(each, bytes) else each
             row = text and self.readable("execution {1}", rows.stored_execution, text, number)
             if row:
@@ -309,38 +338,51 @@ class RedisViews(Reader):
     # Skips
 
     def _view_skips(self, minute: int | None, **bounds: Any) -> Iterator[Row | None]:
+        """Merge the members of the sets of all shards by time, and fetch the texts of those that are asked for."""
         del minute
         query = HistoryQuery(**bounds)
         shards = self._shards(query.key and [query.key], query.without)
-        kinds = (("skips", "skip_rows", self._skip), ("plain", "plain_rows", self._packed))
-        readers = [
-            self._by_time(shard, members, texts, convert, query)
-            for shard in shards
-            for members, texts, convert in kinds
-        ]
-        return (row for _, row in heapq.merge(*readers, key=lambda found: -found[0]))
-
-    def _by_time(
-        self,
-        shard: Shard,
-        members: str,
-        texts: str,
-        convert: Callable[..., Row | None],
-        query: HistoryQuery,
-    ) -> Iterator[tuple[float, Row | None]]:
-        """Yield the rows of a set by time, the newest first; their texts are in a hash."""
-        oldest = "-inf" if query.since is None else repr(query.since)
+        sets = [(shard, kind) for shard in shards for kind in ("skips", "plain")]
         size = min(_PAGE, query.limit or _PAGE)
-        by_time, by_member = (self._names.of_shard(name, shard.name) for name in (members, texts))
-        for offset in count(0, size):
-            page = ("+inf", oldest, "WITHSCORES", "LIMIT", offset, size)
-            flat = self._ask("ZREVRANGEBYSCORE", by_time, *page)
-            found = self._ask("HMGET", by_member, *flat[::2]) if flat else ()
-            for member, at, text in zip(flat[::2], flat[1::2], found, strict=True):
+        first = min(size, _FIRST_OF_MANY) if len(shards) > 1 else size
+        oldest = "-inf" if query.since is None else repr(query.since)
+        heads = self._client.ask([self._by_time(each, oldest, 0, first) for each in sets])
+        readers = [
+            self._members(each, oldest, head, first, size)
+            for each, head in zip(sets, heads, strict=True)
+        ]
+        members = heapq.merge(*readers, key=lambda found: -found[0])
+        while page := list(islice(members, size)):
+            texts = self._client.ask([self._text_of(*each) for each in page])
+            for (at, shard, kind, member), text in zip(page, texts, strict=True):
                 if text is not None:
-                    yield float(at), convert(shard, _text(member), float(at), text)
-            if len(flat) < 2 * size:
+                    convert = self._skip if kind == "skips" else self._packed
+                    yield convert(shard, _text(member), at, text)
+
+    def _by_time(self, of_set: tuple[Shard, str], oldest: str, offset: int, size: int) -> Command:
+        """Return the command for some members of a set by time, the newest first."""
+        name = self._names.of_shard(of_set[1], of_set[0].name)
+        return (
+            *("ZREVRANGEBYSCORE", name, "+inf", oldest, "WITHSCORES"),
+            *("LIMIT", offset, size),
+        )
+
+    def _members(
+        self, of_set: tuple[Shard, str], oldest: str, flat: Sequence[bytes], first: int, size: int
+    ) -> Iterator[tuple[float, Shard, str, bytes]]:
+        """Yield the members of a set with their times, the newest first; `flat`: the first of them."""
+        offset, asked = 0, first
+        while True:
+            for member, at in zip(flat[::2], flat[1::2], strict=True):
+                yield float(at), *of_set, member
+            if len(flat) < 2 * asked:
                 return
+            offset, asked = offset + asked, size
+            flat = self._ask(*self._by_time(of_set, oldest, offset, size))
+
+    def _text_of(self, _at: float, shard: Shard, kind: str, member: bytes) -> Command:
+        name = "skip_rows" if kind == "skips" else "plain_rows"
+        return ("HGET", self._names.of_shard(name, shard.name), member)
 
     def _skip(self, shard: Shard, member: str, at: float, text: bytes) -> Row | None:
         return self.readable("the skip {1} of {0.name}", rows.skip, shard, member, at, text)
@@ -354,8 +396,9 @@ class RedisViews(Reader):
         minutes: Mapping[str, int],
         wanted: Mapping[str, Sequence[int]] | None,
     ) -> Iterator[Row | None]:
-        """Read page by page, of all shards at once."""
+        """Read page by page, of all shards at once. Their members of the set say the tick, but no order of it."""
         shards = self._shards(ticks)
+        few = {key: rows.beginnings(found) for key, found in (wanted or {}).items()}
         for offset in count(0, _PAGE):
             pages = self._client.ask(
                 [
@@ -367,10 +410,11 @@ class RedisViews(Reader):
                 ]
             )
             for shard, page in zip(shards, pages, strict=True):
+                found = few.get(shard.key)
                 for member in page:
-                    yield self.readable(
-                        "the skip {1} of {0.name}", rows.reason, shard, _text(member)
-                    )
+                    if found is None or rows.beginning(member) in found:
+                        name = "the skip {1} of {0.name}"
+                        yield self.readable(name, rows.reason, shard, _text(member))
             shards = [s for s, page in zip(shards, pages, strict=True) if len(page) == _PAGE]
             if not shards:
                 break
@@ -431,10 +475,11 @@ class RedisViews(Reader):
             yield self.readable("host {1} of {0.name}", rows.host_ticks, shard, host, text)
 
     def _hosts(self) -> Iterator[tuple[Shard, str, bytes]]:
-        shards = self._shards(None)
-        for shard, hosts in zip(shards, self._ask_shards("HGETALL", "hosts", shards), strict=True):
-            for host, text in hosts.items():
-                yield shard, _text(host), text
+        shards = iter(self._shards(None))
+        while some := list(islice(shards, _HOSTS_OF)):
+            for shard, hosts in zip(some, self._ask_shards("HGETALL", "hosts", some), strict=True):
+                for host, text in hosts.items():
+                    yield shard, _text(host), text
 
     def _view_leases(self) -> Iterator[Row | None]:
         shards, now = self._shards(None), self._now()

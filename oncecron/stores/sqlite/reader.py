@@ -94,8 +94,8 @@ class SQLiteReader(Reader):
                 **moment(self._boot),
                 **{name: _bound(bounds[name]) for name in bounds},
             }
-            statement = _history_statement(bounds) if view == "executions" else view
-            yield from map(_MADE_OF.get(view, tuple), store.execute(statement, **known))
+            rows = store.execute(_statement(view, bounds), **known)
+            yield from map(_MADE_OF.get(view, tuple), rows)
 
     def _namespaces(self) -> Iterator[str]:
         stem, suffix = os.path.splitext(self._default_path)
@@ -269,6 +269,15 @@ class SQLiteReader(Reader):
 
 def _deadline() -> float:
     return clock.lease_time(clock.MONOTONIC) + READER_TIMEOUT
+
+
+def _statement(view: str, bounds: Mapping[str, Any]) -> str:
+    if view == "executions":
+        return _history_statement(bounds)
+    if view == "skips":
+        return "skips" if bounds["key"] is None else "skips_of_key"
+    is_of_few = view == "reasons" and bounds["wanted"] is not None
+    return "reasons_of_ticks" if is_of_few else view
 
 
 def _history_statement(bounds: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ grant execute on function
 -- name: read
 grant usage on schema {ns} to {role};
 grant select on
-  {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.leases, {ns}.pauses, {ns}.key_hosts, {ns}.notices, {ns}.outputs to {role};
+  {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.plain_rows, {ns}.leases, {ns}.pauses, {ns}.key_hosts, {ns}.notices, {ns}.outputs to {role};
 
 -- name: job
 grant usage on schema {ns} to {role};
@@ -23,7 +23,7 @@ grant execute on function {ns}.assert_fence to {role};
 -- The views are those that an operator reads: what to stop, release or drain, and how it ended.
 grant usage on schema {ns} to {role};
 grant select on
-  {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.leases, {ns}.pauses, {ns}.key_hosts, {ns}.notices to {role};
+  {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.plain_rows, {ns}.leases, {ns}.pauses, {ns}.key_hosts, {ns}.notices to {role};
 grant execute on function
   {ns}.pause_v1, {ns}.resume_v1, {ns}.drain_v1, {ns}.undrain_v1, {ns}.request_v1, {ns}.release_v1, {ns}.unblock_v1,
   {ns}.forget_v1, {ns}.forget_host_v1 to {role};

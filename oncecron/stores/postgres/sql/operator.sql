@@ -23,21 +23,26 @@ create view {ns}.keys as
          k.schedule, k.zone, k.expected_shards, k.starting_deadline, k.expected_since, k.forgotten_at, k.forgotten_by
     from {ns}.job_key k;
 
--- All skips. Of the plain ones, the log of executions has the holder and how the tick ended.
+-- The rows of plain skips: those that are full, and the last one of each host.
+create view {ns}.plain_rows as
+  select a.key_id, a.host, a.plain_from, a.plain_until, a.plain from {ns}.plain_skips a
+  union all
+  select h.key_id, h.host, h.plain_from, h.plain_from + (select pg_catalog.max(x) >> 20 from pg_catalog.unnest(h.plain) x), h.plain
+    from {ns}.key_host h where h.plain_from is not null and h.plain <> '{}';
+
+-- All skips. Of the plain ones, the log of executions has the holder and how the tick ended. What has the type of its domain in one
+-- half alone, the server does not look up by an index.
 create view {ns}.skips as
-  select k.key, k.shard, nullif(s.tick, '') as tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, s.at, s.count,
+  select k.key, k.shard, nullif(s.tick, '') as tick, s.reason::text, s.holder_host, s.holder_pid, s.host::text, s.pid, s.at::timestamptz, s.count,
          s.fired_at, s.detail, s.key_id,
-         s.tick as tick_name,  -- of the primary key; '' for no tick
+         s.tick::text as tick_name,  -- of the primary key; '' for no tick
          false as plain, null::integer as plain_from, null::integer as plain_until
     from {ns}.skip s join {ns}.job_key k using (key_id)
   union all
   select k.key, k.shard, t.tick, case when s.done = 1 then 'done' else 'held' end, e.host, e.pid, p.host, null,
          pg_catalog.to_timestamp((p.plain_from + s.minute) * 60.0 - 20 + s.milliseconds / 1000.0), s.count,
          null, case when s.done = 1 then e.outcome end, k.key_id, t.tick, true, p.plain_from, p.plain_until
-    from (select a.key_id, a.host, a.plain_from, a.plain_until, a.plain from {ns}.plain_skips a
-          union all
-          select h.key_id, h.host, h.plain_from, h.plain_from + (select pg_catalog.max(x) >> 20 from pg_catalog.unnest(h.plain) x), h.plain
-            from {ns}.key_host h where h.plain_from is not null and h.plain <> '{}') p
+    from {ns}.plain_rows p
     join {ns}.job_key k using (key_id)
    cross join lateral (
       select x >> 20 as minute, x >> 19 & 1 as done, pg_catalog.max(x & 524287) as milliseconds, pg_catalog.count(*) as count

@@ -2,12 +2,13 @@
 -- section of that name.  Queries read only views and catalogs, because --read-role may see nothing else.
 
 -- name: set_up
--- The settings of set_up_session_v1 (look.sql).  They would stick to a pooler's connection.
+-- The settings of set_up_session_v1 (look.sql).  They would stick to a pooler's connection.  To compile a report takes longer
+-- than to run it: 1.0 of 2.6 s.
 select pg_catalog.set_config(s.name, s.setting, false)
   from (values ('tcp_keepalives_idle', '10', 0), ('tcp_keepalives_interval', '5', 0), ('tcp_keepalives_count', '3', 0),
                ('tcp_user_timeout', '25000', 0), ('default_transaction_isolation', 'read committed', 0),
                ('statement_timeout', '0', 0), ('lock_timeout', '0', 0), ('idle_in_transaction_session_timeout', '0', 0),
-               ('idle_session_timeout', '0', 14), ('transaction_timeout', '0', 17), ('extra_float_digits', '1', 0),
+               ('jit', 'off', 0), ('idle_session_timeout', '0', 14), ('transaction_timeout', '0', 17), ('extra_float_digits', '1', 0),
                ('search_path', 'pg_catalog, pg_temp', 0)) s (name, setting, since)
  where pg_catalog.pg_backend_pid() = %(client_backend)s and pg_catalog.current_setting('server_version_num')::int >= 10000 * s.since
 
@@ -161,45 +162,74 @@ s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, ex
    and (%(tick)s::text is null or %(minute)s::integer between s.plain_from and s.plain_until)
 
 -- name: skips
--- Newest first.  `window` (seconds) lets the index on `at` find the last few without sorting all.
+-- Newest first.  `window` (seconds) lets the index on `at` find the last few without sorting all.  Of the plain ones, the holders
+-- are looked up of those that are wanted, and not as in the view of all.
 select {skip_columns}
   from {ns}.skips s
  where not s.plain and (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
    and {skip_filters}
  union all
-select {skip_columns}
-  from {ns}.skips s
- where s.plain and {plain_filters}
-   and (%(window)s::float8 is null or s.plain_until >= extract(epoch from pg_catalog.now()) / 60 - %(window)s / 60 - 9)
-   and (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
-   and {skip_filters}
+select s.key, s.shard, s.tick, s.reason, e.host, e.pid, s.host, null, extract(epoch from s.at)::float8, s.count,
+       case s.reason when 'done' then e.outcome end, null
+  from (select s.*
+          from (select k.key, k.shard, k.key_id, t.tick, t.tick as tick_name, p.host, p.plain_from, p.plain_until, s.count,
+                       case s.done when 1 then 'done' else 'held' end as reason,
+                       pg_catalog.to_timestamp((p.plain_from + s.minute) * 60.0 - 20 + s.milliseconds / 1000.0) as at
+                  from {ns}.plain_rows p
+                  join {ns}.keys k using (key_id)
+                 cross join lateral (
+                   select x >> 20 as minute, x >> 19 & 1 as done, pg_catalog.max(x & 524287) as milliseconds, pg_catalog.count(*) as count
+                     from unnest(p.plain) x group by 1, 2) s
+                 cross join lateral (
+                   select pg_catalog.to_char(pg_catalog.to_timestamp((p.plain_from + s.minute) * 60.0) at time zone 'UTC',
+                                             'YYYY-MM-DD"T"HH24:MI"Z"') as tick) t
+                 where %(key)s::text is null or p.key_id = any (array(select n.key_id from {ns}.keys n where n.key = %(key)s))) s
+         where {plain_filters}
+           and (%(window)s::float8 is null or s.plain_until >= extract(epoch from pg_catalog.now()) / 60 - %(window)s / 60 - 9)
+           and (%(window)s::float8 is null or s.at >= pg_catalog.now() - pg_catalog.make_interval(secs => %(window)s))
+           and {skip_filters}
+         order by s.at desc, s.key, s.shard, s.host, s.reason
+         limit %(limit)s) s
+  left join {ns}.executions e on e.key_id = s.key_id and e.tick = s.tick and e.attempt = 1
  order by at desc, key, shard, host, reason
  limit %(limit)s
 
 -- name: reasons
--- Of ticks no earlier than one of each key, by the primary key of the skips, and the index of the plain ones.
-select s.key, s.tick, s.host, s.reason
+-- Of ticks no earlier than one of each key, by the primary key of the skips and the index of the plain ones: `offset 0` keeps the
+-- planner from reading all skips of all keys. The log of executions, which the view of the skips joins, is not read.
+select k.key, s.tick, s.host, s.reason, k.shard
   from unnest(%(keys)s::text[], %(ticks)s::text[]) wanted (key, tick)
   join {ns}.keys k on k.key = wanted.key
-  join {ns}.skips s on not s.plain and s.key_id = k.key_id and s.tick_name >= wanted.tick
+ cross join lateral (
+   select s.tick, s.host, s.reason from {ns}.skips s
+    where not s.plain and s.key_id = k.key_id and s.tick_name >= wanted.tick offset 0) s
  union all
-select s.key, s.tick, s.host, s.reason
-  from unnest(%(keys)s::text[], %(ticks)s::text[], %(minutes)s::integer[]) wanted (key, tick, minute)
+select k.key, pg_catalog.to_char(pg_catalog.to_timestamp(s.minute * 60.0) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"'), s.host,
+       case s.done when 1 then 'done' else 'held' end, k.shard
+  from unnest(%(keys)s::text[], %(minutes)s::integer[]) wanted (key, minute)
   join {ns}.keys k on k.key = wanted.key
-  join {ns}.skips s on s.plain and s.key_id = k.key_id and s.plain_until >= wanted.minute and s.tick_name >= wanted.tick
+ cross join lateral (
+   select distinct p.host, p.plain_from + (x >> 20) as minute, x >> 19 & 1 as done
+     from {ns}.plain_rows p cross join unnest(p.plain) x
+    where p.key_id = k.key_id and p.plain_until >= wanted.minute and p.plain_from + (x >> 20) >= wanted.minute) s
 
 -- name: reasons_of_ticks
 -- Of a few ticks.
-select s.key, s.tick, s.host, s.reason
+select k.key, s.tick, s.host, s.reason, k.shard
   from unnest(%(keys)s::text[], %(ticks)s::text[]) wanted (key, tick)
   join {ns}.keys k on k.key = wanted.key
-  join {ns}.skips s on not s.plain and s.key_id = k.key_id and s.tick_name = wanted.tick
+ cross join lateral (
+   select s.tick, s.host, s.reason from {ns}.skips s
+    where not s.plain and s.key_id = k.key_id and s.tick_name = wanted.tick offset 0) s
  union all
-select s.key, s.tick, s.host, s.reason
+select k.key, wanted.tick, s.host, case s.done when 1 then 'done' else 'held' end, k.shard
   from unnest(%(keys)s::text[], %(ticks)s::text[], %(minutes)s::integer[]) wanted (key, tick, minute)
   join {ns}.keys k on k.key = wanted.key
-  join {ns}.skips s on s.plain and s.key_id = k.key_id and wanted.minute between s.plain_from and s.plain_until
-                   and s.tick_name = wanted.tick
+ cross join lateral (
+   select distinct p.host, x >> 19 & 1 as done
+     from {ns}.plain_rows p cross join unnest(p.plain) x
+    where p.key_id = k.key_id and wanted.minute between p.plain_from and p.plain_from + 2047 and p.plain_until >= wanted.minute
+      and x >> 20 = wanted.minute - p.plain_from) s
 
 -- name: timeline
 -- Executions since a time, part by part in the order of starts; the server sorts, on disk if it must.

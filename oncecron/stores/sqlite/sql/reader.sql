@@ -5,6 +5,11 @@ execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, 
        started_at, finished_at, duration, fencing_token, owner, note, shards, cause, lost_reason, request, requested_by,
        tick_instant, fired_at, lost_at
 
+-- name: short_columns
+execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, '' AS command,
+       started_at, finished_at, duration, fencing_token, owner, NULL AS note, shards, cause, lost_reason, request, requested_by,
+       tick_instant, fired_at, lost_at
+
 -- name: execution_filters
 (:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
    AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
@@ -57,8 +62,8 @@ SELECT {execution_columns}
  ORDER BY CASE WHEN :after_id IS NULL THEN -execution_id ELSE execution_id END
 
 -- name: newest
--- The newest of each key, or of some.
-SELECT {execution_columns}
+-- The newest of each key, or of some, without the texts, which may be long.
+SELECT {short_columns}
   FROM (SELECT DISTINCT key AS wanted FROM job_key WHERE :keys IS NULL OR key IN (SELECT value FROM json_each(:keys)))
   CROSS JOIN job_execution e
     ON e.execution_id IN (SELECT n.execution_id FROM job_execution n WHERE n.key = wanted ORDER BY n.execution_id DESC LIMIT :limit)
@@ -71,22 +76,35 @@ SELECT {execution_columns}
 -- name: output
 SELECT output AS text, output_cut AS cut FROM job_execution WHERE execution_id = :execution_id AND output IS NOT NULL
 
+-- name: skip_columns
+key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, host, pid, at, count, detail, NULL AS fired_at,
+       NULL AS words, NULL AS window
+
+-- name: plain_columns
+key, shard, NULL, NULL, NULL, NULL, host, NULL, at, NULL, NULL, NULL, words, window
+
+-- name: skip_filters
+(:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
+   AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
+
+-- name: of_outcome_and_tick
+(:outcomes IS NULL OR reason IN (SELECT value FROM json_each(:outcomes))) AND (:tick IS NULL OR tick = :tick)
+
+-- name: near_tick
+(:tick IS NULL OR window > :minute - :plain_window AND window <= :minute)
+
 -- name: skips
 -- With the plain skips, a text (`words`) for each host and window, by the time of the newest; `minute`: of the tick.
-SELECT key, shard, nullif(tick, '') AS tick, reason, holder_host, holder_pid, host, pid, at, count, detail, NULL AS fired_at,
-       NULL AS words, NULL AS window
-  FROM skip
- WHERE (:key IS NULL OR key = :key)
-   AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
-   AND (:outcomes IS NULL OR reason IN (SELECT value FROM json_each(:outcomes))) AND (:tick IS NULL OR tick = :tick)
+SELECT {skip_columns} FROM skip WHERE {skip_filters} AND {of_outcome_and_tick}
  UNION ALL
-SELECT key, shard, NULL, NULL, NULL, NULL, host, NULL, at, NULL, NULL, NULL, words, window
-  FROM plain_skips
- WHERE (:key IS NULL OR key = :key)
-   AND (:since IS NULL OR at >= :since) AND (:host IS NULL OR host = :host)
-   AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
-   AND (:tick IS NULL OR window > :minute - :plain_window AND window <= :minute)
+SELECT {plain_columns} FROM plain_skips WHERE {skip_filters} AND {near_tick}
+ ORDER BY at DESC
+
+-- name: skips_of_key
+-- The same by the primary keys.
+SELECT {skip_columns} FROM skip WHERE key = :key AND {skip_filters} AND {of_outcome_and_tick}
+ UNION ALL
+SELECT {plain_columns} FROM plain_skips WHERE key = :key AND {skip_filters} AND {near_tick}
  ORDER BY at DESC
 
 -- name: holders
@@ -94,32 +112,46 @@ SELECT execution_id, host, pid, outcome FROM job_execution WHERE execution_id IN
 
 -- name: reasons
 -- Of ticks no earlier than one of each key, by the primary keys; the plain ones from its window on.
-SELECT s.key, s.tick, s.host, s.reason, NULL AS shard, NULL AS words, NULL AS window
+SELECT s.key, s.tick, s.host, s.reason, s.shard, NULL AS words, NULL AS window
   FROM json_each(:ticks) wanted CROSS JOIN skip s ON s.key = wanted.key AND s.tick >= wanted.value
  UNION ALL
 SELECT s.key, NULL, s.host, NULL, s.shard, s.words, s.window
-  FROM json_each(:minutes) wanted CROSS JOIN plain_skips s ON s.key = wanted.key AND s.window > wanted.value - :plain_window
+  FROM json_each(:minutes) wanted CROSS JOIN job_key k ON k.key = wanted.key
+  CROSS JOIN plain_skips s ON s.key = k.key AND s.shard = k.shard AND s.window > wanted.value - :plain_window
+
+-- name: reasons_of_ticks
+-- Of a few ticks.
+SELECT s.key, s.tick, s.host, s.reason, s.shard, NULL AS words, NULL AS window
+  FROM json_each(:wanted) wanted CROSS JOIN json_each(wanted.value) minute
+  CROSS JOIN skip s ON s.key = wanted.key AND s.tick = strftime('%Y-%m-%dT%H:%MZ', minute.value * 60, 'unixepoch')
+ UNION ALL
+SELECT s.key, NULL, s.host, NULL, s.shard, s.words, s.window
+  FROM (SELECT DISTINCT wanted.key AS key, minute.value / :plain_window * :plain_window AS window
+          FROM json_each(:wanted) wanted CROSS JOIN json_each(wanted.value) minute) near
+  CROSS JOIN job_key k ON k.key = near.key
+  CROSS JOIN plain_skips s ON s.key = k.key AND s.shard = k.shard AND s.window = near.window
+
+-- name: young
+-- By the primary key: neither the index of the starts nor that of the keys reads as fast what is most of the table. The two
+-- indexes of the starts alone say where it begins. A unary plus keeps SQLite from taking another index.
+execution_id >= CASE WHEN :since IS NULL THEN 0
+                     ELSE min((SELECT coalesce(min(+execution_id), 9e15) FROM job_execution WHERE named = 0 AND started_at >= :since),
+                              (SELECT coalesce(min(+execution_id), 9e15) FROM job_execution WHERE named = 1 AND started_at >= :since)) END
+   AND (:since IS NULL OR +started_at >= :since) AND (:keys IS NULL OR +key IN (SELECT value FROM json_each(:keys)))
 
 -- name: timeline
 -- Executions since a time, part by part in the order of starts; sorted on disk if needed.
 SELECT {execution_columns}
   FROM job_execution
- WHERE (:since IS NULL OR started_at >= :since) AND (:keys IS NULL OR key IN (SELECT value FROM json_each(:keys)))
+ WHERE {young}
  ORDER BY key, shard, started_at, execution_id
-
--- name: young
--- By the primary key: neither the index of the starts nor that of the keys reads as fast what is most of the table. The two
--- indexes of the starts alone say where it begins. A unary plus keeps SQLite from taking another index.
-execution_id >= min((SELECT coalesce(min(+execution_id), 9e15) FROM job_execution WHERE named = 0 AND started_at >= :since),
-                    (SELECT coalesce(min(+execution_id), 9e15) FROM job_execution WHERE named = 1 AND started_at >= :since))
-   AND +started_at >= :since AND (:keys IS NULL OR +key IN (SELECT value FROM json_each(:keys)))
 
 -- name: is_packed
 attempt = 1 AND shards = 1 AND named = 0 AND outcome IN ('succeeded', 'failed', 'timed-out', 'stopped', 'lost')
 
 -- name: single_runs
 -- Those that are not packed.
-SELECT {execution_columns} FROM job_execution WHERE {young} AND NOT ({is_packed})
+SELECT {short_columns} FROM job_execution WHERE {young} AND NOT ({is_packed})
 
 -- name: packed_runs
 -- The others.
