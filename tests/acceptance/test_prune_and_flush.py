@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from answers import answer, refused
-from log_of import Store
+from log_of import PostgresLog, Store
 from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 
@@ -103,6 +103,8 @@ def test_one_hosts_retention_does_not_empty_the_log(
     ticks = [f"2026-01-01T00:0{number}Z" for number in range(4)]
 
     def run(number: int, *options: object) -> None:
+        if isinstance(store, PostgresLog):  # where an end removes rows by chance
+            store._database.execute("update oncecron.job_key set prunes = true")
         assert host.run("k", "--tick", ticks[number], *options, "--", "true") == Ended(0, b"", "")
 
     run(0)

@@ -189,7 +189,7 @@ end $$
 @pytest.mark.timeout(3600 if DAYS else 120)
 def test_ends_remove_plain_skips_as_fast_as_hosts_add_them(store: PostgresKind) -> None:
     """An end at each tick, and every host skips. In the long form, three times the retention of 200 hosts."""
-    hosts, kept = (200, DAYS * 1440) if DAYS else (15, 480)
+    hosts, kept = (200, DAYS * 1440) if DAYS else (10, 480)
     late = 250  # ticks without an end that prunes: one of two million such tests is unlucky
     store.database.execute(FILL[0].format(keys=1))
     first = 29_000_000

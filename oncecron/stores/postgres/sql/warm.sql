@@ -11,6 +11,7 @@ declare
     'skip_v1', 'skip_plainly_v1', 'see_v1', 'see_again_v1', 'has_room'];
   f record;
 begin
+  perform set_config('quote_all_identifiers', 'off', true);     -- for pg_get_functiondef()
   for f in
     select p.proname as name, p.prosrc as body, p.prorettype::regtype as type,
            split_part(pg_get_functiondef(p.oid), e'\nAS $', 1) as head,
@@ -19,7 +20,7 @@ begin
       from pg_proc p where p.pronamespace = '{ns}'::regnamespace and p.proname = any (v_names)
   loop
     f.head := replace(replace(f.head, '.' || f.name || '(', '.warm_' || f.name || '('), ' LANGUAGE sql', ' LANGUAGE plpgsql');
-    f.body := regexp_replace(f.body, '\.(' || array_to_string(v_names, '|') || ')\(', '.warm_\1(', 'g');
+    f.body := regexp_replace(f.body, '[.](' || array_to_string(v_names, '|') || ')[(]', e'.warm_\\1(', 'g');
     execute f.head || e'\nas $warm$\n#variable_conflict use_column\n' || case
       when f.outs is null then format(e'declare r %s;\nbegin%sinto r;\nreturn r;\nend', f.type, f.body)
       else format(e'begin%sinto %s;\nend', f.body, f.outs) end || ' $warm$';
