@@ -39,6 +39,7 @@ _PAGE = 500
 _RUNS_AT_ONCE = 1000  # read together, in 2 ms of the server's time
 _PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
 _SHARDS_AT_ONCE = 10
+_HOSTS_OF = 50  # shards; each host has a text of 400 bytes
 _FIRST_OF_MANY = 10  # skips of each shard, likewise
 _CANDIDATES = 100  # failed executions that are looked at together
 _NAMES = 1000  # of a server that are looked at together, in 1.3 ms of its time
@@ -474,10 +475,11 @@ class RedisViews(Reader):
             yield self.readable("host {1} of {0.name}", rows.host_ticks, shard, host, text)
 
     def _hosts(self) -> Iterator[tuple[Shard, str, bytes]]:
-        shards = self._shards(None)
-        for shard, hosts in zip(shards, self._ask_shards("HGETALL", "hosts", shards), strict=True):
-            for host, text in hosts.items():
-                yield shard, _text(host), text
+        shards = iter(self._shards(None))
+        while some := list(islice(shards, _HOSTS_OF)):
+            for shard, hosts in zip(some, self._ask_shards("HGETALL", "hosts", some), strict=True):
+                for host, text in hosts.items():
+                    yield shard, _text(host), text
 
     def _view_leases(self) -> Iterator[Row | None]:
         shards, now = self._shards(None), self._now()
