@@ -68,7 +68,7 @@ def lay_out(top: Path, wheel: Path) -> None:
     for program, function in (("oncecron", "main"), ("oncecron-shell", "shell")):
         packages.write(top / "bin" / program, launcher, 0o755)
         text = (SOURCES / "program").read_text()
-        packages.write(top / "lib" / program, text.format(function=function))
+        packages.write(top / "lib" / program, text.format(program=program, function=function))
     packages.write(documents / "oncecron", packages.copyright_file(modules))
     shutil.copytree(packages.ROOT / "oncecron" / "completions", top / "share" / "completions")
     for page in (packages.ROOT / "man").iterdir():
