@@ -222,8 +222,12 @@ class Reader(Views):
         few = {key: [int(at // 60) for at in ats] for key, ats in (wanted or {}).items()} or None
         for row in self.rows("reasons", ticks=ticks, minutes=minutes, wanted=few):
             if isinstance(row, PackedSkips):
-                name = "skips of key {0} by host {2}"
-                found = self.readable(name, _unpack_reasons, *row, few and few.get(row.key, ()))
+                found = self.readable(
+                    "skips of key {0} by host {2}",
+                    _unpack_reasons,
+                    *row,
+                    few and few.get(row.key, ()),
+                )
                 yield from (each for each in found or () if each.tick >= str(ticks[each.key]))
             else:
                 reason = self.readable("a skip of key {0} by host {2}", SkipReason, *row)
