@@ -22,7 +22,7 @@ from oncecron.core.suggestion import not_one_of
 from oncecron.core.time_span import EXPECTED, read_spans
 from oncecron.core.timing import MAX_CLOCK_SKEW, RECENT_TROUBLE
 from oncecron.core.units import MINUTE
-from oncecron.log.gaps import expected_gaps
+from oncecron.log.gaps import expected_gaps, read_reasons
 from oncecron.log.jobs import as_known
 from oncecron.log.tick_history import LOOKED_AT, WORST_FIRST, Which, outcome_of, which_of
 
@@ -190,6 +190,9 @@ class Ticks:
             for each in mine:
                 if each.shard == traced.execution.shard:
                     each.add(traced)
+        for each in mine:
+            each.end()
+        read_reasons(mine, self._log)
         for each in mine:
             for _, last, _, _ in each.missing(self._log):
                 yield self._at(Which(last)), Which(last)

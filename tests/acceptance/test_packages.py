@@ -172,7 +172,7 @@ def test_a_deb_from_its_installation_to_its_purge(
     started, enough = public_path / "started", public_path / "enough"
     job = f"uname -n >>{started}; until [ -e {enough} ]; do sleep 0.1; done; exit 3"
     start_by_cron(hosts, f"* * * * * oncecron run --key by-cron -- sh -c '{job}'")
-    eventually(lambda: started.exists() and started.read_text(), 90)
+    eventually(lambda: started.exists() and started.read_text() != "", 90)
     for host in hosts:
         host("crontab", "-r")
     [name] = started.read_text().split()

@@ -353,7 +353,7 @@ def test_a_long_report_holds_up_the_upgrade_and_no_firing(
         firing = owner(newer).start("init")
         waits = "select 1 from pg_locks where not granted and mode = 'AccessExclusiveLock'"
         eventually(lambda: store._database.execute(waits) != [])
-        words = ("--ttl", SHORT_TTL, "--tick", "t", "--", "sleep", "3")
+        words = ("--ttl", 6, "--tick", "t", "--", "sleep", "3")
         assert hosts[0].run("k", *words) == (0, b"", "")
         connection.rollback()
     assert firing.wait().out.startswith(b"upgraded schema oncecron")
