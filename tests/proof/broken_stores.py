@@ -31,7 +31,11 @@ from servers.process import public_directory, remove_directory
 HOUR = 3600.0
 POOLED = 2
 """Sessions that the leaky pooler has at the server, so that the other program reaches all of them."""
-UNWRITTEN: dict[str, object] = {"wal_writer_delay": "10s", "wal_buffers": "16MB"}
+UNWRITTEN: dict[str, object] = {
+    "wal_writer_delay": "10s",
+    "wal_writer_flush_after": "1GB",
+    "wal_buffers": "16MB",
+}
 """With these, what is committed without waiting for the disk is in the memory of the server alone for long."""
 
 
@@ -169,6 +173,12 @@ def leaky() -> Iterator[BrokenStore]:
         def end() -> None:
             server.kill()
             server.start()
+            with server.superuser_connect(database.name) as session:
+                # The first page that a WAL writer is told of it also flushes: let it be this one.
+                session.execute("set synchronous_commit = off")
+                session.execute("select pg_logical_emit_message(true, '', repeat('.', 20000))")
+                flushed = "select pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()"
+                eventually(lambda: session.execute(flushed).fetchall() == [(True,)], 30)
 
         yield BrokenStore(
             database.url("owner", via=pooler), begin, end, frozenset({"double", "lost-write"})
