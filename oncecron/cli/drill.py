@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from oncecron.cli import output
 from oncecron.cli.command import JSON, TableCommand
 from oncecron.cli.progress import progress_bar
-from oncecron.cli.whole_file import replace
+from oncecron.cli.whole_file import check_place, replace
 from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_UNKNOWN, UsageError
@@ -63,6 +63,8 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
     path: str | None = settings["html"]
     if path == "":
         raise UsageError("--html: the name of the file is empty (an unset variable?)")
+    if path is not None:
+        check_place(path)
     if not settings["yes"] and not _agreed(request):
         return 0
 

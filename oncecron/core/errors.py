@@ -16,6 +16,7 @@ EX_DATAERR = 65
 EX_NOINPUT = 66
 EX_UNAVAILABLE = 69
 EX_SOFTWARE = 70
+EX_IOERR = 74
 EX_TEMPFAIL = 75
 EX_CONFIG = 78
 EX_TIMED_OUT = 124
@@ -51,7 +52,7 @@ class InputError(OncecronError):
 class OutputError(OncecronError):
     """The answer cannot be written."""
 
-    exit_status = 1
+    exit_status = EX_IOERR
 
 
 class NotFoundError(OncecronError):

@@ -243,7 +243,7 @@ def test_in_place_with_the_difference_shown_before(host: Oncecron, crontab: Path
     """And where it cannot be shown, nothing is written."""
     with Path("/dev/full").open("wb") as full:
         done = host.start("crontab", "wrap", "--diff", "--in-place", crontab, stdout=full).wait()
-    assert done.status == 1
+    assert done.status == 74
     assert "No space left" in done.err
     assert crontab.read_bytes() == MINE
     done = host("crontab", "wrap", "--diff", "--in-place", crontab)
@@ -321,7 +321,7 @@ def test_in_place_waits_for_another_run_and_sees_its_file(host: Oncecron, cronta
         new.write_bytes(crontab.read_bytes())
         new.replace(crontab)
     done = second.wait()
-    assert done.status == 1
+    assert done.status == 74
     assert "changed while it was read, so it is left unchanged" in done.err
 
 
@@ -339,7 +339,7 @@ def test_in_place_on_a_full_disk(host: Oncecron, disk: Disk) -> None:
     crontab.write_bytes(MINE)
     disk.fill()
     done = host("crontab", "wrap", "--in-place", crontab)
-    assert done.status == 1
+    assert done.status == 74
     assert ": No space left on device" in done.err
     disk.free()
     assert crontab.read_bytes() == MINE
@@ -359,7 +359,7 @@ def test_in_place_what_may_not_be_written_is_told(host: Oncecron, public_path: P
     crontab.chmod(0o644)
     host.prefix = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
     done = host("crontab", "wrap", "--in-place", crontab)
-    assert done.status == 1
+    assert done.status == 74
     assert ": Operation not permitted" in done.err
     assert crontab.read_bytes() == MINE
     assert [path.name for path in directory.iterdir()] == ["app"]
@@ -404,9 +404,9 @@ def test_what_cannot_be_read(host: Oncecron, public_path: Path) -> None:
     [
         ("wrap <&-", 66, "standard input is closed"),
         ("lint <&-", 66, "standard input is closed"),
-        ("wrap FILE >&-", 1, "standard output is closed"),
-        ("unwrap FILE >&-", 1, "standard output is closed"),
-        ("wrap --in-place FILE >&-", 1, "standard output is closed"),
+        ("wrap FILE >&-", 74, "standard output is closed"),
+        ("unwrap FILE >&-", 74, "standard output is closed"),
+        ("wrap --in-place FILE >&-", 74, "standard output is closed"),
         ("wrapp <&-", 64, "did you mean `oncecron crontab wrap`?"),
     ],
 )

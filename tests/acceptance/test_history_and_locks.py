@@ -204,7 +204,7 @@ def test_an_answer_that_cannot_be_written_is_an_error(past: Oncecron) -> None:
         done = subprocess.run(
             ["sh", "-c", script], env=past.environment, capture_output=True, check=False
         )
-        assert done.returncode == 1
+        assert done.returncode == 74
         assert told in done.stderr
         assert done.stderr.count(b"\n") == 1
 

@@ -147,9 +147,9 @@ def test_a_file_is_replaced_in_one_step(host: Oncecron, public_path: Path) -> No
         assert reader.read() == "old"
     assert file.stat().st_mode & 0o777 == 0o644
     assert list(directory.iterdir()) == [file]
-    refused(host("metrics", "--textfile", directory / "missing" / "x.prom"), 1, "cannot write")
+    refused(host("metrics", "--textfile", directory / "missing" / "x.prom"), 74, "cannot write")
     (directory / "x.prom").mkdir()
-    refused(host("metrics", "--textfile", directory / "x.prom"), 1, "cannot write")
+    refused(host("metrics", "--textfile", directory / "x.prom"), 74, "cannot write")
     assert sorted(directory.iterdir()) == [file, directory / "x.prom"]
 
 

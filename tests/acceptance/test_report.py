@@ -105,9 +105,9 @@ def test_the_file_is_replaced_whole_or_not_at_all(past: Oncecron, public_path: P
     [
         ([], 64, "--html is missing; write --html FILE, or --html - to print the page"),
         (["--html", "-", "--since", "2999-01-01"], 64, "--since: 2999-01-01 is not in the past"),
-        (["--html", "/dev/null"], 1, "cannot write /dev/null: it is not a regular file"),
-        (["--html", "/"], 1, "cannot write /: it is not a regular file"),
-        (["--html", "/none/x.html"], 1, "cannot write /none/x.html: No such file or directory"),
+        (["--html", "/dev/null"], 74, "cannot write /dev/null: it is not a regular file"),
+        (["--html", "/"], 74, "cannot write /: it is not a regular file"),
+        (["--html", "/none/x.html"], 74, "cannot write /none/x.html: No such file or directory"),
         (["--html", "-", "bilings"], 1, "did you mean billing?"),
     ],
 )
