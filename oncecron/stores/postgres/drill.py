@@ -116,7 +116,10 @@ class PostgresDrill(Connection):
                     f"with old as (select number from {self._ns}.drill_beat for update) "
                     f"update {self._ns}.drill_beat b set number = greatest(b.number, %s) from old returning old.number"
                 )
-                row: Any = connection.execute(statement, (number,)).fetchone()
+                try:
+                    row: Any = connection.execute(statement, (number,)).fetchone()
+                except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                    self._counts, row = False, None  # it lost the table, which is told once
                 return int(row[0]) if row else -1
         finally:
             other.close()
