@@ -35,7 +35,7 @@ from oncecron.core.time_span import read_spans
 from oncecron.core.timing import READER_TIMEOUT
 from oncecron.run.process_tree import refuse_core
 from oncecron.run.spool import spool_of
-from oncecron.stores import open_reader
+from oncecron.stores import check_with_driver, open_reader
 from oncecron.stores.address import has_password, masked, shell_quoted
 
 if TYPE_CHECKING:
@@ -480,6 +480,12 @@ def spools(settings: Settings) -> list[Spool]:
     """Return the spools with records of this user's firings on this host: of the store, and of the log beside it."""
     addresses = filter(None, (settings.address(), settings.log()))
     return [spool_of(address, settings["namespace"]) for address in addresses]
+
+
+def check_stores(settings: Settings) -> None:
+    """Raise `OncecronError` for an address of the store or the log that does not mend while a command runs."""
+    for address in filter(None, (settings.address(), settings.log())):
+        check_with_driver(address)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from oncecron.alerts.counters import Counts, count, counts_in, line_in, line_of
 from oncecron.alerts.findings import DEFAULT_STATES, Limits, check
 from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_and_log
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, check_stores, store_and_log
 from oncecron.cli.gather import gather, spooled_records
 from oncecron.cli.listening import listen_address, shown_address, unusable
 from oncecron.cli.whole_file import replace
@@ -57,8 +57,7 @@ _MODE = 0o644  # node_exporter is another user
 def _metrics(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     textfile, address = _destination(settings)
-    settings.address()  # a wrong configuration does not mend while the command runs
-    settings.log()
+    check_stores(settings)
     if address:
         return _serve(_Reader(settings, Counts(_log_name(settings))), *address)
 

@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand
+from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, check_stores
 from oncecron.cli.listening import (
     is_loopback,
     listen_address,
@@ -79,8 +79,7 @@ def _application(settings: Settings, *, is_local: bool) -> WSGIApplication:
     from oncecron.pages.shared_readings import SharedReadings
     from oncecron.pages.views import draw_host, draw_key, draw_overview
 
-    settings.address()  # a wrong configuration does not mend while the command runs
-    settings.log()
+    check_stores(settings)
     shown = Clock(settings["utc"])
     source = _Source(settings, shown)
     choices = ("name", "since", "outcome", "host", "limit")
@@ -169,8 +168,7 @@ class _Count:
 def _web(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     host, port = listen_address(settings["listen"], _PORT)
-    settings.address()
-    settings.log()
+    check_stores(settings)
     listening = listening_socket(host, port)
     shown = shown_address(host, listening.getsockname()[1])
     is_local = is_loopback(listening)

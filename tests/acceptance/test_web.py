@@ -305,6 +305,13 @@ def test_a_store_that_is_away_comes_back(public_path: Path) -> None:
         assert back == "oncecron: the store answers again"
 
 
+@pytest.mark.parametrize("command", ["web", "metrics"])
+def test_an_address_that_cannot_be_is_told_at_once(public_path: Path, command: str) -> None:
+    """It does not mend while the server runs, so none is begun."""
+    host = Oncecron("postgresql://u@127.0.0.1/d?nonsense=1", public_path)
+    refused(host(command, "--listen", "0"), 78, 'invalid URI query parameter: "nonsense"')
+
+
 def test_a_store_that_never_answers(public_path: Path) -> None:
     """Everybody gets an answer in time, and it ends at once."""
     with socket.create_server(("127.0.0.1", 0)) as hole:
