@@ -21,7 +21,7 @@ def eventually(
 ) -> T:
     """Call `assertion` until it holds, and return its answer.
 
-    It holds when it neither returns False or None nor raises `retry_on`; a function made of
+    It holds when its answer is true, so neither empty nor zero, and it does not raise `retry_on`; a function made of
     `assert` lines therefore ends with a `return True`. After `deadline` seconds the last
     reason is raised as an AssertionError.
     """
@@ -31,7 +31,7 @@ def eventually(
         began = time.monotonic()
         try:
             answer = assertion()
-            if answer is not False and answer is not None:
+            if answer:
                 return answer
         except retry_on as error:
             reason = error
