@@ -410,6 +410,76 @@ _MUTATIONS = (
             ),
         ),
     ),
+    Mutation(
+        "done-goes-on",
+        "A waiting host goes on with what has succeeded, so that a tick runs once on every host that waits.",
+        EVERYWHERE,
+        (),
+        "No fault is needed: a firing with --failover waits until the job of another host has succeeded.",
+        (
+            Change(
+                "core/decision.py",
+                'newest.outcome == "lost" or newest.retrying',
+                'newest.outcome in ("lost", "succeeded") or newest.retrying',
+            ),
+        ),
+    ),
+    Mutation(
+        "never-renews",
+        "The lease is not renewed, so that every job that is longer than the ttl is killed.",
+        EVERYWHERE,
+        (),
+        "No fault is needed: a job runs for longer than the ttl.",
+        (
+            Change(
+                "run/store_thread.py",
+                "        self._renew_at = now + self._interval * (1.0 if holds else random_fraction())\n",
+                "        self._renew_at = NEVER\n",
+            ),
+        ),
+    ),
+    Mutation(
+        "failure-as-success",
+        "Every end is recorded as a success, so that the log knows of no failure.",
+        EVERYWHERE,
+        (),
+        "No fault is needed: a job fails.",
+        (
+            Change(
+                "run/job.py",
+                '        outcome: Outcome = "succeeded" if code == 0 else "failed"\n',
+                '        code = 0 if code else code\n        outcome: Outcome = "succeeded"\n',
+            ),
+        ),
+    ),
+    Mutation(
+        "attempt-untold",
+        "A job is told that it is the first attempt whichever it is.",
+        EVERYWHERE,
+        (),
+        "No fault is needed: a job fails and is tried again.",
+        (
+            Change(
+                "run/spec.py",
+                '"ONCECRON_ATTEMPT": str(lease.attempt if lease else 1)',
+                '"ONCECRON_ATTEMPT": "1"',
+            ),
+        ),
+    ),
+    Mutation(
+        "doubt-drawn-again",
+        "An item in doubt is drawn again although nobody said that it may be, so that it is worked on twice.",
+        EVERYWHERE,
+        ("power off",),
+        "A command of `each` is killed with its host, or with its guard, while it works on an item.",
+        (
+            Change(
+                "each/spec.py",
+                'redraw_below=attempts if settings["in-doubt"] == "retry" else 0',
+                "redraw_below=attempts + 9",
+            ),
+        ),
+    ),
 )
 
 ALL: dict[str, Mutation] = {mutation.name: mutation for mutation in _MUTATIONS}

@@ -4,6 +4,7 @@ A scenario is played with the product and with its mutation side by side, each i
 It raises an AssertionError when the promise is broken.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -210,12 +211,66 @@ def job_is_stopped_while_another_host_waits(scene: Scene) -> None:
     assert len(scene.journal.starts()) == 1, "it goes on after a stop"
 
 
+def job_succeeds_while_another_host_waits(scene: Scene) -> None:
+    """Let the job of the first host end: what the second one waited for is done."""
+    standby(scene).process.wait(30)
+    assert len(scene.journal.starts()) == 1, "it goes on after a success"
+
+
 def job_fails_at_each_attempt(scene: Scene) -> None:
     """Allow one further attempt of a job that always fails."""
     retries = ("--retries", 1, "--retry-delay", "100ms")
     ended = scene.host().run("k", "--tick", "one", *retries, *scene.job("--exit", 3))
     assert ended.status == 3
     assert len(scene.journal.starts()) == 2, "tried again too often"
+
+
+def each_attempt_knows_its_number(scene: Scene) -> None:
+    """Allow one further attempt of a job that fails."""
+    job_fails_at_each_attempt(scene)
+    numbers = [start.attempt for start in scene.journal.starts()]
+    assert numbers == ["1", "2"], "the job is told another attempt"
+
+
+def job_outlives_its_first_ttl(scene: Scene) -> None:
+    """Run a job that is longer than the ttl, with nobody who hinders it."""
+    firing = scene.fire(scene.host(), "--tick", "one", *scene.job("--beats", "--sleep", TTL + 2))
+    assert firing.process.wait(60) == 0, "the lease was lost"
+
+
+def failure_is_recorded(scene: Scene) -> None:
+    """Run a job that ends with 3."""
+    job_fails(scene)
+    ended = scene.host()("history", "k", "--format", "json")
+    [row] = json.loads(ended.out)
+    assert (row["outcome"], row["exit_code"]) == ("failed", 3), "the log has another end"
+
+
+def host_dies_in_an_item(scene: Scene) -> None:
+    """Kill everything of a host that works on an item, and let another host go on with the list."""
+    begun = scene.path / "begun"
+    words = (
+        "each",
+        "--key",
+        "k",
+        "--ttl",
+        TTL,
+        "--tick",
+        "one",
+        "--items",
+        "seq 3",
+        "--wait",
+        "20s",
+    )
+    firing = scene.host().start(*words, "--", "sh", "-c", f'echo "$1" >>{begun}; sleep 60', "sh")
+    scene.stack.callback(kill_tree, firing.process.pid)
+    eventually(begun.exists, 30)
+    kill_tree(firing.process.pid)
+    firing.wait()
+    scene.host("host-b")(*words, "--", "sh", "-c", f'echo "$1" >>{begun}', "sh")
+    items = begun.read_text().split()
+    assert sorted({*items}) == ["1", "2", "3"]
+    assert len(items) == 3, "an item was begun twice"
 
 
 def one_host_runs_all_parts(scene: Scene) -> None:
@@ -259,12 +314,17 @@ SCENARIOS = {
         job_is_stopped_while_another_host_waits, "after a stop", ("sqlite",)
     ),
     "retries-too-many": Scenario(job_fails_at_each_attempt, "too often", ("sqlite",)),
+    "done-goes-on": Scenario(job_succeeds_while_another_host_waits, "after a success", ALL_STORES),
+    "never-renews": Scenario(job_outlives_its_first_ttl, "was lost", ("sqlite",)),
+    "failure-as-success": Scenario(failure_is_recorded, "another end", ("sqlite",)),
+    "attempt-untold": Scenario(each_attempt_knows_its_number, "another attempt", ("sqlite",)),
+    "doubt-drawn-again": Scenario(host_dies_in_an_item, "begun twice", ALL_STORES),
     "parts-share-a-tick": Scenario(one_host_runs_all_parts, "left out", ("sqlite", "postgres")),
 }
 
 LONG = (
     *("no-lease-row", "wall-clock", "no-guard", "no-watchdog", "leave-the-tree", "asking-renews"),
-    "kill-group-only",
+    *("kill-group-only", "never-renews"),
 )
 """They mostly wait, so all of them at once."""
 CASES = [
