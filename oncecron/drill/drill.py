@@ -238,7 +238,8 @@ class DrillRun(Run):
     def say_how_far(self) -> None:
         """Say it at each turn; whoever shows it does so when it likes."""
         faults = sum(1 for fault in self.recorder.faults.values() if fault.target != "store")
+        seen = len(self._watch.found)
+        known = f"{seen} violation{'s' * (seen > 1)} so far" if seen else "judged at the end"
         self._progress(
-            self.elapsed,
-            f"{len(self.recorder.firings)} firings, {faults} faults, {len(self._watch.found)} violations",
+            self.elapsed, f"{len(self.recorder.firings)} firings, {faults} faults, {known}"
         )
