@@ -117,6 +117,7 @@ class _Reader:
         """Ask nothing yet. `counts`: None to count nothing."""
         self._settings = settings
         self._counts = counts
+        self._named: set[str] = set()  # rows that cannot be read, of which standard error has a line
         self._lock = threading.Lock()
         self._question: Future[Reading] | None = None
         self._is_away = False
@@ -125,7 +126,7 @@ class _Reader:
         """Return a new reading; after `METRICS_WITHIN` one that says that there was no answer."""
         with self._lock:
             if self._question is None or self._question.done():
-                self._question = _asking(self._settings, self._counts)
+                self._question = _asking(self._settings, self._counts, self._named)
             question = self._question
         try:
             reading = question.result(METRICS_WITHIN)
@@ -150,14 +151,14 @@ class _Reader:
         return reading
 
 
-def _asking(settings: Settings, counts: Counts | None) -> Future[Reading]:
+def _asking(settings: Settings, counts: Counts | None, named: set[str]) -> Future[Reading]:
     """Look at the store in a thread that nobody has to wait for."""
     answer: Future[Reading] = Future()
 
     def ask() -> None:
         reading = _failed(OncecronError())
         try:
-            reading = _reading(settings, counts)
+            reading = _reading(settings, counts, named)
         except OncecronError as error:
             reading = _failed(error)
         except (OSError, MemoryError) as error:
@@ -175,13 +176,15 @@ def _failed(error: OncecronError) -> Reading:
     return Reading(clock.wall(), error=str(error), status=error.exit_status)
 
 
-def _reading(settings: Settings, counts: Counts | None) -> Reading:
+def _reading(settings: Settings, counts: Counts | None, named: set[str]) -> Reading:
     from oncecron.alerts.metrics import Reading  # noqa: PLC0415 - not for --help
 
     now = clock.wall()
     spooled = spooled_records(settings)
     limits = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
     with store_and_log(settings) as (store, log):
+        store.named.update(named)
+        log.named.update(named)
         channels = channel_names(settings.file)
         situation = gather(
             Sources(store, log, now),
@@ -193,6 +196,7 @@ def _reading(settings: Settings, counts: Counts | None) -> Reading:
         schema, server = store.versions()
         counts = counts and count(counts, log, now)
         is_complete = not (store.unreadable or log.unreadable)
+        named.update(store.named, log.named)
     versions = {"version": __version__, "schema": str(schema), "server": server}
     findings = check(situation, limits, Clock(utc=True)).findings
     return Reading(

@@ -194,6 +194,17 @@ def test_each_request_is_a_new_look(host: Oncecron, number: int) -> None:
         assert process.returncode == 0
 
 
+@pytest.mark.own_log
+def test_a_row_that_cannot_be_read_is_named_once(store: Store, host: Oncecron) -> None:
+    """However often it is scraped."""
+    forge_keys(store, ["a b"])
+    with serving(host, "0") as (process, address):
+        assert [get(address)["incomplete", None] for _ in range(3)] == [1, 1, 1]
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=20)
+        assert said.count("cannot be read and is left out") == 1, said
+
+
 def test_the_server_outlives_its_store(public_path: Path) -> None:
     """It says once that the store is away, and once that it is back."""
     file = public_path / "store" / "oncecron.db"
