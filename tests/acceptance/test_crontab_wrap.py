@@ -13,6 +13,7 @@ import pytest
 from answers import refused
 from servers import Disk
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+from servers.process import as_user
 from servers.require import require_root
 from servers.waiting import eventually
 
@@ -357,7 +358,7 @@ def test_in_place_what_may_not_be_written_is_told(host: Oncecron, public_path: P
     crontab = directory / "app"
     crontab.write_bytes(MINE)
     crontab.chmod(0o644)
-    host.prefix = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    host.prefix = as_user(65534)
     done = host("crontab", "wrap", "--in-place", crontab)
     assert done.status == 74
     assert ": Operation not permitted" in done.err

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from log_of import SQLiteLog, Store
 from servers.oncecron import Ended, Oncecron
+from servers.process import as_user
 
 USERS = itertools.count(100_000 + 100 * os.getpid())
 """Nobody else runs as these users: their processes are counted, also those that are not yet reaped."""
@@ -51,8 +52,7 @@ def new_user(home: Path) -> tuple[Oncecron, int, Path]:
     home.mkdir()
     user = next(USERS)
     os.chown(home, user, user)
-    become = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"]
-    return Oncecron(f"sqlite://{home}/store.db", home, prefix=become), user, home
+    return Oncecron(f"sqlite://{home}/store.db", home, prefix=as_user(user)), user, home
 
 
 @needs_root

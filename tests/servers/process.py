@@ -64,6 +64,13 @@ def as_server_user(death_signal: str = "KILL") -> list[str]:
     return [*prefix, "--"]
 
 
+def as_user(number: int) -> list[str]:
+    """Return the command prefix that makes root a user with this number, who may read all: the clone may be root's."""
+    reads = ["--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_search"]
+    who = ["--reuid", str(number), "--regid", str(number), "--clear-groups"]
+    return [program("setpriv"), *who, *reads, "--"]
+
+
 def as_ourselves(death_signal: str = "KILL") -> list[str]:
     """Return the command prefix that ties the process's life to ours and changes nothing else."""
     return [program("setpriv"), "--pdeathsig", death_signal, "--"]
