@@ -46,6 +46,7 @@ missing_packages() {
   installed ps || echo procps
   installed setpriv || echo util-linux
   installed man || echo man-db
+  installed jq || echo jq
   installed zsh || echo zsh
   installed fish || echo fish
   installed tmux || echo tmux

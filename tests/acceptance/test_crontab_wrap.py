@@ -358,6 +358,12 @@ def test_in_place_what_may_not_be_written_is_told(host: Oncecron, public_path: P
     crontab = directory / "app"
     crontab.write_bytes(MINE)
     crontab.chmod(0o644)
+    program = (
+        public_path / "oncecron"
+    )  # which lines are to name: the clone may be closed to this user
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    host.environment["PATH"] += f":{public_path}"
     host.prefix = as_user(65534)
     done = host("crontab", "wrap", "--in-place", crontab)
     assert done.status == 74

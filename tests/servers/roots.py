@@ -79,9 +79,10 @@ class Root(Machine):
         outside = [word for word in self.prefix if word != "--root"]  # of the chroot
         find = ["find", self.directory / "changes", "!", "-type", "c", "-printf", "%y/%P\\n"]
         found = subprocess.run(
-            [*outside, *map(str, find)], capture_output=True, text=True, check=True
-        ).stdout
-        kinds = {line[1:]: line[0] for line in found.splitlines()}
+            [*outside, *map(str, find)], capture_output=True, text=True, check=False
+        )
+        assert found.returncode == 0, found.stderr
+        kinds = {line[1:]: line[0] for line in found.stdout.splitlines()}
         return {
             path
             for path, kind in kinds.items()
