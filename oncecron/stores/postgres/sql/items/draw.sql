@@ -99,12 +99,14 @@ end $$;
 -- `items` are drawn for the first time, `marked` were drawn before, as JSON: position, identity, payload if it differs, and of
 -- a marked one how often it has been drawn. What a draw costs is the start of each statement, so there are few;
 -- as a part of the first join, what stops the slot and what is due would cost the server another 6 % of a draw.
+-- Where a plan has to read a whole table all the same, as that of pauses, it passes for so dear that JIT would compile it in
+-- each session: for 0.3 s.
 create function {ns}.draw_v1(
   p_execution_id bigint, p_owner uuid, p_number integer, p_results json, p_wanted integer, p_redraw_below integer,
   out is_held boolean, out items text, out marked text, out wait double precision, out others bigint, out stopped text
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
-set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_seqscan = off set enable_bitmapscan = off as $$
+set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_now      timestamptz := clock_timestamp();
   v_results  boolean := json_array_length(p_results) > 0;
