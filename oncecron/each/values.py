@@ -34,7 +34,7 @@ MENDABLE_STATES: tuple[ItemState, ...] = ("lost", "dead", "failed")
 LARGEST_ITEM = 4096
 """The bytes of an item, and of its identity: a list is no store for payloads."""
 LARGEST_BATCH = 1000
-"""How many items a draw may want: a store keeps the list in runs of so many positions."""
+"""How many items a draw may want: a store may keep the list in runs of so many positions."""
 LARGEST_CHUNK = 5000
 """How many items one step of a load takes: some 50 ms on PostgreSQL, so a heartbeat never waits for long."""
 LONGEST_REASON = 4000

@@ -3,7 +3,8 @@
 Run by hand: `tests/benchmarks/run items`. Everything is measured in turn (A B C A B C ...); medians of all rounds, and
 ratios of runs of the same round. The servers are on this machine, with their data in memory where there is room, so
 that the speed of its disk does not count: a PostgreSQL that flushes each commit, and a Redis that syncs its log of
-writes with each command.
+writes with each command. Two more have a disk whose flush takes a millisecond: each of their calls of fdatasync(2)
+waits for so long, by a library that is compiled here.
 
     batch      20 items for `true`, four at a time: a run of a long list less one of a short list, by their batches. The
                list is in the store before; "with the load" it is not
@@ -59,7 +60,43 @@ POSTGRES = {
     "shared_buffers": "128MB",
     "max_wal_size": "1GB",
 }
+FLUSH = "1 ms a flush"
+SLOW_DISK = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+static int flush(const char *name, int fd) {
+  struct timespec millisecond = {0, 1000000};
+  prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+  nanosleep(&millisecond, 0);
+  return ((int (*)(int)) dlsym(RTLD_NEXT, name))(fd);
+}
+int fsync(int fd) { return flush("fsync", fd); }
+int fdatasync(int fd) { return flush("fdatasync", fd); }
+"""
+REDIS: dict[str, Any] = {"aof": True, "appendfsync": "always"}
 STAMP = '[ -e "$STAMP" ] || date +%s.%N >"$STAMP"'
+
+
+def slow_disk(directory: Path) -> list[str]:
+    """Return a prefix with which the flushes of a server take longer; nothing if there is no C compiler."""
+    compiler = shutil.which("cc")
+    if not compiler:
+        return []
+    source, library = directory / "slow_disk.c", directory / "slow_disk.so"
+    source.write_text(SLOW_DISK)
+    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"]
+    subprocess.run(command, check=True)
+    return ["/usr/bin/env", f"LD_PRELOAD={library}"]
+
+
+def url_of(server: PostgresServer | RedisServer) -> str:
+    """Return the URL of a server that runs."""
+    if isinstance(server, RedisServer):
+        return server.url()
+    return server.create_database().url("owner")
 
 
 class Sample(NamedTuple):
@@ -78,18 +115,18 @@ class Bench:
         self.script = str(script)
         self.directory = Path(tempfile.mkdtemp(prefix="bench-"))
         self.data = public_directory("bench", place_of_servers())
-        self.postgres = PostgresServer(**POSTGRES).start()
-        self.redis = RedisServer(aof=True, appendfsync="always").start()
-        self.urls = {
-            "PostgreSQL": self.postgres.create_database().url("owner"),
-            "Redis": self.redis.url(),
-            "SQLite": f"sqlite://{self.data}/items.db",
-        }
+        postgres, redis = PostgresServer(**POSTGRES), RedisServer(**REDIS)
+        self.servers: dict[str, PostgresServer | RedisServer]
+        self.servers = {"PostgreSQL": postgres, "Redis": redis}
+        if slow := slow_disk(self.data):
+            self.servers[f"PostgreSQL, {FLUSH}"] = PostgresServer(prefix=slow, **POSTGRES)
+            self.servers[f"Redis, {FLUSH}"] = RedisServer(prefix=slow, **REDIS)
+        self.urls = {name: url_of(server.start()) for name, server in self.servers.items()}
+        self.urls["SQLite"] = f"sqlite://{self.data}/items.db"
         for url in self.urls.values():
             reader = open_reader(parse_address(url), "oncecron")
             reader.initialise(Roles())
             reader.close()
-        self.programs = {"PostgreSQL": self.postgres.process, "Redis": self.redis.process}
         self.environment = {
             "PATH": "/usr/bin:/bin",
             "HOME": str(self.directory),
@@ -111,13 +148,13 @@ class Bench:
 
     def server_cpu(self, store: str) -> float:
         """Return what the server's processes have used; those that have ended too."""
-        server = self.programs.get(store)
-        return cpu_seconds(server.pid) if server else 0.0
+        server = self.servers.get(store)
+        return cpu_seconds(server.process.pid) if server and server.process else 0.0
 
     def close(self) -> None:
         """Stop the servers."""
-        self.postgres.remove()
-        self.redis.remove()
+        for server in self.servers.values():
+            server.remove()
         shutil.rmtree(self.data, ignore_errors=True)
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -163,7 +200,8 @@ def contenders(bench: Bench) -> list[Contender]:
     words = ["--batch", str(BATCH), "--jobs", jobs, "--", "true"]
     for store in bench.urls:
         found.append(Contender(f"oncecron, {store}", store, words, is_loaded=True))
-        found.append(Contender(f"oncecron, {store}, with the load", store, words))
+        if FLUSH not in store:
+            found.append(Contender(f"oncecron, {store}, with the load", store, words))
     return found
 
 
@@ -227,7 +265,7 @@ def loads(bench: Bench, rounds: int) -> dict[str, dict[str, list[float]]]:
     items = bench.list_of(50_000)
     sources = {"standard input": ((), items), "--items": (("--items", f"cat {items}"), None)}
     for _ in range(rounds):
-        for store in bench.urls:
+        for store in (name for name in bench.urls if FLUSH not in name):
             for name, (words, given) in sources.items():
                 tick = ("--tick", uuid.uuid4().hex, "--batch", str(BATCH))
                 took = seconds_to_first_command(bench, store, [*tick, *words], given)
@@ -335,6 +373,8 @@ def main() -> None:
         if options.only != "loads":
             costs = batches(bench, options.items, options.rounds)
             missing = "" if "GNU parallel" in costs else "; GNU parallel is not installed"
+            if not any(FLUSH in name for name in costs):
+                missing += "; no slow disk, because there is no C compiler"
             print(
                 f"{options.items} items, {options.rounds} rounds, {os.cpu_count()} processors, "
                 f"Python {sys.version.split()[0]}{missing}\n\n{table_of_batches(costs)}\n",

@@ -2,7 +2,9 @@
 
 -- Open the slot for an execution that draws for the first time; what the slot's last one has taken and not settled is in doubt.
 -- A slot has a row of its own, so that slots do not wait for each other. Null: the lease is lost; false: there is no list.
-create function {ns}.open_slot_v1(p_execution_id bigint, p_owner uuid) returns boolean
+--
+-- The first draw of a list makes its lanes. A turn is eight of its batches, but at most 1,000 positions: a batch ends with the turn.
+create function {ns}.open_slot_v1(p_execution_id bigint, p_owner uuid, p_batch integer) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
   v_key_id  integer;
@@ -20,6 +22,12 @@ begin
   insert into {ns}.item_slot as x (list_id, key_id, execution_id) values (v_list_id, v_key_id, p_execution_id)
     on conflict (list_id, key_id) do update
       set execution_id = excluded.execution_id, number = 0, first = null, size = null, taken_at = null, marked = 0;
+  if p_batch > 0 then
+    with first as (
+      update {ns}.item_list l set turn = p_batch * least(8, 1000 / p_batch)
+       where l.list_id = v_list_id and l.turn is null returning l.turn)
+    insert into {ns}.item_lane (list_id, lane, next) select v_list_id, n, 1 + f.turn * n from first f, generate_series(0, 15) n;
+  end if;
   return true;
 end $$;
 
@@ -92,29 +100,31 @@ begin
   return v_taken;
 end $$;
 
--- Settle the last batch of a slot, and take the next one: due items, and then those of a lane that no other draw has locked, or
--- else of the first one that becomes free. A number that the slot has had returns that batch, and a number out of turn nothing:
--- the store has lost a batch, or the call comes late. Not held: no answer.
+-- Settle the last batch of a slot, and take the next one: due items, and then the next ones of the list in a lane that no other
+-- draw has locked, or else in the first one that becomes free. A number that the slot has had returns that batch, and a number out
+-- of turn nothing: the store has lost a batch, or the call comes late. Not held: no answer.
 --
 -- `items` are drawn for the first time, `marked` were drawn before, as JSON: position, identity, payload if it differs, and of
 -- a marked one how often it has been drawn. What a draw costs is the start of each statement, so there are few;
 -- as a part of the first join, what stops the slot and what is due would cost the server another 6 % of a draw.
+-- Where a plan has to read a whole table all the same, as that of pauses, it passes for so dear that JIT would compile it at
+-- each draw: for 0.3 s.
 create function {ns}.draw_v1(
   p_execution_id bigint, p_owner uuid, p_number integer, p_results json, p_wanted integer, p_redraw_below integer,
   out is_held boolean, out items text, out marked text, out wait double precision, out others bigint, out stopped text
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan
-set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_seqscan = off set enable_bitmapscan = off as $$
+set enable_hashjoin = off set enable_mergejoin = off set enable_material = off set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
   v_now      timestamptz := clock_timestamp();
   v_results  boolean := json_array_length(p_results) > 0;
   v_wanted   integer := least(p_wanted, 1000);
-  v_list_id  bigint; v_total  integer; v_key_id integer; v_number integer; v_first integer; v_size integer;
+  v_list_id  bigint; v_total  integer; v_turn integer; v_key_id integer; v_number integer; v_first integer; v_size integer;
   v_taken_at timestamptz; v_marked integer; v_key text; v_host text;
 begin
   loop
-    select l.list_id, l.total, s.key_id, s.number, s.first, s.size, s.taken_at, s.marked, k.key, e.host
-      into v_list_id, v_total, v_key_id, v_number, v_first, v_size, v_taken_at, v_marked, v_key, v_host
+    select l.list_id, l.total, l.turn, s.key_id, s.number, s.first, s.size, s.taken_at, s.marked, k.key, e.host
+      into v_list_id, v_total, v_turn, v_key_id, v_number, v_first, v_size, v_taken_at, v_marked, v_key, v_host
       from {ns}.job_execution e
       join {ns}.job_key k on k.key_id = e.key_id
       join {ns}.item_list l on l.key = k.key and l.tick = e.tick
@@ -122,8 +132,8 @@ begin
      where e.execution_id = p_execution_id and k.running = e.execution_id and k.owner = p_owner and k.expires_at > clock_timestamp()
        and l.loaded_at is not null
        for key share of k for update of s;
-    exit when found;
-    is_held := {ns}.open_slot_v1(p_execution_id, p_owner);
+    exit when found and (v_turn is not null or v_wanted <= 0);
+    is_held := {ns}.open_slot_v1(p_execution_id, p_owner, v_wanted);
     if is_held is distinct from true then is_held := is_held is not null; return; end if;
   end loop;
   is_held := p_number in (v_number, v_number + 1);
@@ -146,12 +156,12 @@ begin
         insert into {ns}.item_batch (list_id, first, size, execution_id, taken_at, settled_at)
           select v_list_id, v_first, v_size, p_execution_id, v_taken_at, clock_timestamp() where v_first is not null),
       free as (
-        select x.lane, x.next, least(v_wanted - v_marked, v_total - x.next + 1, 1000 - (x.next - 1) % 1000) as size from {ns}.item_lane x
+        select x.lane, x.next, least(v_wanted - v_marked, v_total - x.next + 1, v_turn - (x.next - 1) % v_turn) as size from {ns}.item_lane x
          where x.list_id = v_list_id and x.next <= v_total and v_wanted > v_marked
-         order by (x.lane + v_key_id) % 16 limit 1 for update skip locked),
+         order by x.next limit 1 for update skip locked),
       taken as (
         update {ns}.item_lane x
-           set next = f.next + f.size + case when (f.next + f.size - 1) % 1000 = 0 then 15000 else 0 end
+           set next = f.next + f.size + case when (f.next + f.size - 1) % v_turn = 0 then 15 * v_turn else 0 end
           from free f where x.list_id = v_list_id and x.lane = f.lane returning f.next, f.size)
       update {ns}.item_slot s
          set number = case when v_marked > 0 or t.next is not null then p_number else v_number end, first = t.next, size = t.size,

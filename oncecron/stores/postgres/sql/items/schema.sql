@@ -14,6 +14,7 @@ create table {ns}.item_list (
   total             {ns}.item_position not null default 0,
   loaded_at         timestamptz,             -- when the last load ended; null: none has
   keep              {ns}.seconds not null default 0,      -- how long after that it stays at least
+  turn              integer check (turn between 1 and 1000),   -- of its lanes, in positions; null: nothing was drawn
   loading_execution bigint,                  -- the last load: its execution, its last step, and what it has added
   loading_number    integer not null default -1,
   loading_from      {ns}.item_position not null default 0,
@@ -35,7 +36,7 @@ create table {ns}.item (
   unique (item_id, list_id)
 );
 
--- Where a list is drawn from: 16 lanes take turns of 1,000 positions, so that slots need not wait for each other's commits.
+-- Where a list is drawn from: 16 lanes take turns (item_list.turn), so that slots need not wait for each other's commits.
 create table {ns}.item_lane (
   list_id bigint not null references {ns}.item_list on delete cascade,
   lane    smallint not null check (lane between 0 and 15),
@@ -123,8 +124,6 @@ begin
   if not found and p_number = 0 then
     insert into {ns}.item_list (key, tick) values (p_key, p_tick) on conflict (key, tick) do nothing;
     select x.* into l from {ns}.item_list x where x.key = p_key and x.tick = p_tick for update;
-    insert into {ns}.item_lane (list_id, lane, next) select l.list_id, n, 1 + 1000 * n from generate_series(0, 15) n
-      on conflict do nothing;
   end if;
   if l.loading_execution = p_execution_id then return l; end if;
   if p_number > 0 then return null; end if;
@@ -198,7 +197,7 @@ create view {ns}.item_lists as
          d.drawn - s.taken - s.lost - m.marked + m.done as done, m.failed, s.lost + m.lost as lost, m.dead, l.loaded_at
     from {ns}.item_list l
     cross join lateral (
-      select coalesce(sum((x.next - 1) / 16000 * 1000 + (x.next - 1) % 1000), 0) as drawn from {ns}.item_lane x where x.list_id = l.list_id) d
+      select coalesce(sum((x.next - 1) / (16 * l.turn) * l.turn + (x.next - 1) % l.turn), 0) as drawn from {ns}.item_lane x where x.list_id = l.list_id) d
     cross join lateral (
       select coalesce(sum(x.size) filter (where k.key_id is not null), 0) as taken, coalesce(sum(x.size) filter (where k.key_id is null), 0) as lost
         from {ns}.item_slot x
@@ -243,7 +242,8 @@ create view {ns}.items as
          coalesce(i.payload, i.identity)
     from {ns}.item_list l
     join {ns}.item i on i.list_id = l.list_id and i.position <= l.total
-    join {ns}.item_lane n on n.list_id = l.list_id and n.lane = (i.position - 1) / 1000 % 16 and i.position >= n.next;
+    left join {ns}.item_lane n on n.list_id = l.list_id and n.lane = (i.position - 1) / l.turn % 16
+   where n.next is null or i.position >= n.next;
 
 create function {ns}.progress_v1(
   p_key text, p_tick text,
