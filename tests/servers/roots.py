@@ -28,6 +28,8 @@ mount -t overlay -o lowerdir={base},upperdir={directory}/changes,workdir={direct
 for name in proc sys dev; do mount --rbind /$name root/$name; done
 mount -t tmpfs -o mode=1777 tmpfs root/tmp
 mount -t tmpfs -o mode=755 tmpfs root/run
+mkdir root/run/changes
+mount --bind changes root/run/changes
 mkdir -p root{shared}
 mount --bind {shared} root{shared}
 cp -L /etc/resolv.conf root/etc/resolv.conf
@@ -76,13 +78,8 @@ class Root(Machine):
 
     def changes(self) -> set[str]:
         """Return what is new or other than in the base, but for what the package manager notes for itself."""
-        outside = [word for word in self.prefix if word != "--root"]  # of the chroot
-        find = ["find", self.directory / "changes", "!", "-type", "c", "-printf", "%y/%P\\n"]
-        found = subprocess.run(
-            [*outside, *map(str, find)], capture_output=True, text=True, check=False
-        )
-        assert found.returncode == 0, found.stderr
-        kinds = {line[1:]: line[0] for line in found.stdout.splitlines()}
+        found = self("find", "/run/changes", "!", "-type", "c", "-printf", "%y/%P\\n")
+        kinds = {line[1:]: line[0] for line in found.splitlines()}
         return {
             path
             for path, kind in kinds.items()
