@@ -89,7 +89,7 @@ class Site:
             assert host.do("crontab -l", "ann") == f"{LINE}\n"
             host.do("oncecron crontab wrap --tz Europe/Berlin --install", "ann")
         for kind in ("", "--skips"):
-            eventually(lambda kind=kind: '"ann.date-' in self.history(kind), 150, 5)
+            eventually(lambda kind=kind: '"ann.date-' in self.history(kind), 150)
         for host in self.hosts:
             host.do("oncecron crontab unwrap --install", "ann")
             assert host.do("crontab -l", "ann") == f"{LINE}\n"
@@ -167,6 +167,7 @@ def test_postgresql_with_two_roles(site: Site) -> None:
     assert "skipped: hello tick 1 has already run on web1" in at_terminal(second, check, "ann")
     for host in site.hosts:
         host.do(
+            "mkdir -p .config/oncecron\n"
             "echo 'store = \"postgresql://cron@db.example.com/oncecron\"' >.config/oncecron/config.toml",
             "ann",
         )
