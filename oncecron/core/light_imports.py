@@ -130,16 +130,8 @@ def _code(source: str, cached: str) -> CodeType | None:
         status = os.stat(source)
     except OSError:
         return None
-    belongs = b"".join(
-        (
-            MAGIC_NUMBER,
-            _FLAGS_OF_A_TIME,
-            *(
-                (number & 0xFFFF_FFFF).to_bytes(4, "little")
-                for number in (int(status.st_mtime), status.st_size)
-            ),
-        )
-    )
+    changed = int(status.st_mtime) & 0xFFFF_FFFF | (status.st_size & 0xFFFF_FFFF) << 32
+    belongs = MAGIC_NUMBER + _FLAGS_OF_A_TIME + changed.to_bytes(8, "little")
     if data[:_HEADER] != belongs or len(data) == _LONGEST:
         return None
     code: CodeType = marshal.loads(memoryview(data)[_HEADER:])  # noqa: S302 - what Python itself would load
