@@ -40,6 +40,7 @@ def _leave(carry_out: Callable[[list[str]], int]) -> None:
 
 def _oncecron(arguments: list[str]) -> int:
     if arguments[:1] == ["run"]:
+        _load_firing()
         from oncecron.config.run_parser import parse_run  # noqa: PLC0415
 
         parsed = parse_run(arguments[1:])
@@ -57,9 +58,16 @@ def _shell(arguments: list[str]) -> int:
 
 
 def _run(parsed: ParsedRun) -> int:
+    _load_firing()  # for a line of the shell
     from oncecron.run.firing import run  # noqa: PLC0415
 
     return run(parsed, _observer)
+
+
+def _load_firing() -> None:
+    from oncecron.run import MODULES  # noqa: PLC0415
+
+    light_imports.load(MODULES)
 
 
 def _observer(spec: RunSpec) -> Observer | None:

@@ -13,7 +13,7 @@ from oncecron.alerts.findings import KINDS as KINDS_OF_FINDINGS
 from oncecron.alerts.findings import OPTIONS, STATES, Limits, limits_of, states_of
 from oncecron.alerts.mail_server import NAMES as SERVER_NAMES
 from oncecron.alerts.mail_server import MailServer, server_of
-from oncecron.config.file import FileProblem, read_private
+from oncecron.config.file_reader import FileProblem, read_private
 from oncecron.config.options import Option, convert, is_key
 from oncecron.config.ping_table import wrong_keys
 from oncecron.core.errors import ConfigurationError

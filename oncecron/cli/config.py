@@ -24,7 +24,7 @@ from oncecron.stores.address import home_directory, masked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncecron.config.file import FileProblem
+    from oncecron.config.file_reader import FileProblem
 
 CHECK_OPTIONS = (
     JSON._replace(help="Print all fields as JSON (one array) instead of lines.", group="Options"),

@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 
 from oncecron.config.each_options import ITEM_OPTIONS, ONLY_IN_RUN
-from oncecron.config.file import COMMAND_KEY, FileProblem, job_section, parse, read_private
+from oncecron.config.file import COMMAND_KEY, job_section
+from oncecron.config.file_reader import FileProblem, parse, read_private
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
 from oncecron.config.rules import conflicts, each_conflicts
 from oncecron.config.settings import Settings

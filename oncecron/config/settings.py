@@ -25,7 +25,6 @@ from oncecron.config.file import (
     SYSTEM_FILE,
     job_section,
     read_file,
-    read_store_file,
     store_file_of,
 )
 
@@ -162,6 +161,8 @@ class Settings:
         named = store_file_of(self.file, text, self._environment)
         if named is None:
             return text
+        from oncecron.config.file_reader import read_store_file  # noqa: PLC0415 - as for a file
+
         path, self._sources[STORE.name] = named
         return read_store_file(path)
 

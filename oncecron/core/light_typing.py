@@ -47,22 +47,16 @@ else:
             """Take the fields in order or by name. Raises `TypeError` if there are too many or too few."""
             fields = cls._fields
             if named or len(values) != len(fields):
-                values = (*values, *cls._from_names(fields[len(values) :], named))
+                rest, others = fields[len(values) :], cls._field_defaults
+                try:
+                    values += tuple([named.pop(f) if f in named else others[f] for f in rest])
+                except KeyError as error:
+                    raise TypeError(f"{cls.__name__} lacks {error}") from None
                 if named or len(values) > len(fields):
                     raise TypeError(
                         f"{cls.__name__} takes {', '.join(fields)}, not {values} {named}"
                     )
             return tuple.__new__(cls, values)
-
-        @classmethod
-        def _from_names(cls, fields, named):
-            for field in fields:
-                if field in named:
-                    yield named.pop(field)
-                elif field in cls._field_defaults:
-                    yield cls._field_defaults[field]
-                else:
-                    raise TypeError(f"{cls.__name__} lacks {field}")
 
         @classmethod
         def _make(cls, values):

@@ -1,1 +1,11 @@
 """One firing, in the order of its life."""
+
+MODULES = (
+    *("core.errors", "core.units", "core.timing", "core.clock", "core.light_modules", "core.masking", "core.stderr"),
+    *("config", "core.model", "config.options", "config.run_parser"),
+    *("core.light_ctypes", "run.process_tree", "stores", "stores.address", "run.program", "core.safe_paths"),
+    *("run.spool", "run.reporter", "config.file", "core.tick", "config.rules", "config.settings"),
+    *("core.host", "core.retry", "run.spec", "run.events", "run.job", "run.firing_states"),
+    *("run.claimer", "run.store_thread", "run.guard", "run.wrapper", "run.firing"),
+)  # fmt: skip
+"""What every firing imports, for `core.light_imports.load`; a test compares it."""

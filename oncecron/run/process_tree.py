@@ -359,8 +359,10 @@ def start(
         _prepare(process_group, signal_mask, outputs, parent, writer, body)
         _execute(program, command, environment, writer)
     os.close(writer)
-    with open(reader, "rb") as pipe:
-        failure = pipe.read()
+    try:
+        failure = os.read(reader, 16)
+    finally:
+        os.close(reader)
     if failure:
         os.waitpid(pid, 0)
         number = int(failure)

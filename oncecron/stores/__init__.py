@@ -14,6 +14,7 @@ from oncecron.core.errors import (
     StoreUnavailable,
     shortage_of,
 )
+from oncecron.core.light_imports import load
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     class StorePackage(Protocol):
         """How a kind of store is checked and opened."""
+
+        MODULES: tuple[str, ...]
+        """What `open_lease_store` imports beside `_OF_A_CLAIM`."""
 
         def check_address(self, address: Address) -> None:
             """Raise `ConfigurationError` for a wrong address, without connecting."""
@@ -75,6 +79,14 @@ def check_namespace(address: Address, namespace: str) -> None:
 def check_with_driver(address: Address) -> None:
     """Raise `StoreRefusesError` for an address that the driver refuses, without connecting."""
     package(address.kind).check_with_driver(address)
+
+
+_OF_A_CLAIM = ("core.decision", "core.facts", "stores.claim_loop")
+
+
+def load_driver(address: Address) -> None:
+    """Import what `open_lease_store` needs; see `core.light_imports.load`."""
+    load((*_OF_A_CLAIM, *package(address.kind).MODULES))
 
 
 def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore:
@@ -154,7 +166,7 @@ class SteadyCalls:
                 return False
             self._store.close()
             self._store.readdress(address)
-        except (OncecronError, OSError, MemoryError, ImportError):
+        except Exception:  # noqa: BLE001 - an upgrade may have replaced what reads a file that is new
             return False
         self._address = address
         return True

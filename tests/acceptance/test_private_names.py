@@ -18,6 +18,7 @@ PACKAGE = Path(__file__).parents[2] / "oncecron"
 PRIVATE = {
     "_collections": "sqlite",
     "_ctypes": "sqlite postgres",
+    "_functools": "sqlite",
     "_frozen_importlib": "sqlite",
     "_frozen_importlib_external": "sqlite",
     "_sha1": "redis",
@@ -25,6 +26,7 @@ PRIVATE = {
     "_sha256": "sqlite",
     "_signal": "sqlite",
     "_socket": "redis",
+    "_sqlite3": "sqlite",
 }
 """Modules that the documentation of Python does not name, and the stores with which a firing is tried without."""
 CHECKED = ("_collections", "_ctypes")

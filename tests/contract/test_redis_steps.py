@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,6 +32,14 @@ def host(
     monkeypatch.setattr(scripts, "_read", {})
     monkeypatch.setattr(scripts, "_digests", {})
     return connect(redis_server.url())
+
+
+def test_a_file_is_read_whole() -> None:
+    """By one system call, so none may be longer than that reads."""
+    directory = Path(scripts.__file__).parent / "lua"
+    for path in directory.rglob("*.lua"):
+        name = str(path.relative_to(directory).with_suffix(""))
+        assert scripts._lua(name) == path.read_text(), name
 
 
 def test_a_winner_has_read_all_that_may_come(host: Host) -> None:

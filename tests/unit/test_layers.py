@@ -207,7 +207,7 @@ NEEDED = {
     if sys.version_info >= (3, 14)
     else set(),
     "redis": set(),
-    "sqlite": {"sqlite3", "types", "warnings"},
+    "sqlite": set(),
 }
 """What a store cannot do without."""
 MOST_MODULES = 52

@@ -73,9 +73,10 @@ def test_a_new_address(kind: type[StoreError], unanswered: bool) -> None:
 
 
 def test_what_leaves_the_old_address() -> None:
-    """A file that is broken or refused, one that names the same, no store or another kind of store."""
+    """A file that is broken or refused, names the same, no store or another kind, or has a newer reader."""
     found = (
         *(ConfigurationError("mode"), OSError(errno.ENOENT, "gone"), MemoryError()),
+        AttributeError("of a newer version"),
         *(OLD, None, parse_address("redis://h"), parse_address("sqlite:///d")),
     )
     inner = Store(StoreRefusesError("login"))

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from config_files import only_this_directory, put, settings  # noqa: F401
 
-from oncecron.config.file import read_file, read_private
+from oncecron.config.file import read_file
+from oncecron.config.file_reader import read_private
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError
 

@@ -10,7 +10,8 @@ from oncecron.cli.command import JSON, TableCommand
 from oncecron.cli.crontab.files import STANDARD_INPUT, in_directory, read_source
 from oncecron.cli.crontab.installed import CRON, chosen_cron
 from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
-from oncecron.config.file import read_file, read_private
+from oncecron.config.file import read_file
+from oncecron.config.file_reader import read_private
 from oncecron.config.options import CONFIG, Option
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.host import user_name

@@ -16,7 +16,6 @@ from __future__ import annotations
 import errno
 import os
 import select
-import sqlite3
 import stat
 
 from oncecron.core import clock, safe_paths
@@ -36,6 +35,7 @@ from oncecron.stores.address import (
     shell_quoted,
     state_directory,
 )
+from oncecron.stores.sqlite.light_sqlite import sqlite3
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

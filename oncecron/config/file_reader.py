@@ -1,0 +1,363 @@
+"""Read the configuration file, and check it: its tables and values, and who may read and write it.
+
+It may hold passwords and commands, so its owner and mode are checked, as those of a store file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from oncecron.config.file import COMMAND_KEY, File, job_section
+from oncecron.config.options import AUTO_KEY, RUN_OPTIONS, SHELL, convert
+from oncecron.config.plain_toml import read_plain
+from oncecron.core.errors import ConfigurationError, reason_of
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.model import Retention
+from oncecron.core.safe_paths import why_distrusted
+from oncecron.core.units import parse_duration
+from oncecron.stores.address import has_password, shell_quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from oncecron.config.options import Option
+    from oncecron.config.ping_table import Ping
+
+
+_LARGEST_FILE = 1 << 20
+_TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
+_TABLES = {"job": "[job.KEY]", "notify": "[notify]"}
+_PASSWORD = "a password"  # noqa: S105 - the word
+
+
+_JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"}
+_JOB_KEYS[COMMAND_KEY] = SHELL
+"""What a [job.KEY] section may set for `run`, by name."""
+_TEXT_OR_NUMBER = frozenset((str, int))
+"""Types whose values are equal only if they are written alike: True is equal to 1."""
+
+
+def _job_keys() -> dict[str, Option]:
+    """Return what a [job.KEY] section may set, by name: for `run`, or for `each`."""
+    from oncecron.config.each_options import ITEM_OPTIONS  # noqa: PLC0415 - few files have them
+
+    items = {option.name: option for option in ITEM_OPTIONS if option.config != "never"}
+    return {**_JOB_KEYS, **items}
+
+
+class FileProblem(NamedTuple):
+    """Something wrong in a configuration file."""
+
+    path: str
+    text: str
+    """What is wrong, and what to do."""
+    section: str = ""
+    """The heading of the table; empty at the top."""
+    name: str = ""
+    """As in the file; empty if the whole file or section is meant."""
+    keys: tuple[str, ...] = ()
+    """The keys of the jobs that it stops; empty: every job."""
+
+    def __str__(self) -> str:
+        """Return the place and the text."""
+        return f"{f'{self.path} {self.section}'.rstrip()}: {self.text}"
+
+
+def parse_file(path: str) -> File:
+    """Return a file to work with. A wrong [job.KEY] is no reason to raise: it stops one job alone."""
+    file = parse(path, *read_private(path, "configuration file"))
+    if wrong := next((problem for problem in file.problems if not problem.keys), None):
+        raise ConfigurationError(str(wrong))
+    return file
+
+
+def parse(path: str, text: str, mode: int) -> File:
+    """Return what a file sets, with all its problems. Raises `ConfigurationError` if it is not TOML."""
+    data = _toml(path, text)
+    reader = _Reader(path)
+    jobs, retention, redis = (reader.table(data, name) for name in ("job", "retention", "redis"))
+    store_file = reader.store_file(data)
+    pings, notify = reader.pings(data), reader.table(data, "notify")
+    also = ("store_file", "job", "notify", "redis", "retention", "ping")
+    file = File(
+        path,
+        reader.texts(FileProblem(path, ""), data, _TOP_KEYS, also),
+        {key: texts for key, job in jobs.items() if (texts := reader.job(key, job)) is not None},
+        store_file,
+        reader.retention(retention),
+        reader.redis(redis),
+        notify,
+        mode,
+        pings=pings,
+    )
+    if (secret := _secret_of(file)) and (why := _world_readable(path, mode, secret)):
+        reader.wrong(FileProblem(path, ""), why)
+    return file._replace(problems=tuple(reader.problems))
+
+
+class _Reader:
+    """Reads the tables of a file, and collects what is wrong in them."""
+
+    def __init__(self, path: str) -> None:
+        self.problems: list[FileProblem] = []
+        self._top = FileProblem(path, "")
+        self._converted: set[tuple[str, str]] = set()
+        """Names with values that are right: many sections are alike."""
+        self._right: dict[tuple[tuple[str, Any], ...], dict[str, str]] = {}
+        """The values of sections in which nothing is wrong: many have the same."""
+
+    def wrong(self, place: FileProblem, reason: str, name: str = "") -> None:
+        """Note a problem."""
+        self.problems.append(FileProblem(place.path, reason, place.section, name, place.keys))
+
+    def table(self, data: dict[str, Any], name: str) -> dict[str, Any]:
+        """Take a table out of the file."""
+        value = data.pop(name, {})
+        if isinstance(value, dict):
+            return value
+        self.wrong(self._top, f"{name} must be a table: [{name}]", name)
+        return {}
+
+    def store_file(self, data: dict[str, Any]) -> str | None:
+        """Take the path of the store file out of the file."""
+        try:
+            return _text("store_file", data.pop("store_file")) if "store_file" in data else None
+        except ValueError as error:
+            self.wrong(self._top, str(error), "store_file")
+            return None
+
+    def job(self, key: str, value: Any) -> dict[str, str] | None:
+        """Return the section of a key, None if it is none. A dot without quotes makes tables in it: a problem."""
+        if not isinstance(value, dict):
+            why = f"{key!r} in [job] needs the name of a job; write [job.KEY]"
+            self.wrong(self._top._replace(section="[job]"), why, key)
+            return None
+        is_plain = key != AUTO_KEY and _TEXT_OR_NUMBER.issuperset(map(type, value.values()))
+        values = tuple(value.items()) if is_plain else ()
+        if values in self._right:
+            return self._right[values]
+        before = len(self.problems)
+        texts = self._section(key, value)
+        if values and len(self.problems) == before:
+            self._right[values] = texts
+        return texts
+
+    def _section(self, key: str, value: Mapping[str, Any]) -> dict[str, str]:
+        place = FileProblem(self._top.path, "", job_section(key), "", (key,))
+        if key == AUTO_KEY:
+            self.wrong(
+                place,
+                f"--key {key} stands for the derived key, so no job has this key; see `oncecron jobs` for the keys, "
+                "and name one of them",
+            )
+        if dict in map(type, value.values()):
+            names = ".".join((key, *_tables_within(value)))
+            self.wrong(
+                place._replace(
+                    section=f"[job.{names}]",
+                    keys=(key, *(f"{key}.{below}" for below in _tables_below(value))),
+                ),
+                f"a key with dots needs quotes; write {job_section(names)}",
+            )
+            value = {name: each for name, each in value.items() if not isinstance(each, dict)}
+        ours = all(name.replace("_", "-") in _JOB_KEYS for name in value)
+        return self.texts(place, value, _JOB_KEYS if ours else _job_keys())
+
+    def texts(
+        self,
+        place: FileProblem,
+        data: Mapping[str, Any],
+        known: Mapping[str, Option],
+        also: Iterable[str] = (),
+    ) -> dict[str, str]:
+        """Return a table's values by option name, as text; an unknown key is a problem."""
+        found = {}
+        for key, value in data.items():
+            name = key.replace("_", "-")
+            if name not in known:
+                section = place.section or ("a table" if isinstance(value, dict) else "")
+                self.wrong(place, _unknown(key, section, known, also), key)
+                continue
+            try:
+                text = _text(key, value)
+            except ValueError as error:
+                self.wrong(place, str(error), key)
+                continue
+            if (name, text) not in self._converted:
+                try:
+                    convert(known[name], text)
+                except ValueError as error:
+                    self.wrong(place, f"{key}: {error}", key)
+                    continue
+                self._converted.add((name, text))
+            found[name] = text
+        return found
+
+    def retention(self, table: Mapping[str, Any]) -> Retention:
+        """Return what the table [retention] sets."""
+        place, values = self._top._replace(section="[retention]"), {}
+        for name, value in table.items():
+            if name not in Retention._fields:
+                self.wrong(place, _unknown(name, "retention", (), Retention._fields), name)
+                continue
+            try:
+                values[name] = parse_duration(str(value))
+            except ValueError as error:
+                self.wrong(place, f"{name}: {error}", name)
+        return Retention(**values)
+
+    def redis(self, table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+        """Return the values of the table [redis], as text."""
+        if not table:
+            return ()
+        from oncecron.stores.redis.address import check_defaults  # noqa: PLC0415 - the table is rare
+
+        place, texts = self._top._replace(section="[redis]"), {}
+        for name, value in table.items():
+            try:
+                text = _text(name, value)
+                check_defaults({name: text})
+                texts[name] = text
+            except ValueError as error:
+                self.wrong(place, str(error), name)
+        return tuple(texts.items())
+
+    def pings(self, data: dict[str, Any]) -> tuple[Ping, ...]:
+        """Take the tables [[ping]] out of the file."""
+        if "ping" not in data:
+            return ()
+        from oncecron.config.ping_table import read_pings  # noqa: PLC0415 - the tables are rare
+
+        def wrong(section: str, reason: str, name: str) -> None:
+            self.wrong(self._top._replace(section=section), reason, name)
+
+        return read_pings(data.pop("ping"), wrong)
+
+
+def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
+    while inner := next((pair for pair in table.items() if isinstance(pair[1], dict)), None):
+        name, table = inner
+        yield name
+
+
+def _tables_below(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of all nested tables, with dots between them."""
+    for name, inner in table.items():
+        if isinstance(inner, dict):
+            yield name
+            yield from (f"{name}.{below}" for below in _tables_below(inner))
+
+
+def _unknown(key: str, section: str, known: Iterable[str], also: Iterable[str]) -> str:
+    from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
+
+    if not section and key.replace("_", "-") in _job_keys():
+        return f"unknown key {key!r}; it belongs in a [job.KEY] section"
+    names = sorted([*(option.replace("-", "_") for option in known), *also])
+    return unknown("key", key, names, shown=lambda name: _TABLES.get(name, name))
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{name} must be a text, a number, true or false")  # noqa: TRY004 - the file's fault
+    if "\0" in str(value):
+        raise ValueError(f"{name} contains a NUL byte; remove it")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _toml(path: str, text: str) -> dict[str, Any]:
+    if (plain := read_plain(text)) is not None:
+        return plain
+    import tomllib  # noqa: PLC0415 - costs ten milliseconds
+
+    try:
+        found = tomllib.loads(text)
+        repr(found)  # raises for a number of 5000 hexadecimal digits, which no message could show
+    except tomllib.TOMLDecodeError as error:
+        from oncecron.config.toml_advice import advice  # noqa: PLC0415 - for this message alone
+
+        raise ConfigurationError(f"{path}: {advice(text, str(error))}") from error
+    except (ValueError, RecursionError) as error:  # a number of as many digits, or arrays as deep
+        raise ConfigurationError(f"{path}: {reason_of(error)}") from error
+    return found
+
+
+def _secret_of(file: File) -> str | None:
+    tables = [file.values, *file.jobs.values()]
+    stores = (table[name] for table in tables for name in ("store", "log") if name in table)
+    if any(map(has_password, stores)):
+        return _PASSWORD
+    if any(name.endswith("password") for name, _ in file.redis):
+        return _PASSWORD
+    return "the URL of a ping" if file.pings else None
+
+
+def read_store_file(path: str) -> str:
+    """Return the store that a store file names. Raises `ConfigurationError`."""
+    text, mode = read_private(path, "store file")
+    text = text.strip()
+    if not text or "\n" in text or "\0" in text:
+        raise ConfigurationError(f"store file {path} must hold exactly one line, the store's URL")
+    if has_password(text) and (why := _world_readable(path, mode, _PASSWORD)):
+        raise ConfigurationError(f"store file {path}: {why}")
+    return text
+
+
+def read_private(path: str, what: str, *, trusting: bool = False) -> tuple[str, int]:
+    """Read a file that may hold a password or a command; return its text and mode.
+
+    Only a regular file is read: a pipe would make a firing wait for ever. /dev/null is an empty file. `trusting`: also
+    one that other users can write.
+    """
+    try:
+        with open(_open_private(path, what, trusting=trusting), encoding="utf-8") as file:
+            text = file.read(_LARGEST_FILE + 1)
+            mode = os.fstat(file.fileno()).st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"{what} {path} cannot be read: {_why_unread(error, path)}"
+        ) from error
+    if len(text) > _LARGEST_FILE:
+        raise ConfigurationError(f"{what} {path} is larger than 1 MiB; name another file")
+    return text.removeprefix("\ufeff"), mode
+
+
+def _why_unread(error: OSError | UnicodeDecodeError, path: str) -> str:
+    if isinstance(error, PermissionError):
+        return f"{reason_of(error)}; let user {os.geteuid()} read it, such as by `chgrp GROUP {shell_quoted(path)}`"
+    if isinstance(error, UnicodeDecodeError):
+        return f"{reason_of(error)}; save it as UTF-8"
+    return (
+        f"{reason_of(error)}; correct the path"
+        if isinstance(error, FileNotFoundError)
+        else reason_of(error)
+    )
+
+
+def _open_private(path: str, what: str, *, trusting: bool) -> int:
+    """Return a descriptor of a file to trust. Raises `ConfigurationError` for any other, `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        _refuse_untrusted(path, what, os.fstat(descriptor).st_mode, trusting=trusting)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _refuse_untrusted(path: str, what: str, mode: int, *, trusting: bool) -> None:
+    if not stat.S_ISREG(mode):
+        if os.path.samefile(path, os.devnull):
+            return
+        raise ConfigurationError(f"{what} {path} is not a regular file; name another file")
+    if not trusting and (why := why_distrusted(path)):
+        raise ConfigurationError(f"{what} {path}: {why}")
+
+
+def _world_readable(path: str, mode: int, secret: str) -> str | None:
+    """Return why a file with a secret is refused, None if it is not."""
+    if not mode & stat.S_IROTH:
+        return None
+    return f"it holds {secret} and is world-readable; run `chmod 640 {shell_quoted(path)}`"
