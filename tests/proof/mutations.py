@@ -240,8 +240,8 @@ _MUTATIONS = (
             ),
             Change(
                 "run/process_tree.py",
-                '    os.close(writer)\n    with open(reader, "rb") as pipe:\n',
-                '    os.close(writer)\n    _STARTED.append(pid)\n    with open(reader, "rb") as pipe:\n',
+                "    os.close(writer)\n    try:\n        failure = os.read(reader, 16)\n",
+                "    os.close(writer)\n    _STARTED.append(pid)\n    try:\n        failure = os.read(reader, 16)\n",
             ),
         ),
     ),
