@@ -165,6 +165,7 @@ def test_a_container(hosts: list[DebianSystem], package: Path, ready: Database) 
     running = []
     for host in hosts:
         put(host, "/run/secrets/oncecron-store", ready.url("runner").encode())
+        host.do("chmod 640 /run/secrets/oncecron-store")
         for line in text.splitlines():
             verb, _, words = line.partition(" ")
             if verb == "RUN":
