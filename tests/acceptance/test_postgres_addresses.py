@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from servers import Certificates, Database, PostgresServer, eventually
 from servers.oncecron import Oncecron
-from servers.process import free_port
+from servers.process import free_port, without_overrides
 
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.stores.postgres.address import explain
@@ -73,8 +73,7 @@ def test_a_password_file_that_the_user_may_not_read(ready: Database, public_path
     directory.mkdir(mode=0o700)
     passwords = directory / "passwords"
     passwords.write_text("*:*:*:*:runner-password\n")
-    as_user = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-    host = Oncecron(bare(ready), public_path, prefix=as_user, PGPASSFILE=str(passwords))
+    host = Oncecron(bare(ready), public_path, prefix=without_overrides(), PGPASSFILE=str(passwords))
     for closed in (passwords, directory):
         closed.chmod(0)
         assert f"; user {os.geteuid()} may not read {passwords}; change its owner" in refused(host)

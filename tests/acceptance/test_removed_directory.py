@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from log_of import Store
 from servers.oncecron import Ended, Oncecron
+from servers.process import without_overrides
 
 GONE = 'd=$(mktemp -d) && cd "$d" && rmdir "$d" && exec "$@"'
-CLOSED = 'd=$(mktemp -d) && cd "$d" && chmod 0 "$d" && exec setpriv --bounding-set=-dac_override,-dac_read_search "$@"'
+CLOSED = 'd=$(mktemp -d) && cd "$d" && chmod 0 "$d" && exec "$@"'
 
 
 @pytest.fixture(params=[GONE, CLOSED], ids=["removed", "closed"])
@@ -17,7 +18,7 @@ def there(
 ) -> Oncecron:
     """Give a host whose commands run in such a directory."""
     host = new_host(TMPDIR=str(public_path))
-    host.prefix = ["/bin/sh", "-c", request.param, "sh"]
+    host.prefix = ["/bin/sh", "-c", request.param, "sh", *without_overrides()]
     return host
 
 

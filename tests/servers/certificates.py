@@ -42,11 +42,12 @@ class Certificates:
 
     def _authority(self, name: str) -> None:
         self._openssl("req", "-x509", *_NEW_KEY, "-days", "2", "-subj", f"/CN={name}",
+                      "-addext", "keyUsage=critical,keyCertSign,cRLSign",  # which Python asks for from 3.13 on
                       "-keyout", self[f"{name}.key"], "-out", self[f"{name}.crt"])  # fmt: skip
 
     def _signed(self, name: str, authority: str, names: str) -> None:
         request, extensions = self[f"{name}.csr"], self[f"{name}.ext"]
-        extensions.write_text(f"subjectAltName={names}\n")
+        extensions.write_text(f"subjectAltName={names}\nauthorityKeyIdentifier=keyid\n")
         self._openssl("req", *_NEW_KEY, "-subj", f"/CN={name}",
                       "-keyout", self[f"{name}.key"], "-out", request)  # fmt: skip
         self._openssl("x509", "-req", "-in", request, "-days", "2", "-extfile", extensions,

@@ -71,6 +71,12 @@ def as_user(number: int) -> list[str]:
     return [program("setpriv"), *who, *reads, "--"]
 
 
+def without_overrides() -> list[str]:
+    """Return the command prefix by which root may enter, read and write no more than anybody else may."""
+    limited = [program("setpriv"), "--bounding-set=-dac_override,-dac_read_search", "--"]
+    return limited if os.geteuid() == 0 else []
+
+
 def as_ourselves(death_signal: str = "KILL") -> list[str]:
     """Return the command prefix that ties the process's life to ours and changes nothing else."""
     return [program("setpriv"), "--pdeathsig", death_signal, "--"]
