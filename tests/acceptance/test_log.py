@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from getpass import getuser
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_a_run_is_a_row_of_the_log(
     [row] = answer(host, "history", "k")
     told = ("execution_id", "tick", "attempt", "outcome", "exit_code", "signal", "note")
     assert [row[name] for name in told] == [1, "one", 1, "failed", 3, None, None]
-    assert (row["host"], row["pid"], row["user"]) == ("host-a", firing.process.pid, "root")
+    assert (row["host"], row["pid"], row["user"]) == ("host-a", firing.process.pid, getuser())
     assert row["started_at"] <= row["finished_at"]
     assert row["duration"] > 0
     both = [

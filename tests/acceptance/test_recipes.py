@@ -98,7 +98,9 @@ def test_the_timer_and_the_schedule_are_one_time(base: str) -> None:
         [program("systemd-analyze"), "calendar", f"--base-time={base} 12:00:00 UTC", "--iterations=9", calendar],
         capture_output=True, text=True, check=True, env={"TZ": "UTC", "PATH": "/usr/bin:/bin", "LC_ALL": "C"},
     )  # fmt: skip
-    times = re.findall(r"(?:elapse|Iter\. #\d+): \w+ (\S+ \S+) UTC$", done.stdout, re.MULTILINE)
+    times = re.findall(
+        r"(?:elapse|Iter(?:\.|ation) #\d+): \w+ (\S+ \S+) UTC$", done.stdout, re.MULTILINE
+    )
     given = run_parser.parse_run(command_of_the_unit()[2:])
     assert given is not None
     start = datetime.fromisoformat(f"{base}T12:00+00:00").timestamp()

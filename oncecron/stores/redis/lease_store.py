@@ -85,6 +85,7 @@ class RedisSession:
             return None
         left = min(self._server_timeout, deadline - clock.lease_time(self.lease_clock))
         try:
+            self._ask(deadline, *self._names.mark())
             acknowledged = self._ask(deadline, "WAIT", wanted, max(1, int(left * 900)))
         except ReplyError as error:
             return self._error_of(error)

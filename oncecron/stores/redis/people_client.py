@@ -120,7 +120,9 @@ class PeopleClient:
             return self.step(name, shards, values)
         # In the same batch, and so on the same connection: WAIT counts the replicas that have its writes.
         wait = ("WAIT", wanted, round(REPLICA_TIMEOUT * 1000))
-        answer, found = self._run(name, self.names.keys(*shards), values, wait)
+        answer, _, found = self._run(
+            name, self.names.keys(*shards), values, self.names.mark(), wait
+        )
         if found < wanted:
             raise StoreUnavailable(
                 f"Redis {self._target.shown}: the change is made, but only {found!r} of {wanted} replicas "

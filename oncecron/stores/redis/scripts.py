@@ -128,6 +128,14 @@ class Names:
         """Return a name of the whole namespace, such as `parts`."""
         return self._prefix + name
 
+    def mark(self) -> tuple[str, str, str, str]:
+        """Return the command that goes before a WAIT on the same connection, and changes nothing.
+
+        From Redis 7.2 on, WAIT counts the replicas that have what this connection has written. A step that was sent
+        again, on another connection, may find its work done and write nothing: then every replica would count at once.
+        """
+        return "HSET", self.of_namespace("mark"), "", ""
+
     def of_shard(self, name: str, shard: str) -> str:
         """Return a name of one shard of a key, such as `lease`; `shard` is KEY#SHARD."""
         return f"{self._prefix}{name}:{shard}"

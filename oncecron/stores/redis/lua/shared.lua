@@ -18,6 +18,7 @@
 --   drains      hash     host -> JSON: author, at
 --   lists       zset     KEY#TICK of every list of items, by when it was loaded. One that was looked at and kept comes last of those
 --                        that may expire
+--   mark        hash     nothing; it is written before each WAIT
 --   notices     hash     channel -> "VERSION:DOCUMENT": what `oncecron notify` has notified it of
 --   key         hash     fence, high_water, running, last_start ...: what retention may not remove
 --   lease       hash     execution_id, owner, expires_at ...; the request to the holder. It has no TTL, because some policies
