@@ -279,6 +279,7 @@ def test_only_the_keys_of_the_table_are_pinged(
     configure("webhook", f"{recorder.url}/hook", "keys = ['billing-*', 'imp']\n" + other)
     for key in ("billing-nightly", "import", "imp"):
         host.run(key, "--tick", "t", "--", "true")
+    recorder.wait_for(6)
     eventually(lambda: not pingers(), 20)
     heard = sorted((one.path, json.loads(one.body)["key"]) for one in recorder.received)
     assert heard == sorted(
