@@ -26,7 +26,13 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli.crontab import files
 from oncecron.core import safe_paths
-from oncecron.core.errors import ConfigurationError, InputError, OutputError, UsageError
+from oncecron.core.errors import (
+    ConfigurationError,
+    InputError,
+    OutputError,
+    UsageError,
+    reason_of,
+)
 from oncecron.core.text import visible
 from oncecron.stores.address import shell_quoted, state_directory
 
@@ -45,7 +51,10 @@ _LONGEST_END = 2
 
 def read(user: str | None) -> bytes:
     """Return the crontab of a user (None: who runs this), empty if there is none. Raises `InputError`."""
-    done = _crontab(user, "-l")
+    try:
+        done = _crontab(user, "-l")
+    except OSError as error:  # a sandbox, or no processes left
+        raise InputError(f"cannot read {name_of(user)}: {reason_of(error)}") from error
     if done.returncode == 0:
         return _HEADER.sub(b"", done.stdout, count=1) if _HEADER.match(done.stdout) else done.stdout
     if _NO_CRONTAB.search(done.stderr):
