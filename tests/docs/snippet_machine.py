@@ -31,8 +31,8 @@ _PATH = re.compile(
 _MARK = "\x1e"
 _USER = re.escape(pwd.getpwuid(os.geteuid()).pw_name)
 _PLACES_OF_A_USER = (
-    rf"(?<=user ){_USER}\b", rf"(?<=crontab of ){_USER}\b", rf"(?<=/crontabs/){_USER}(?=\.)",
-    rf"\b{_USER}(?=@)", rf"(?<= ){_USER}(?= +\d{{4}}-)",
+    rf"(?<=user ){_USER}\b", rf"(?<=user       ){_USER}\b", rf"(?<=crontab of ){_USER}\b",
+    rf"(?<=/crontabs/){_USER}(?=\.)", rf"\b{_USER}(?=@)", rf"(?<= ){_USER}(?= +\d{{4}}-)",
 )  # fmt: skip
 _OF_THIS_MACHINE = {
     re.compile("|".join(_PLACES_OF_A_USER)): "ann",
