@@ -117,9 +117,8 @@ class _Reader:
         """Ask nothing yet. `counts`: None to count nothing."""
         self._settings = settings
         self._counts = counts
-        self._named: set[str] = (
-            set()
-        )  # rows that cannot be read, of which standard error has a line
+        self._named: set[str] = set()
+        """Rows that cannot be read, of which standard error has a line."""
         self._lock = threading.Lock()
         self._question: Future[Reading] | None = None
         self._is_away = False

@@ -1,6 +1,8 @@
 """`oncecron crontab wrap --install`: a user's crontab is changed by crontab(1), kept, verified, and restored."""
 
+import errno
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,6 +17,9 @@ from servers.oncecron import Ended, Oncecron
 from servers.other_crons import unpacked
 from servers.require import program
 from servers.waiting import eventually
+
+from oncecron.cli.crontab import user_crontab
+from oncecron.core.errors import InputError
 
 MINE = b"# oncecron: key=bill\n0 2 * * * cd /app && ./bill.sh\n@reboot /opt/start\n"
 STORED = b"ONCECRON_STORE=local\n" + MINE
@@ -191,6 +196,20 @@ def test_a_refusal_of_crontab_leaves_the_old_one(broken: Broken, public_path: Pa
     assert done.status == 74
     assert "is unchanged: You are not allowed\n" in done.err
     assert (public_path / "installed").read_bytes() == STORED
+
+
+def test_where_no_process_starts_a_crontab_is_not_read(
+    broken: Broken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as in a sandbox: an error with the reason, so that doctor says the rest."""
+    monkeypatch.setenv("PATH", broken().environment["PATH"])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(user_crontab.subprocess, "run", refuse)
+    with pytest.raises(InputError, match=r"cannot read the crontab of .*: Operation not permitted"):
+        user_crontab.read(None)
 
 
 @pytest.mark.parametrize(
