@@ -20,6 +20,8 @@ The thread that begins and ends is the one that made the store, because its serv
 import contextlib
 import dataclasses
 import itertools
+import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -31,12 +33,11 @@ from servers.process import public_directory, remove_directory
 HOUR = 3600.0
 POOLED = 2
 """Sessions that the leaky pooler has at the server, so that the other program reaches all of them."""
-UNWRITTEN: dict[str, object] = {
-    "wal_writer_delay": "10s",
-    "wal_writer_flush_after": "1GB",
-    "wal_buffers": "16MB",
-}
-"""With these, what is committed without waiting for the disk is in the memory of the server alone for long."""
+BUFFERED = {"wal_buffers": "16MB"}
+"""What is committed without waiting for the disk stays in the server's memory as long as no other process writes it."""
+WRITERS = """
+select pid from pg_stat_activity where backend_type in ('background writer', 'checkpointer', 'walwriter')"""
+"""Those processes; they write it within seconds, unless they are stopped."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +152,7 @@ def _follow_redis(replica: RedisServer, master: RedisServer | None) -> None:
 def leaky() -> Iterator[BrokenStore]:
     """Commit claims with the settings of another program, and lose them in a crash."""
     with ExitStack() as stack:
-        server = _removed(stack, PostgresServer(**SETTINGS | UNWRITTEN)).start()
+        server = _removed(stack, PostgresServer(**SETTINGS | BUFFERED)).start()
         database = server.create_database()
         pooler = _removed(
             stack,
@@ -169,16 +170,12 @@ def leaky() -> Iterator[BrokenStore]:
                     session.execute("set synchronous_commit = off")
                 for session in sessions:
                     session.execute("commit")
+            for (writer,) in server.execute(WRITERS):
+                os.kill(writer, signal.SIGSTOP)
 
         def end() -> None:
             server.kill()
             server.start()
-            with server.superuser_connect(database.name) as session:
-                # The first page that a WAL writer is told of it also flushes: let it be this one.
-                session.execute("set synchronous_commit = off")
-                session.execute("select pg_logical_emit_message(true, '', repeat('.', 20000))")
-                flushed = "select pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()"
-                eventually(lambda: session.execute(flushed).fetchall() == [(True,)], 30)
 
         yield BrokenStore(
             database.url("owner", via=pooler), begin, end, frozenset({"double", "lost-write"})
