@@ -125,7 +125,7 @@ def test_in_a_bare_system(system: DebianSystem, user: str) -> None:
 @in_bare_systems
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("user", ["root", "ann"])
-def test_the_tests_in_a_bare_system(system: DebianSystem, user: str) -> None:
+def test_the_tests_in_a_bare_system(system: DebianSystem, user: str, tmp_path: Path) -> None:
     """Root needs nothing but a clone; another user installs what one line names."""
     command = RUN.strip() + (" --quick" if SYSTEMS == "quick" else "")
     path = "/root/oncecron"
@@ -134,5 +134,7 @@ def test_the_tests_in_a_bare_system(system: DebianSystem, user: str) -> None:
     else:
         path = prepared(system, user, command)
     ended = system.sh(command, user, path, timeout=4 * 3600)
-    assert ended.returncode == 0, ended.stdout[-20000:]
+    everything = tmp_path / "output"
+    everything.write_text(ended.stdout)
+    assert ended.returncode == 0, f"{ended.stdout[-20000:]}\nEverything is in {everything}"
     assert re.search(r" \d+ passed", ended.stdout), ended.stdout[-2000:]
