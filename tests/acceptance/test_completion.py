@@ -280,7 +280,12 @@ def test_a_tab_completes_a_word_behind_another_command(
     shell: Terminal, line: str, completed: str
 ) -> None:
     """Also a word that ends with what bash splits at."""
-    assert shell.after_tab(line) == line.rpartition(" ")[0] + " " + completed
+
+    def as_expected() -> bool:
+        assert shell.after_tab(line) == line.rpartition(" ")[0] + " " + completed
+        return True
+
+    eventually(as_expected, 30)
 
 
 # The answer that the scripts are given

@@ -308,7 +308,8 @@ def test_a_tab_imports_a_driver_only_to_ask_a_store(
 ) -> None:
     """Nor anything of a firing."""
     code = (
-        "import sys; from oncecron.cli.main import invoke; invoke([]);"
+        "import sys; from oncecron.core import timing; timing.COMPLETION_TIMEOUT = 60;"
+        "from oncecron.cli.main import invoke; invoke([]);"
         "print({'psycopg', 'sqlite3', 'redis', 'tomllib', 'oncecron.run.guard'} & set(sys.modules))"
     )
     environment = {
