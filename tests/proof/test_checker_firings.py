@@ -103,6 +103,26 @@ def test_a_job_recorded_as_lost_left_with_75(run: Invented, said: str, found: li
     assert broken(run) == found
 
 
+@pytest.mark.parametrize(
+    ("options", "own", "status", "found"),
+    [
+        ((), 143, 143, []), ((), None, 137, []), ((), 143, 124, ["exit"]),
+        (("--timeout", "1s"), 143, 124, []), (("--timeout", "1s"), None, 124, []),
+    ],
+)  # fmt: skip
+def test_a_job_whose_end_nobody_could_record_left_with_its_end(
+    run: Invented, options: tuple[str, ...], own: int | None, status: int, found: list[str]
+) -> None:
+    """That of the job, or of its timeout."""
+    firing = run.history.firings[0]
+    firing.command[:0] = options
+    firing.status, firing.stderr = status, "oncecron: key billing: a record is lost: no space\n"
+    run.history.starts[0].status = own
+    row(run).update(outcome="lost", exit_code=None)
+    run.fault(100.5, 101.0)
+    assert broken(run) == found
+
+
 def test_a_firing_does_not_end_before_its_job(run: Invented) -> None:
     """Its tree is gone when it leaves."""
     start = run.history.starts[0]

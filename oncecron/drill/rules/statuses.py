@@ -19,6 +19,7 @@ ENDING = (1, 2, 3, 15)
 BETWEEN_PARTS = {69, 75, 78}
 """Statuses of a firing that could not ask for another part."""
 
+_TIMED_OUT, _KILLED = 124, 137
 _BUGS = ("Traceback (most recent call last)", "internal error", "the oncecron guard failed")
 _WITHOUT_END = ("running", "not-started", "unclaimed")
 
@@ -94,13 +95,15 @@ def _last_attempts(rows: list[Row]) -> list[Row]:
 
 
 def _if_its_record_is_lost(joined: Joined, firing: Firing, row: Row) -> set[int]:
-    """Return the job's own status where nobody could tell the store of it."""
+    """Return the statuses that say how a job ended where nobody could tell the store of it."""
+    found: set[int] = set()
     for start in joined.starts_of(firing):
-        if row not in joined.rows_of(start) or row["outcome"] != "lost" or start.status is None:
+        if row not in joined.rows_of(start) or row["outcome"] != "lost":
             continue
         if "a record is lost" in firing.stderr or joined.forgets(start.at, firing.ended or 0.0):
-            return {start.status}
-    return set()
+            found.add(_KILLED if start.status is None else start.status)
+            found |= {_TIMED_OUT} if option(firing, "--timeout") else set()
+    return found
 
 
 def _outlived(joined: Joined, firing: Firing) -> str | None:
@@ -136,7 +139,7 @@ def statuses_of(row: Row) -> set[int]:
     """Return the exit statuses that say how an execution ended."""
     match row["outcome"]:
         case "timed-out":
-            return {124}
+            return {_TIMED_OUT}
         case "lost":
             return {75}
         case "not-started":
