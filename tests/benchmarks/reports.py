@@ -145,7 +145,7 @@ def main() -> None:
                 samples = [measure(store, script, command) for _ in range(options.rounds)]
                 results[kind][words] = samples
                 best = min(samples, key=lambda each: each.took)
-                assert best.status in (0, 1), words
+                assert best.status in (0, 1, 2), words  # 1 and 2: there are findings
                 cells = [best.took, best.cpu, best.server_cpu]
                 shown = " | ".join(f"{each:.2f}" for each in cells)
                 print(f"| `{words}` | {shown} | {best.memory:.0f} |", flush=True)
