@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 _RUNS_AT_ONCE = 1000  # read together, in 2 ms of the server's time
+_LOOKS = 64  # at once, at executions whose starts tell where those since a time begin
+_TURNS = 10  # four of them are enough for ten million, unless most are gone
 _PAGE_OF_MANY = 50  # ids of each shard, when a query covers several shards
 _SHARDS_AT_ONCE = 10
 _HOSTS_OF = 50  # shards; each host has a text of 400 bytes
@@ -164,11 +166,10 @@ class RedisViews(Reader):
 
     def _view_timeline(self, since: float | None, keys: list[str] | None) -> Iterator[Row]:
         """Read a few shards at a time, from an id on before which nothing has started since that time."""
-        shards = self._shards(keys)
-        begins = [0] * len(shards) if since is None else self._begins(shards, since)
-        spans = iter(zip(shards, begins, strict=True))
-        while some := list(islice(spans, _SHARDS_AT_ONCE)):
-            for row in self._by_start(some, since):
+        after = 0 if since is None else self._started_before(since - MAX_CLOCK_SKEW)
+        shards = iter(self._shards(keys))
+        while some := list(islice(shards, _SHARDS_AT_ONCE)):
+            for row in self._by_start(some, after, since):
                 if since is None or row.started_at >= since:
                     yield row.columns
 
@@ -209,23 +210,19 @@ class RedisViews(Reader):
         return iter(range(last, first - 1, -1))
 
     def _by_start(
-        self, some: Sequence[tuple[Shard, int]], since: float | None
+        self, some: Sequence[Shard], after: int, since: float | None
     ) -> Iterator[StoredExecution]:
-        """Yield the executions of shards after ids, each shard in the order of starts."""
-        pages = self._client.ask(
-            [
-                _page(self._names.of_shard("log", shard.name), str(after), True, _PAGE)
-                for shard, after in some
-            ]
-        )
+        """Yield the executions of shards after an id, each shard in the order of starts."""
+        streams = [self._names.of_shard("log", shard.name) for shard in some]
+        pages = self._client.ask([_page(stream, str(after), True, _PAGE) for stream in streams])
         short = {
             shard: list(_ids_of(page))
-            for (shard, _), page in zip(some, pages, strict=True)
+            for shard, page in zip(some, pages, strict=True)
             if len(page) < _PAGE
         }
         ids = [number for of_shard in short.values() for number in of_shard]
         known = {row.execution_id: row for row in self._stored(ids, since)}
-        for shard, after in some:
+        for shard in some:
             if shard in short:
                 yield from sorted(
                     (known[number] for number in short[shard] if number in known), key=_start
@@ -239,32 +236,28 @@ class RedisViews(Reader):
         others = (row for row in self._log_of(shard, after, since) if not row.late)
         yield from heapq.merge(others, late, key=_start)
 
-    def _begins(self, shards: Sequence[Shard], since: float) -> list[int]:
-        """Return for each shard an id up to which no execution started since a time: of the last in a page of ids.
+    def _started_before(self, time: float) -> int:
+        """Return an id up to which nothing has started since a time, by looks at ever fewer ids.
 
-        A late execution proves nothing about those before it, and one that cannot be read neither.
+        Ids rise with the starts of all keys. A late execution proves nothing, and neither does one that is gone.
         """
-        begins = dict.fromkeys(shards, 0)
-        after = dict.fromkeys(shards, "")
-        while after:
-            streams = [(each, self._names.of_shard("log", each.name)) for each in after]
-            pages = self._client.ask(
-                [_page(stream, after[each], False, _PAGE_OF_MANY) for each, stream in streams]
-            )
-            oldest = {
-                each: int(page[-1][0].partition(b"-")[0])
-                for each, page in zip(list(after), pages, strict=True)
-                if len(page) == _PAGE_OF_MANY
-            }
-            known = {row.execution_id: row for row in self._stored([*oldest.values()])}
-            after = {}
-            for each, number in oldest.items():
-                row = known.get(number)
-                if row and not row.late and row.started_at < since:
-                    begins[each] = number - 1
-                else:
-                    after[each] = f"{number}-0"
-        return [begins[each] for each in shards]
+        name = self._names.of_namespace("namespace")
+        begin, end = 0, int(self._ask("HGET", name, "last_execution_id") or 0) + 1
+        for _ in range(_TURNS):
+            if end - begin <= _PAGE:
+                break
+            # At first the older, the sparser: what retention has removed is old.
+            steps = [2**power for power in range(end.bit_length()) if 2**power < end]
+            if begin:
+                steps = [(end - begin) * part // _LOOKS for part in range(1, _LOOKS)]
+            found = [row for row in self._stored([end - step for step in steps]) if not row.late]
+            first = min((row.execution_id for row in found if row.started_at >= time), default=end)
+            before = (row.execution_id for row in found if row.started_at < time)
+            last = max((each for each in before if each < first), default=begin)
+            if (last, first) == (begin, end):
+                break
+            begin, end = last, first
+        return begin
 
     def _log_of(self, shard: Shard, after: int, since: float | None) -> Iterator[StoredExecution]:
         """Yield the executions of one shard, the oldest id first."""
