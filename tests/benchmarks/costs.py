@@ -86,7 +86,7 @@ class Contender:
     """Something that starts a command once; `prepare` decides whether the next run wins or loses."""
 
     name = ""
-    asks: Literal["postgres", "postgres with TLS", "redis", "etcd"] = "postgres"
+    asks: Literal["postgres", "postgres with TLS", "redis", "etcd", "a file"] = "postgres"
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -132,6 +132,18 @@ class OncecronOnRedis(Oncecron):
     def url(self, through: FaultProxy | None) -> str:
         """Return the address of the store."""
         return self.stage.redis.url(via=through)
+
+
+class OncecronOnSqlite(Oncecron):
+    """The same on SQLite, for the hosts of one machine."""
+
+    name = "oncecron on SQLite"
+    asks = "a file"
+
+    def url(self, through: FaultProxy | None) -> str:
+        """Return the address of the store."""
+        assert through is None
+        return f"sqlite://{self.stage.directory}/store.db"
 
 
 class OncecronBySocket(Oncecron):
@@ -419,6 +431,8 @@ def private_memory(contender: Contender) -> float:
 
 def turns(contender: Contender, *, wins: bool) -> int:
     """Return the round trips after connecting, of all connections together."""
+    if contender.asks == "a file":
+        return 0
     proxy = FaultProxy(contender.stage.port(contender))
     try:
         connecting = 0
@@ -486,7 +500,12 @@ def main() -> None:
         losing: list[Contender] = [
             *(Oncecron(stage), Scheduled(stage), WithFile(stage), WithLargeFile(stage)),
             *(OncecronBySocket(stage), OncecronByPooler(stage), OncecronWithTls(stage)),
-            *(OncecronOnRedis(stage), ScheduledOnRedis(stage), Dislock(stage)),
+            *(
+                OncecronOnRedis(stage),
+                ScheduledOnRedis(stage),
+                OncecronOnSqlite(stage),
+                Dislock(stage),
+            ),
         ]
         contenders = [*losing, ShellScript(stage), RedisScript(stage)]
         if stage.start_etcd():
