@@ -102,7 +102,8 @@ def _if_its_record_is_lost(joined: Joined, firing: Firing, row: Row) -> set[int]
             continue
         if "a record is lost" in firing.stderr or joined.forgets(start.at, firing.ended or 0.0):
             found.add(_KILLED if start.status is None else start.status)
-            found |= {_TIMED_OUT} if option(firing, "--timeout") else set()
+            if option(firing, "--timeout"):
+                found.add(_TIMED_OUT)
     return found
 
 

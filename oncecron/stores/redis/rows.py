@@ -41,12 +41,15 @@ KEY = (
     *("high_water", "last_start", "forgotten_at", "forgotten_by"),
 )
 """The fields of the hash of a shard that people see."""
-_EXECUTION = tuple(
-    (name, _KINDS.get(name)) for name in (*Execution._fields, "tick_instant", "fired_at", "lost_at")
-)
-_HOST_TICKS = tuple(
-    (name, _KINDS.get(name)) for name in ("seen_at", "clock_ahead", "ticks", "ticks_at", "twice")
-)
+
+
+def _with_kinds(*names: str) -> tuple[tuple[str, Callable[..., Any] | None], ...]:
+    """Return fields with what makes numbers of their texts, for `_columns`."""
+    return tuple((name, _KINDS.get(name)) for name in names)
+
+
+_EXECUTION = _with_kinds(*Execution._fields, "tick_instant", "fired_at", "lost_at")
+_HOST_TICKS = _with_kinds("seen_at", "clock_ahead", "ticks", "ticks_at", "twice")
 
 
 class Shard(NamedTuple):

@@ -204,10 +204,11 @@ class RedisViews(Reader):
         """Yield the ids that an execution may have, the newest first: to read them takes longer than to try each."""
         firsts = self._ask_shards("XRANGE", "log", self._shards(None), "-", "+", "COUNT", 1)
         first = min((each for entries in firsts for each in _ids_of(entries)), default=1)
-        last = int(
-            self._ask("HGET", self._names.of_namespace("namespace"), "last_execution_id") or 0
-        )
-        return iter(range(last, first - 1, -1))
+        return iter(range(self._last_id(), first - 1, -1))
+
+    def _last_id(self) -> int:
+        name = self._names.of_namespace("namespace")
+        return int(self._ask("HGET", name, "last_execution_id") or 0)
 
     def _by_start(
         self, some: Sequence[Shard], after: int, since: float | None
@@ -241,8 +242,7 @@ class RedisViews(Reader):
 
         Ids rise with the starts of all keys. A late execution proves nothing, and neither does one that is gone.
         """
-        name = self._names.of_namespace("namespace")
-        begin, end = 0, int(self._ask("HGET", name, "last_execution_id") or 0) + 1
+        begin, end = 0, self._last_id() + 1
         for _ in range(_TURNS):
             if end - begin <= _PAGE:
                 break
