@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, Protocol
 
-from oncecron.drill.faults import HostFaults, StoreFault
+from oncecron.drill.faults import OUTLIVING, HostFaults, StoreFault
 from oncecron.drill.generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
 from oncecron.drill.history import CALM_TICK, Firing, Recorder, now
 from oncecron.drill.hosts import FiringHost, firing_of, locked_files
@@ -240,6 +240,7 @@ class Run:
         self.recorder.moment("quiet")
         self._go_on_until_all_have_run(now())
         self._fire_what_waits_for_its_minute()
+        self._fire_what_outlives_its_lease()
         self._fire_the_items()
         self._let_them_end()
         self._pulse.stop()
@@ -380,6 +381,13 @@ class Run:
             if key.by_clock:
                 by_hand = dataclasses.replace(key, rule="none", run="", job=key.job + BRIEFLY)
                 self._start(host, Shot(now() - self._begin_at, host.name, by_hand, None))
+
+    def _fire_what_outlives_its_lease(self) -> None:
+        """Run one such job to its end: no fault excuses a lease that is not renewed now."""
+        host = next(iter(self.hosts.values()))
+        for key in [key for key in self.wanted.keys if key.name in OUTLIVING][:1]:
+            by_hand = dataclasses.replace(key, rule="none", run=f"--wait {CALM:g}s")
+            self._start(host, Shot(now() - self._begin_at, host.name, by_hand, None))
 
     def _fire_the_items(self) -> None:
         """Run each list once more, on all hosts: none of its items may be left out."""

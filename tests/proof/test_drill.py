@@ -25,6 +25,7 @@ from servers.process import command_line, process_table, spawn
 from oncecron.drill import drill as drills
 from oncecron.drill import history
 from oncecron.drill.certificate import Certificate
+from oncecron.drill.generator import TTL
 from oncecron.stores.address import parse_address
 
 IS_LONG = os.environ.get("ONCECRON_TEST_DRILLS") == "long"
@@ -156,7 +157,9 @@ def agrees_with_the_ledger(found: Certificate, directory: Path) -> None:
         kind: list(begun.values()).count(kind) for kind in begun.values()
     }
     assert found.latency["p50"] <= found.latency["p95"] <= found.latency["p99"]
-    starts = history.load(directory).starts
+    loaded = history.load(directory)
+    starts = loaded.starts
+    assert any(start.at > loaded.quiet and start.last_sign - start.at > TTL for start in starts)
     assert found.latency["p99"] <= max(start.at for start in starts) - min(
         line["at"] for line in lines if line["event"] == "firing"
     )
