@@ -110,7 +110,7 @@ def as_text(certificate: Certificate) -> str:
 
 
 _LABEL = 14
-_MOST_EVENTS, _MOST_FINDINGS = 5, 5
+_MOST_EVENTS = 5
 
 
 def _wrapped(label: str, text: str) -> list[str]:
@@ -158,13 +158,19 @@ def _events(events: list[tuple[str, str]]) -> list[str]:
 def _findings(findings: list[Finding]) -> list[str]:
     if not findings:
         return _wrapped("violations", "none")
-    shown = [
-        f"{'documented hole' if finding.hole else 'VIOLATION'} ({finding.rule}): {finding.sentence}"
-        for finding in findings[:_MOST_FINDINGS]
-    ]
-    more = len(findings) - _MOST_FINDINGS
-    shown += [f"and {more} more (--json)"] if more > 0 else []
+    alike: dict[tuple[str, bool], list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault((finding.rule, finding.hole), []).append(finding)
+    shown = [_first_of(group) for group in alike.values()]
     return [
         *_wrapped("violations", shown[0]),
         *(line for text in shown[1:] for line in _wrapped("", text)),
     ]
+
+
+def _first_of(alike: list[Finding]) -> str:
+    """Return the first of the findings of one rule, and how many others there are."""
+    first, *others = alike
+    what = "documented hole" if first.hole else "VIOLATION"
+    more = f"; and {len(others)} more (--json)" if others else ""
+    return f"{what} ({first.rule}): {first.sentence}{more}"

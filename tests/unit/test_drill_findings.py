@@ -1,9 +1,11 @@
-"""What a certificate says first: of each rule one finding, and of the worst rule before the others."""
+"""What a certificate says first: the first finding of each rule, the worst rule first, and how many others."""
 
 from __future__ import annotations
 
+from sample_certificates import certificate
+
 from oncecron.drill.assess import ordered
-from oncecron.drill.certificate import Finding
+from oncecron.drill.certificate import Finding, as_text
 
 
 def found(rule: str, number: int, *, hole: bool = False) -> Finding:
@@ -22,3 +24,20 @@ def test_many_of_one_rule_do_not_hide_another() -> None:
     ]  # fmt: skip
     assert findings[4] is excused
     assert findings[7:] == many[2:]
+
+
+def test_the_text_has_the_first_of_each_rule_and_counts_the_others() -> None:
+    """A promise that is broken as a documented hole too is told as both."""
+    findings = [
+        found("double", 0),
+        *(found("overlap", n, hole=True) for n in range(3)),
+        found("overlap", 0),
+    ]
+    lines = as_text(certificate(violations=findings)).splitlines()
+    begin = next(n for n, line in enumerate(lines) if line.startswith("violations"))
+    assert [line[14:] for line in lines[begin : begin + 3]] == [
+        "VIOLATION (double): double 0",
+        "documented hole (overlap): overlap 0; and 2 more (--json)",
+        "VIOLATION (overlap): overlap 0",
+    ]
+    assert lines[begin + 3].startswith("not tried")
