@@ -52,7 +52,7 @@ GAP, MOST_AT_ONCE = 0.8, 10
 """Seconds between two faults, on average, and how many last at a time."""
 FAVOUR = {
     "late answers, then silence": 2.0, "a proxy that resets": 2.0, "lose an answer": 2.0, "refuse connections": 2.0,
-    "kill the wrapper": 2.5, "step the clock": 0.3,
+    "step the clock": 0.3,
 }  # fmt: skip
 """What shows a hole only at the right moment is tried more often."""
 FRESH = 0.3

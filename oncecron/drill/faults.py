@@ -156,6 +156,14 @@ class HostFaults:
                 0.5,
                 fresh=True,
             ),
+            Kind(
+                "processes",
+                "kill the wrapper of a new job",
+                (0, 0),
+                lambda: self._kill(("wrapper",), new=True),
+                _nothing,
+                fresh=True,
+            ),
         ]
 
     def _of_the_machine(self) -> list[Kind]:
@@ -248,8 +256,8 @@ class HostFaults:
         """Return whether a job runs here that will outlive its lease, if nobody ends it; `table` spares reading all."""
         return any(_is_new(firing, tree) for firing, tree in self._trees(table))
 
-    def _kill(self, roles: Sequence[str]) -> Done | None:
-        return self._signal(roles, signal.SIGKILL, "killed")
+    def _kill(self, roles: Sequence[str], *, new: bool = False) -> Done | None:
+        return self._signal(roles, signal.SIGKILL, "killed", new=new)
 
     def _stop(self, roles: Sequence[str], *, new: bool = False) -> Done | None:
         return self._signal(roles, signal.SIGSTOP, "stopped", new=new)
