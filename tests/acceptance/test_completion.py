@@ -15,7 +15,7 @@ import pytest
 import story_stores
 from log_of import Store
 from servers import eventually
-from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron, patient_script
 from servers.process import free_port
 from servers.require import not_proven, program
 from terminals import Terminal, terminal
@@ -70,7 +70,7 @@ Shell = Terminal | Fish
 
 
 def assert_offered(shell: Shell, line: str, expected: list[str]) -> None:
-    """Assert what is offered: a busy machine may take more than a second for an answer."""
+    """Assert what the installed program offers: a busy machine may take more than its second for an answer."""
 
     def as_expected() -> bool:
         assert shell.offered(line) == expected
@@ -79,10 +79,10 @@ def assert_offered(shell: Shell, line: str, expected: list[str]) -> None:
     eventually(as_expected, 30)
 
 
-def environment_in(home: Path, store: str) -> dict[str, str]:
-    """Return the environment of a shell."""
+def environment_in(home: Path, store: str, script: Path = CONSOLE_SCRIPT) -> dict[str, str]:
+    """Return the environment of a shell, in which `script` is found as oncecron."""
     return {
-        "PATH": f"{CONSOLE_SCRIPT.parent}:/usr/bin:/bin", "HOME": str(home), "LC_ALL": "C.UTF-8",
+        "PATH": f"{script.parent}:/usr/bin:/bin", "HOME": str(home), "LC_ALL": "C.UTF-8",
         "ONCECRON_STORE": store, "XDG_STATE_HOME": str(home), "PYTHONWARNINGS": "error",
     }  # fmt: skip
 
@@ -132,7 +132,8 @@ def shell(
     """Give a shell at its prompt: one for all tests, because starting it takes longer than a hundred answers."""
     name = request.param
     if name not in shells:
-        shells[name] = new_shell(name, environment_in(home, f"sqlite://{home}/oncecron.db"))
+        environment = environment_in(home, f"sqlite://{home}/oncecron.db", patient_script())
+        shells[name] = new_shell(name, environment)
     return shells[name]
 
 
@@ -212,7 +213,7 @@ def test_a_shell_offers(shell: Shell, line: str, offered: str | None) -> None:
     if offered is None:
         assert not set(KEYS) & set(shell.offered(line))
     else:
-        assert_offered(shell, line, offered.split())
+        assert shell.offered(line) == offered.split()
 
 
 @pytest.mark.parametrize(
@@ -235,7 +236,7 @@ def test_the_command_of_run_is_completed_as_by_itself(
     if request.node.callspec.params["shell"] == SHELLS[0]:
         assert not {*shell.offered(line)} & {*offered.split()}  # only the package knows how
     else:
-        assert_offered(shell, line, offered.split())
+        assert shell.offered(line) == offered.split()
 
 
 @pytest.mark.parametrize(
@@ -259,12 +260,7 @@ def test_the_command_of_run_is_completed_as_by_itself(
 )
 def test_a_tab_completes_a_word(shell: Terminal, line: str, completed: str) -> None:
     """Also one that bash splits at a colon or an equals sign."""
-
-    def as_expected() -> bool:
-        assert shell.after_tab(line).replace("  ", " ") == completed  # zsh sets off what follows
-        return True
-
-    eventually(as_expected, 30)
+    assert shell.after_tab(line).replace("  ", " ") == completed  # zsh sets off what follows
 
 
 @pytest.mark.parametrize(
@@ -280,35 +276,20 @@ def test_a_tab_completes_a_word_behind_another_command(
     shell: Terminal, line: str, completed: str
 ) -> None:
     """Also a word that ends with what bash splits at."""
-
-    def as_expected() -> bool:
-        assert shell.after_tab(line) == line.rpartition(" ")[0] + " " + completed
-        return True
-
-    eventually(as_expected, 30)
+    assert shell.after_tab(line) == line.rpartition(" ")[0] + " " + completed
 
 
 # The answer that the scripts are given
 
 
-def answer(line: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the values that are offered for the end of a line."""
+def answer(line: str, environment: Mapping[str, str], script: Path | None = None) -> list[str]:
+    """Return the values that are offered for the end of a line, after however long."""
     done = subprocess.run(
-        [CONSOLE_SCRIPT], capture_output=True, text=True, check=False,
+        [script or patient_script()], capture_output=True, text=True, check=False,
         env={**environment, "COMP_LINE": line, "_ONCECRON_COMPLETE": "1"},
     )  # fmt: skip
     assert done.stderr == ""
     return [offer.split("\t")[1] for offer in done.stdout.splitlines() if offer]
-
-
-def assert_answer(line: str, environment: Mapping[str, str], expected: list[str]) -> None:
-    """Assert that these values are offered: a busy machine may take more than a second for an answer."""
-
-    def as_expected() -> bool:
-        assert answer(line, environment) == expected
-        return True
-
-    eventually(as_expected, 30)
 
 
 def test_every_store_is_asked(store: Store, new_host: Callable[..., Oncecron]) -> None:
@@ -320,12 +301,15 @@ def test_every_store_is_asked(store: Store, new_host: Callable[..., Oncecron]) -
     new_host("host-b").run("billing", "--tick", "t1", "--", "true")
     a("drain", "host-c")
     a.run("other", "--namespace", "staging", "--tick", "t1", "--", "true")
-    assert_answer("oncecron why ", a.environment, ["billing", "report"])
-    assert_answer("oncecron undrain ", a.environment, ["host-a", "host-b", "host-c"])
-    assert_answer("oncecron why --namespace staging ", a.environment, ["other"])
-    assert_answer("oncecron why --namespace ", a.environment, ["oncecron", "staging"])
-    assert_answer("oncecron why --namespace none --namespace s", a.environment, ["staging"])
-    assert answer("oncecron why --namespace none ", a.environment) == []
+    for line, offered in (
+        ("oncecron why ", ["billing", "report"]),
+        ("oncecron undrain ", ["host-a", "host-b", "host-c"]),
+        ("oncecron why --namespace staging ", ["other"]),
+        ("oncecron why --namespace ", ["oncecron", "staging"]),
+        ("oncecron why --namespace none --namespace s", ["staging"]),
+        ("oncecron why --namespace none ", []),
+    ):
+        assert answer(line, a.environment) == offered, line
 
 
 @pytest.fixture
@@ -361,7 +345,7 @@ def test_a_store_that_hangs_is_left_after_a_second(tmp_path: Path, deaf: int) ->
     """Not much sooner, and with status 1, which no shell shows."""
     environment = environment_in(tmp_path, f"postgresql://u:secret@127.0.0.1:{deaf}/")
     began = time.monotonic()
-    assert answer("oncecron why ", environment) == []
+    assert answer("oncecron why ", environment, CONSOLE_SCRIPT) == []
     assert 0.9 < time.monotonic() - began < 5
 
 
@@ -385,7 +369,7 @@ def test_the_home_directory_is_found(tmp_path: Path) -> None:
     host = Oncecron(url, tmp_path)
     host.run("billing", "--tick", "t1", "--", "true")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    assert_answer("oncecron why --config ~/here.toml ", environment, ["billing"])
+    assert answer("oncecron why --config ~/here.toml ", environment) == ["billing"]
 
 
 # What is no TAB
@@ -433,7 +417,7 @@ def test_the_wheel_puts_the_scripts_where_shells_look(shell: str, path: str) -> 
 
 def test_zsh_finds_its_script_by_itself(home: Path) -> None:
     """It is a function's file, too."""
-    environment = environment_in(home, f"sqlite://{home}/oncecron.db")
+    environment = environment_in(home, f"sqlite://{home}/oncecron.db", patient_script())
     setup = f"fpath+=({shlex.quote(str(SCRIPTS))}); compinit -D -u"
     with terminal("zsh", setup, environment) as zsh:
         assert zsh.after_tab("oncecron hi") == "oncecron history "

@@ -24,16 +24,21 @@ Less would make tests fail on a busy machine: a job is stopped when it could not
 
 
 @functools.cache
-def _short_script() -> Path:
-    """Write the installed console script once more, with one more line: SHORT_TTL is allowed."""
+def _with_timing(name: str, seconds: float) -> Path:
+    """Write the installed console script once more, with one more line: a value of timing.py is another."""
     imports = "from oncecron.__main__ import main\n"
     text = CONSOLE_SCRIPT.read_text()
     assert text.count(imports) == 1, text
-    allowed = f"import oncecron.core.timing\noncecron.core.timing.MINIMUM_TTL = {SHORT_TTL}.0\n"
-    script = public_directory("short-ttl") / CONSOLE_SCRIPT.name
-    script.write_text(text.replace(imports, allowed + imports))
+    changed = f"import oncecron.core.timing\noncecron.core.timing.{name} = {seconds}\n"
+    script = public_directory(name.lower().replace("_", "-")) / CONSOLE_SCRIPT.name
+    script.write_text(text.replace(imports, changed + imports))
     script.chmod(0o755)
     return script
+
+
+def patient_script() -> Path:
+    """Return the console script that takes its time for an answer at a TAB: a busy machine needs more than a second."""
+    return _with_timing("COMPLETION_TIMEOUT", 60.0)
 
 
 class Ended(NamedTuple):
@@ -122,8 +127,9 @@ class Oncecron:
         """Return the console script and what is typed behind it; bytes may be any."""
         typed = [os.fsdecode(each if isinstance(each, bytes) else str(each)) for each in arguments]
         short = ("--ttl", str(SHORT_TTL)) in itertools.pairwise(typed)
-        script = _short_script() if short and self.script == CONSOLE_SCRIPT else self.script
-        return [str(script), *typed]
+        if short and self.script == CONSOLE_SCRIPT:
+            return [str(_with_timing("MINIMUM_TTL", float(SHORT_TTL))), *typed]
+        return [str(self.script), *typed]
 
 
 def installed(
