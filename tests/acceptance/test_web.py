@@ -353,6 +353,7 @@ ADDRESSES = ("/", "/key?name=bad/key", "/host?name=host-a")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # half a minute for each address
 def test_twenty_people_cost_a_query_per_second(
     new_postgres: Callable[..., PostgresServer], public_path: Path
 ) -> None:
@@ -375,6 +376,7 @@ def test_twenty_people_cost_a_query_per_second(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["redis", "sqlite"])
 def test_twenty_people_share_a_reading(
     kind: str, request: pytest.FixtureRequest, public_path: Path, monkeypatch: pytest.MonkeyPatch
