@@ -86,8 +86,7 @@ def as_text(certificate: Certificate) -> str:
         f"oncecron drill: {head.verdict.upper()}",
         *_wrapped("", head.why),
         "",
-        *_wrapped("store", f"{head.store}, {head.store_version}"),
-        *(line for text in head.topology for line in _wrapped("", text)),
+        *_listed("store", [f"{head.store}, {head.store_version}", *head.topology]),
         *_wrapped("oncecron", f"{head.oncecron}, Python {head.python}"),
         *_wrapped(
             "drill",
@@ -120,6 +119,12 @@ def _wrapped(label: str, text: str) -> list[str]:
     )
 
 
+def _listed(label: str, texts: list[str]) -> list[str]:
+    """Return the lines of texts of which each begins a line."""
+    first, *others = texts
+    return [*_wrapped(label, first), *(line for text in others for line in _wrapped("", text))]
+
+
 def _counts(numbers: dict[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in numbers.items())
 
@@ -148,11 +153,7 @@ def _events(events: list[tuple[str, str]]) -> list[str]:
         return _wrapped("at the store", "nothing happened")
     shown = [f"{at} {text}" for at, text in events[:_MOST_EVENTS]]
     shown += [f"and {len(events) - _MOST_EVENTS} more"] if len(events) > _MOST_EVENTS else []
-    first, *others = shown
-    return [
-        *_wrapped("at the store", first),
-        *(line for text in others for line in _wrapped("", text)),
-    ]
+    return _listed("at the store", shown)
 
 
 def _findings(findings: list[Finding]) -> list[str]:
@@ -161,11 +162,7 @@ def _findings(findings: list[Finding]) -> list[str]:
     alike: dict[tuple[str, bool], list[Finding]] = {}
     for finding in findings:
         alike.setdefault((finding.rule, finding.hole), []).append(finding)
-    shown = [_first_of(group) for group in alike.values()]
-    return [
-        *_wrapped("violations", shown[0]),
-        *(line for text in shown[1:] for line in _wrapped("", text)),
-    ]
+    return _listed("violations", [_first_of(group) for group in alike.values()])
 
 
 def _first_of(alike: list[Finding]) -> str:

@@ -376,24 +376,30 @@ class Run:
 
     def _fire_what_waits_for_its_minute(self) -> None:
         """Run those keys once more: a lease that a dead host left is gone at the next claim."""
-        host = next(iter(self.hosts.values()))
         for key in self.wanted.keys:
             if key.by_clock:
                 by_hand = dataclasses.replace(key, rule="none", run="", job=key.job + BRIEFLY)
-                self._start(host, Shot(now() - self._begin_at, host.name, by_hand, None))
+                self._fire_now(self._first_host, by_hand)
 
     def _fire_what_outlives_its_lease(self) -> None:
         """Run one such job to its end: no fault excuses a lease that is not renewed now."""
-        host = next(iter(self.hosts.values()))
-        for key in [key for key in self.wanted.keys if key.name in OUTLIVING][:1]:
+        key = next((key for key in self.wanted.keys if key.name in OUTLIVING), None)
+        if key is not None:
             by_hand = dataclasses.replace(key, rule="none", run=f"--wait {CALM:g}s")
-            self._start(host, Shot(now() - self._begin_at, host.name, by_hand, None))
+            self._fire_now(self._first_host, by_hand)
 
     def _fire_the_items(self) -> None:
         """Run each list once more, on all hosts: none of its items may be left out."""
         for key in self.wanted.item_keys:
             for host in self.hosts.values():
-                self._start(host, Shot(now() - self._begin_at, host.name, key, CALM_TICK))
+                self._fire_now(host, key, CALM_TICK)
+
+    def _fire_now(self, host: FiringHost, key: Key, tick: str | None = None) -> None:
+        self._start(host, Shot(self.elapsed, host.name, key, tick))
+
+    @property
+    def _first_host(self) -> FiringHost:
+        return next(iter(self.hosts.values()))
 
     @property
     def elapsed(self) -> float:
@@ -425,7 +431,7 @@ class Run:
                 )
             left += [f"{host.name}: {path} is left" for path in _undelivered(host.state)]
             left += self._living_processes(host)
-        first = next(iter(self.hosts.values()))
+        first = self._first_host
         log = {
             "executions": self._rows(first),
             "skips": self._rows(first, "--skips"),
