@@ -252,7 +252,9 @@ def _resumes(fate: Fate, lease: LeaseView) -> bool:
     if lease.tick != fate.tick or lease.execution_id == fate.execution_id:
         return False
     same_holder = (lease.host, lease.pid) == (fate.host, fate.pid)
-    follows = lease.tick is not None or fate.outcome == "lost" or same_holder
+    # In a container that was started again the pid is the same.
+    retried = same_holder and (lease.attempt or 0) > (fate.attempt or 0)
+    follows = lease.tick is not None or fate.outcome == "lost" or retried
     return follows and fate.outcome in _FOLLOWED and is_living(lease, clock.wall())
 
 

@@ -137,12 +137,12 @@ class _Host:
         """Run firings side by side to their ends; return their exit statuses."""
         started = [self._start(spec) for spec in specs]
         # As PID 1 of a container, it reaps what firings leave behind too.
-        tree = process_tree.Tree()
+        tree = process_tree.Tree(*filter(None, started))
         poll = select.poll()
         poll.register(self._signals.fd, select.POLLIN)
-        while living := [pid for pid in started if pid and pid not in tree.statuses]:
+        while tree.awaited:
             poll.poll(LONGEST_SLEEP * 1000)
-            self._pass_on(living)
+            self._pass_on(tree)
             tree.reap()
             self._show_progress()
         return [
@@ -184,15 +184,14 @@ class _Host:
         finally:
             os._exit(status)
 
-    def _pass_on(self, living: Sequence[int]) -> None:
+    def _pass_on(self, tree: process_tree.Tree) -> None:
         """Pass signals on to the firings; those of a terminal reach them by themselves."""
         for number, from_terminal in self._signals.read():
             if number == signal.SIGCHLD:
                 continue
             self._stopped |= number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
             if not from_terminal:
-                for pid in living:
-                    process_tree.signal_one(pid, number)
+                tree.signal_awaited(number)
 
     def _show_progress(self) -> None:
         counts = self._page.counts

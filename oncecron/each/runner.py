@@ -162,7 +162,6 @@ class Processes:
         self._guard = os.getppid()
         self._signals = process_tree.Signals()
         self._tree = process_tree.Tree()
-        self._current: int | None = None
         self._may_have_ended = False
         """A child has ended since the last start."""
         self._poll = select.poll()
@@ -203,7 +202,7 @@ class Processes:
         self._may_have_ended = False
         process_tree.restore_core_limit()  # which posix_spawn cannot set
         try:
-            self._current = os.posix_spawn(
+            pid = os.posix_spawn(
                 program,
                 arguments,
                 environment,
@@ -213,7 +212,8 @@ class Processes:
             )
         finally:
             process_tree.refuse_core()
-        return self._current
+        self._tree.expect(pid)
+        return pid
 
     def finish(
         self, pid: int, timeout: float | None, results: int | None, read: Callable[[], None]
@@ -241,7 +241,6 @@ class Processes:
             due = kill_at if timed_out else term_at
             if results in self._wait(max(0.0, due - now)):
                 read()
-        self._current = None
         if results is not None:
             self._poll.unregister(results)
             read()
@@ -272,8 +271,8 @@ class Processes:
             os._exit(EX_TEMPFAIL)
         if number in ENDING_SIGNALS:
             self.stopped_by = self.stopped_by or number
-        elif self._current is not None:
-            process_tree.signal_one(self._current, number)
+        else:
+            self._tree.signal_awaited(number)
 
     def _end_what_is_left(self) -> None:
         self._tree.signal(signal.SIGTERM)

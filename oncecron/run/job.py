@@ -162,6 +162,7 @@ class Job:
         self._pid = process_tree.start(
             program, command, environment, process_group, signal_mask, outputs, body
         )
+        self._tree.expect(self._pid)
 
     def forward(self, number: int, now: float, *, already_there: bool) -> None:
         """Forward a signal. A second ending signal starts the grace, and a third one kills.
@@ -172,8 +173,8 @@ class Job:
         if not already_there:
             if number in ENDING_SIGNALS:
                 self._tree.signal(number)
-            elif self._pid not in self._tree.statuses:
-                process_tree.signal_one(self._pid, number)
+            else:
+                self._tree.signal_awaited(number)
         sent = sum(1 for forwarded in self._forwarded if forwarded in ENDING_SIGNALS)
         if number in ENDING_SIGNALS and sent > 1:
             self._kill_at = min(self._kill_at, now + (self._grace if sent == 2 else 0.0))  # noqa: PLR2004

@@ -70,7 +70,7 @@ def _status(spec: RunSpec, shell: str) -> int | None:
 
 def _wait(pid: int, signals: process_tree.Signals) -> int | None:
     """Wait for the test; kill it and return None if it has not ended in time. End with it at a signal."""
-    tree = process_tree.Tree()
+    tree = process_tree.Tree(pid)
     poll = select.poll()
     poll.register(signals.fd, select.POLLIN)
     deadline = time.monotonic() + ONLY_IF_TIMEOUT
@@ -96,7 +96,7 @@ def _kill(pid: int, tree: process_tree.Tree) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
     except OSError:  # a sandbox refuses kill(2), or all are of another user
-        process_tree.signal_one(pid, signal.SIGKILL)
+        tree.signal_awaited(signal.SIGKILL)
     deadline = time.monotonic() + KILL_TIMEOUT
     while pid not in tree.statuses and time.monotonic() < deadline:
         time.sleep(FIRST_KILL_PAUSE)

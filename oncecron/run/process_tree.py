@@ -253,24 +253,36 @@ def _signal(pid: int, pidfd: int | None, number: int) -> bool:
     return True
 
 
-def signal_one(pid: int, number: int) -> None:
-    """Send a signal to a child that this process has not reaped: its pid cannot have been reused."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return
-    except OSError:
-        if process := _read_process(pid):
-            send(process, number)
-
-
 class Tree:
-    """Everything below this process; keeps every status that it reaps."""
+    """Everything below this process, and how the children ended that it awaits.
 
-    def __init__(self) -> None:
-        """Start with nothing reaped."""
+    A pid names a child until it is reaped; then the kernel may give it to another process. So only an awaited child is
+    signalled by its pid, and only its status is kept: an orphan that is reaped too may have the pid of an earlier or a
+    later command.
+    """
+
+    def __init__(self, *awaited: int) -> None:
+        """Await these children."""
+        self.awaited = set(awaited)
+        """The pids of those that have not been reaped."""
         self.statuses: dict[int, int] = {}
-        """Wait statuses by pid, also that of the job itself."""
+        """The wait statuses of those that have been, by pid."""
+
+    def expect(self, pid: int) -> None:
+        """Await a child that was just started."""
+        self.statuses.pop(pid, None)  # of an earlier one with this pid
+        self.awaited.add(pid)
+
+    def signal_awaited(self, number: int) -> None:
+        """Send a signal to the awaited children alone."""
+        for pid in self.awaited:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+            except OSError:
+                if process := _read_process(pid):
+                    send(process, number)
 
     def signal(self, number: int) -> None:
         """Send a signal to every member, and SIGCONT to those that are stopped, so that they get it."""
@@ -293,7 +305,9 @@ class Tree:
                 return False
             if pid == 0:
                 return True
-            self.statuses[pid] = status
+            if pid in self.awaited:
+                self.awaited.remove(pid)
+                self.statuses[pid] = status
             if pid == awaited:
                 return True
 

@@ -171,7 +171,7 @@ class Wrapper:
         self._reports = reports
         self._capture = capture
         self._observer = observer
-        self._tree = process_tree.Tree()
+        self._tree = process_tree.Tree(guard)
         self._lease: Lease | None = None
         self._started = 0.0
         self._asked_to_end = False
@@ -242,10 +242,7 @@ class Wrapper:
         poll.register(self._signals.fd, select.POLLIN)  # for SIGCHLD
         deadline = time.monotonic() + GUARD_LEAVES_WITHIN
         self._tree.reap()
-        while (
-            self._guard not in self._tree.statuses
-            and (remaining := deadline - time.monotonic()) > 0
-        ):
+        while self._guard in self._tree.awaited and (remaining := deadline - time.monotonic()) > 0:
             poll.poll(remaining * 1000)
             self._forward_signals()  # a signal to end now ends the wait for a slow reader
             self._tree.reap()
@@ -272,8 +269,7 @@ class Wrapper:
     def _fence(self, why: str, lost_reason: LostByHolder) -> int:
         """Kill everything, including the guard, and record the loss."""
         # First: a stopped guard does not reap its zombies.
-        if self._guard not in self._tree.statuses:
-            process_tree.signal_one(self._guard, signal.SIGKILL)
+        self._tree.signal_awaited(signal.SIGKILL)
         gone = self._tree.kill_all(KILL_TIMEOUT)
         key = self._spec.firing.key
         exit_status = EX_TEMPFAIL

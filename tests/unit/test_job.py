@@ -7,7 +7,8 @@ import pytest
 from oncecron.core.model import REQUEST_KINDS, REQUEST_SIGNALS, Request, stored_request, trust_after
 from oncecron.core.timing import GUARD_KILLS_BEFORE, MINIMUM_TTL, TERM_BEFORE, WRAPPER_KILLS_BEFORE
 from oncecron.core.units import LONGEST_DURATION
-from oncecron.run.job import Trust, wrong_with
+from oncecron.run import process_tree
+from oncecron.run.job import Job, Trust, wrong_with
 
 GOOD = Request("stop", "ann@a", 15, 5.0)
 
@@ -67,3 +68,25 @@ def test_a_grace_that_is_no_number_is_not_obeyed(grace: object) -> None:
     """It is no reason to wait for ever, and none to crash."""
     assert wrong_with(stored_request("stop", "ann@a", "15", grace))
     assert wrong_with(stored_request("stop", "ann@a", "15", "2.5")) is None
+
+
+def test_an_orphan_with_the_pid_of_a_failed_job_does_not_make_it_a_success(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While what the job has left is ended, the kernel may give its pid again."""
+    ends = iter([(7, 9 << 8), (0, 0), (7, 0)])
+
+    def waitpid(*_: int) -> tuple[int, int]:
+        if end := next(ends, None):
+            return end
+        raise ChildProcessError
+
+    monkeypatch.setattr(os, "waitpid", waitpid)
+    monkeypatch.setattr(process_tree, "start", lambda *_: 7)
+    monkeypatch.setattr(process_tree, "descendants", lambda _: iter(()))
+    job = Job(grace=10.0, timeout=None, ttl=60.0, say=lambda _: None)
+    job.start("/bin/job", ["job"], {}, None, (), 0.0)
+    assert job.judge(1.0, 0.0) is None
+    end = job.judge(2.0, 0.0)
+    assert end is not None
+    assert (end.ending.outcome, end.exit_status) == ("failed", 9)

@@ -188,7 +188,7 @@ def test_a_process_of_another_user_is_said_to_be_left() -> None:
     process_tree.become_subreaper()
     other = spawn("sh", "-c", "exec 3<>/dev/null; sleep 2; exit 7")
     os.setresuid(NOBODY, NOBODY, 0)  # the job stays root's
-    tree = process_tree.Tree()
+    tree = process_tree.Tree(other)
     for _ in range(5):
         assert tree.kill()
     assert other not in tree.statuses
@@ -201,9 +201,9 @@ def test_a_process_of_another_user_is_said_to_be_left() -> None:
 def test_a_status_is_kept_whoever_reaps() -> None:
     """The killer may reap the job itself: its status is found all the same."""
     process_tree.become_subreaper()
-    tree = process_tree.Tree()
     pid = spawn("sh", "-c", "exit 3")
     other = spawn("sleep", "30")
+    tree = process_tree.Tree(pid, other)
     while tree.kill():
         pass
     assert process_tree.exit_status(tree.statuses[other]) == 128 + signal.SIGKILL
@@ -221,12 +221,36 @@ def test_a_signal_reaches_every_member_and_wakes_the_stopped() -> None:
         os.kill(process.pid, signal.SIGSTOP)
     while any(p.state != b"T" for p in process_tree.descendants(os.getpid())):
         time.sleep(0.002)
-    tree = process_tree.Tree()
+    tree = process_tree.Tree(*(process.pid for process in found))
     tree.signal(signal.SIGTERM)
     assert os.WTERMSIG(reaped(tree, job)) == signal.SIGTERM
     while tree.reap():
         time.sleep(0.002)
+    assert len(tree.statuses) == len(found)
     assert {os.WTERMSIG(status) for status in tree.statuses.values()} == {signal.SIGTERM}
+
+
+def test_an_orphan_is_not_taken_for_a_child_that_had_or_gets_its_pid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel gives a pid again: a status is that of the awaited child alone, and no orphan's stays."""
+    ends = iter([(7, 0), (0, 0), (7, 9 << 8), (7, 0), (0, 0), (8, 0), (0, 0)])
+    signalled: list[int] = []
+    monkeypatch.setattr(os, "waitpid", lambda *_: next(ends))
+    monkeypatch.setattr(os, "kill", lambda pid, _: signalled.append(pid))
+    tree = process_tree.Tree()
+    tree.reap()
+    tree.signal_awaited(signal.SIGUSR1)
+    assert (tree.statuses, signalled) == ({}, [])
+    tree.expect(7)
+    tree.signal_awaited(signal.SIGUSR1)
+    tree.reap()
+    tree.signal_awaited(signal.SIGUSR1)
+    assert (tree.statuses, signalled) == ({7: 9 << 8}, [7])
+    tree.expect(7)
+    assert tree.statuses == {}
+    tree.reap()
+    assert tree.statuses == {}
 
 
 @scene
@@ -267,7 +291,7 @@ def test_a_signal_arrives_whichever_call_is_refused() -> None:
             assert not process_tree.send(process._replace(started=1), signal.SIGKILL)
             assert os.waitpid(pid, os.WNOHANG) == (0, 0)
             if refused == "kill":
-                process_tree.signal_one(pid, signal.SIGKILL)
+                process_tree.Tree(pid).signal_awaited(signal.SIGKILL)
             else:
                 assert process_tree.send(process, signal.SIGKILL), (refused, number)
             os.pidfd_open, signal.pidfd_send_signal, os.kill = pidfd_open, pidfd_send, kill

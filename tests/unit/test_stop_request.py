@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from oncecron.cli import stop
-from oncecron.cli.stop_request import fate_of
+from oncecron.cli.stop_request import _resumes, fate_of
 from oncecron.config.settings import Settings
 from oncecron.core.log_rows import LeaseView, Released
 from oncecron.core.text import Clock
@@ -75,3 +75,12 @@ def test_a_lock_without_a_lease_is_published() -> None:
     fate = fate_of(LOCK, None)
     assert (fate.answer, fate.outcome, fate.execution_id) == ("locked", None, None)
     assert fate_of(OVER, None)[-6:-3] == ("gone", "lost", None)
+
+
+@pytest.mark.parametrize(("attempt", "resumes"), [(2, True), (1, False)])
+def test_a_later_firing_with_the_same_pid_is_no_retry(*, attempt: int, resumes: bool) -> None:
+    """Without a tick: in a container that was started again the pid is the same."""
+    lease = OVER._replace(tick=None)
+    failed = fate_of(lease, None)._replace(outcome="failed")
+    found = lease._replace(execution_id=8, attempt=attempt, state="held", expires_at=2.0**40)
+    assert _resumes(failed, found) is resumes
