@@ -26,7 +26,14 @@ from oncecron.cli.command import (
     store_reader,
     writer,
 )
-from oncecron.cli.sentences import known_keys, recent_hosts, suggestion, unknown_key, valid_text
+from oncecron.cli.sentences import (
+    known_keys,
+    recent_hosts,
+    suggestion,
+    unknown_key,
+    valid_text,
+    valid_tick,
+)
 from oncecron.cli.table import Column, Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
@@ -216,7 +223,7 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
         outcomes=_outcomes(settings),
         failed=settings["failed"] or False,
         without=None if words or settings["all"] else INTERNAL,
-        tick=_filter("--tick", settings["tick"]),
+        tick=valid_tick(settings["tick"]),
         limit=limit,
         exhausted=settings["exhausted"] or False,
     )

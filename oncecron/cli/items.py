@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output, table
 from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
-from oncecron.cli.sentences import author, count, suggestion, valid_key
+from oncecron.cli.sentences import author, count, suggestion, valid_key, valid_tick
 from oncecron.cli.table import Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.suggestion import not_one_of
-from oncecron.core.tick import named_tick
 from oncecron.each.reports import ItemQuery, ItemRow, ListView, item_lists, items, mend_items
 from oncecron.each.values import ITEM_STATES, MENDABLE_STATES
 from oncecron.stores.address import shell_quoted
@@ -86,7 +85,7 @@ OPTIONS = (
 
 def _items(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
-    states = _states(settings)
+    states, tick = _states(settings), valid_tick(settings["tick"])
     answer = writer(ITEMS if words else LISTS, settings)
     with store_reader(settings) as store:
         if not words:
@@ -95,7 +94,7 @@ def _items(given: dict[str, str], words: list[str]) -> int:
                 raise UsageError(f"--{unused} needs a KEY; {_ALL_LISTS}")
             answer.write(item_lists(store))
             return incomplete(store)
-        view = _list(store, valid_key(words[0]), settings["tick"])
+        view = _list(store, valid_key(words[0]), tick)
         query = _query(view, states, settings)
         if mends := next(filter(settings.__getitem__, _MENDS), None):
             output.say(_mend(store, query, _MENDS[mends], settings), output.standard_output())
@@ -114,11 +113,6 @@ def _states(settings: Settings) -> tuple[str, ...]:
     ):
         if value == "":
             raise UsageError(f"--{option} is empty (an unset variable?); leave it out to see all")
-    if settings["tick"] is not None:
-        try:
-            named_tick(settings["tick"])
-        except ValueError as error:
-            raise UsageError(f"--tick: {error}") from error
     mends = [option for option in _MENDS if settings[option]]
     if len(mends) > 1:
         raise UsageError("--retry and --done exclude each other; leave one of them out")

@@ -13,6 +13,7 @@ from oncecron.core.suggestion import suggestion as suggestion  # noqa: PLC0414 -
 from oncecron.core.suggestion import unknown_host as unknown_host  # noqa: PLC0414
 from oncecron.core.suggestion import unknown_key as unknown_key  # noqa: PLC0414
 from oncecron.core.text import Clock, part_of, visible
+from oncecron.core.tick import named_tick
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -40,6 +41,15 @@ def valid_text(text: str | None, if_empty: str) -> str | None:
     if not text.strip():
         raise UsageError(if_empty)
     return valid(text)
+
+
+def valid_tick(text: str | None) -> str | None:
+    """Return the name of a tick from the command line as it is recorded. Raises `UsageError`."""
+    name = valid_text(text, "--tick is empty (an unset variable?); leave it out to see all")
+    try:
+        return None if name is None else named_tick(name).text
+    except ValueError as error:
+        raise UsageError(f"--tick: {error}") from error
 
 
 def author() -> str:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _LONGEST_NAME = 200
+_CANONICAL = "2026-11-20T02:00Z"
+_SHAPE = str.maketrans("123456789", "000000000")
+_TIMES_OF_DAY = ("0:00", "00:00", "0:00:00", "00:00:00")
 
 
 class Tick(NamedTuple):
@@ -40,7 +43,7 @@ class Tick(NamedTuple):
     text: str | None
     """The canonical text, `2026-11-20T02:00Z` or a name; None without a tick."""
     instant: float | None
-    """Epoch seconds (UTC); None for a name that is not an instant, and without a tick."""
+    """Epoch seconds (UTC), a whole minute; None for a name that is no such instant, and without a tick."""
     rule: str
     """The rule that derived it: `schedule`, `name`, `minute` or `none`."""
 
@@ -98,9 +101,11 @@ def instants_between(schedule: str, zone: str | None, after: float, until: float
 def named_tick(name: str) -> Tick:
     """Return the tick with this name: 1-200 printable characters without spaces.
 
-    A name that is exactly the text of a UTC instant (`2026-11-20T02:00Z`) means that instant.
+    A name that is written as a day, a time and a zone means that instant, however it is written (ISO 8601, RFC 3339, or
+    with a blank for the `T`). A whole minute is the tick that a schedule has then.
 
-    Raises ValueError when it is empty, too long, or contains a space or an unprintable character.
+    Raises ValueError when it is empty, too long, or contains a space or an unprintable character, and when it looks
+    like a time and is no instant: two hosts, or two programs, may mean two times by it.
     """
     if not name:
         raise ValueError(
@@ -108,17 +113,59 @@ def named_tick(name: str) -> Tick:
         )
     if len(name) > _LONGEST_NAME:
         raise ValueError(f"the tick {name[:20]!r}... has {len(name)} characters: use at most 200")
-    for character in name:
+    text = _utc_name(name) if _looks_like_a_time(name) else name
+    for character in text:
         if character.isspace() or not character.isprintable():
             raise ValueError(
                 f"the tick {name!r} contains {character!r}; use printable characters without spaces"
             )
-    return Tick(name, _instant_named(name), "name")
+    return Tick(text, instant_of(text), "name")
+
+
+def _looks_like_a_time(name: str) -> bool:
+    """Return whether a name begins with a day and the hour and minute, or is a time of day."""
+    if not name[0].isdigit():
+        return False
+    text = name.upper().replace(" ", "T", 1)
+    day, _, time = text.translate(_SHAPE).partition("T")
+    if day.removesuffix("Z") in _TIMES_OF_DAY:
+        return True
+    digits = day.replace("-", "").replace("/", "")
+    is_day = not digits.strip("0") and len("202615") <= len(digits) <= len("20261120")
+    return is_day and time.startswith(("0:0", "00:0", "0000", "00Z"))
+
+
+def _utc_name(name: str) -> str:
+    """Return the one text of an instant: to the minute if it is one, else with what it has more. Raises ValueError."""
+    from datetime import UTC, datetime
+
+    text = name.upper().replace(" ", "T", 1).replace(" ", "", 1)  # `date +'%F %T %z'`
+    try:
+        moment = datetime.fromisoformat(text.replace("UTC", "Z"))
+        there = moment.astimezone(UTC) if moment.tzinfo else None
+    except (ValueError, OverflowError):
+        there = None
+    if there is None:
+        raise ValueError(
+            f"the tick {name!r} looks like a time, and is no instant; write day, time and zone, such as "
+            "2026-11-20T02:00Z or 2026-11-20T03:00+01:00"
+        )
+    is_minute = not (there.second or there.microsecond)
+    return f"{there.replace(tzinfo=None).isoformat(timespec='minutes' if is_minute else 'auto')}Z"
 
 
 def instant_of(name: str | None) -> float | None:
-    """Return the instant that a recorded tick means; None for no tick, and for any other text."""
-    return _instant_named(name) if name else None
+    """Return the instant that a recorded tick means, a whole minute; None for no tick, and for any other text."""
+    if name is None or len(name) != len(_CANONICAL) or not name.endswith("Z"):
+        return None
+    from datetime import datetime
+
+    try:
+        instant = datetime.fromisoformat(name).timestamp()
+    except ValueError:
+        return None
+    # ISO 8601 has more ways to write an instant, but only the canonical text is recorded.
+    return instant if _utc_text(instant) == name else None
 
 
 def _at(instant: float, rule: str) -> Tick:
@@ -128,19 +175,6 @@ def _at(instant: float, rule: str) -> Tick:
 def _utc_text(instant: float) -> str:
     utc = gmtime(instant)
     return f"{utc[0]:04d}-{utc[1]:02d}-{utc[2]:02d}T{utc[3]:02d}:{utc[4]:02d}Z"
-
-
-def _instant_named(name: str) -> float | None:
-    if len(name) != len("2026-11-20T02:00Z") or not name.endswith("Z"):
-        return None
-    from datetime import datetime
-
-    try:
-        instant = datetime.fromisoformat(name).timestamp()
-    except ValueError:
-        return None
-    # ISO 8601 has more ways to write an instant, but only the canonical text means one here.
-    return instant if _utc_text(instant) == name else None
 
 
 class Schedule:

@@ -369,11 +369,14 @@ class Ticks:
 
 
 def wanted_tick(text: str, now: float) -> str:
-    """Return the text of `--tick`. Raises `UsageError` for what can be neither a name nor a time."""
+    """Return the text of `--tick`, an instant as it is recorded.
+
+    Raises `UsageError` for what can be neither a name nor a time.
+    """
     if not text.strip():
         raise UsageError("--tick is empty (an unset variable?); leave it out for what is wrong")
     try:
-        tick.named_tick(text)
+        return str(tick.named_tick(text).text)
     except ValueError:
         try:
             read_spans(text, now)

@@ -141,8 +141,28 @@ def test_names_that_are_no_utf_8_are_shown_and_found(
     assert (execution["host"], execution["command"]) == (r"h\xff", r"true '\xff'")
     [skip] = answer(host, "history", "--skips")
     assert (skip["host"], skip["holder_host"]) == (r"h\xff", r"h\xff")
-    for filters in (("--tick", b"\xff"), ("--host", b"\xff"), (b"\xff",)):
+    for filters in (("--tick", r"\xff"), ("--host", b"\xff"), (b"\xff",)):
         assert answer(host, "history", *filters) == []
+
+
+def test_a_tick_is_found_by_any_writing_of_its_instant(store: Store, host: Oncecron) -> None:
+    """By the commands that run, list and explain it; what looks like a time and is none is refused by each."""
+    first = ("2026-11-20T02:00:00Z", "2026-11-20T03:00:00+01:00", "2026-11-20 02:00Z")
+    for name in first:
+        host.run("k", "--tick", name, "--", "true")
+        assert (
+            host("each", "--key", "e", "--tick", name, "--items", "seq 2", "--", "true").status == 0
+        )
+    [execution] = answer(host, "history", "k", "--tick", first[1])
+    assert execution["tick"] == "2026-11-20T02:00Z"
+    [skip] = answer(host, "history", "--skips", "k", "--tick", first[2])
+    assert (skip["reason"], skip["count"]) == ("done", 2)
+    assert len(answer(host, "items", "e", "--tick", first[2])) == 2
+    told = answer(host, "why", "k", "--tick", first[0])
+    assert (told["tick"], told["verdict"]) == ("2026-11-20T02:00Z", "succeeded")
+    for words in (("history",), ("items", "e"), ("run", "--key", "k"), ("each", "--key", "e")):
+        command = ("--", "true") if words[0] in {"run", "each"} else ()
+        refused(host(*words, "--tick", "2026-13-40T02:00Z", *command), 64, "no instant")
 
 
 def test_one_execution_in_full(past: Oncecron) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_right
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice, pairwise, takewhile
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
@@ -104,23 +104,75 @@ def test_a_name_is_a_tick(name: str) -> None:
     assert named_tick(name) == Tick(name, None, "name")
 
 
-def test_the_text_of_an_instant_denotes_it() -> None:
-    """A name that is exactly the text of a UTC instant denotes that instant."""
-    name = "2026-11-20T02:00Z"
-    assert named_tick(name) == Tick(name, at(name), "name")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2026-11-20T02:00Z", "2026-11-20T02:00:00Z", "2026-11-20t02:00:00.000z", "2026-11-20T02:00:00,000000000Z",
+        "2026-11-20T03:00+01:00", "2026-11-19T20:30:00-05:30", "2026-11-20T02:00:00+00:00", "2026-11-20T02:00-00:00",
+        "2026-11-20 02:00Z", "2026-11-20 02:00:00+00", "2026-11-20 03:00:00 +0100", "2026-11-20 02:00:00 UTC",
+        "20261120T020000Z", "20261120T0300+0100", "2026-11-20T02Z",
+    ],
+)  # fmt: skip
+def test_an_instant_is_one_tick_however_it_is_written(name: str) -> None:
+    """It is the tick that a schedule has then."""
+    tick = named_tick(name)
+    assert tick == Tick("2026-11-20T02:00Z", at("2026-11-20T02:00Z"), "name")
+    assert tick[:2] == scheduled_tick("0 2 * * *", "UTC", at("2026-11-20T02:00"))[:2]
+
+
+def test_an_instant_within_a_minute_has_one_text() -> None:
+    """No schedule has such a tick, so it is a name, and the same one in each writing."""
+    for name in ("2026-11-20T02:00:30Z", "2026-11-20 03:00:30.000+01:00"):
+        assert named_tick(name) == Tick("2026-11-20T02:00:30Z", None, "name")
+    for name in ("2026-11-20T02:00:30.5Z", "2026-11-20T02:00:30.500000-00:00"):
+        assert named_tick(name) == Tick("2026-11-20T02:00:30.500000Z", None, "name")
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        "2026-11-20T02:00", "2026-11-20T02:00z", "2026-11-20t02:00Z", "2026-11-20_02:00Z", "2026-13-20T02:00Z",
-        "2026-11-31T02:00Z", "2026-11-20T24:00Z", "20261120T020000Z0", "2026-11-20T0200ZZ", "2026-W47-5T02:00Z",
-        "2026-11-20T02:00:00Z", "٢٠٢٦-11-20T02:00Z",
+        "2026-11-20T02",
+        "2026-11-20_02:00Z",
+        "2026-W47-5T02:00Z",
+        "٢٠٢٦-11-20T02:00Z",
+        "run-2026-11-20T02:00Z",
+        "12T34",
+    ],
+)
+def test_what_does_not_begin_with_a_day_and_its_minute_is_a_name(name: str) -> None:
+    """It is taken as it is."""
+    assert named_tick(name) == Tick(name, None, "name")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "2026-11-20T02:00", "2026-11-20 02:00:00", "20261120T0200", "2026-13-40T02:00Z", "2026-11-31T02:00Z",
+        "2026-11-20T25:00Z", "2026-11-20T02:60Z", "2026-11-20T02:00:60Z", "2026-11-20T02:00+25:00",
+        "2026-11-20T02:00Z-second", "2026/11/20T02:00Z", "2026-1-5T02:00Z", "2026-11-20T2:00Z", "20261120T020000Z0",
+        "0001-01-01T00:00+01:00", "9999-12-31T23:59-01:00", "02:00", "2:00", "02:00:00", "02:00Z",
     ],
 )  # fmt: skip
-def test_what_only_looks_like_an_instant_is_a_name(name: str) -> None:
-    """Any other writing of an instant is a name, for two texts must not be one tick."""
-    assert named_tick(name) == Tick(name, None, "name")
+def test_what_looks_like_a_time_and_is_no_instant_is_refused(name: str) -> None:
+    """Without a zone or a day it is another time on another host; the message says what to write."""
+    with pytest.raises(ValueError, match=r"no instant; write day, time and zone, such as 2026-"):
+        named_tick(name)
+
+
+@given(
+    st.datetimes(datetime(1971, 1, 1), datetime(9990, 1, 1)),  # noqa: DTZ001 - the zone comes below
+    st.integers(-14 * 60, 14 * 60),
+    st.sampled_from(["T", "t", " "]),
+    st.sampled_from(["auto", "minutes", "seconds", "milliseconds", "microseconds"]),
+)
+def test_the_writing_of_an_instant_never_counts(
+    moment: datetime, minutes: int, between: str, precision: str
+) -> None:
+    """Any offset, any separator and any precision that keeps the instant give the text of its UTC."""
+    there = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+    written = there.isoformat(between if between != "t" else "T", precision).replace("T", between)
+    utc = datetime.fromisoformat(written).astimezone(UTC)
+    assert named_tick(written) == named_tick(utc.isoformat()) == named_tick(f"{utc:%F %T.%f}Z")
 
 
 @pytest.mark.parametrize(
