@@ -44,18 +44,18 @@ class Backoff:
     """The delays of one series of attempts, in seconds."""
 
     def __init__(self, base: float = FIRST_BACKOFF, cap: float = LONGEST_BACKOFF) -> None:
-        self._base = base
+        self._base = self._bound = base
         self._cap = cap
-        self._n = 0
 
     def delay(self) -> float:
         """Return the next delay."""
-        self._n += 1
-        return random_fraction() * min(self._cap, self._base * 2.0**self._n)
+        # No power of a count: only a success resets it, and 2.0**1024 is out of range.
+        self._bound = min(self._cap, self._bound * 2)
+        return random_fraction() * self._bound
 
     def reset(self) -> None:
         """Start again with the shortest delay, after a success."""
-        self._n = 0
+        self._bound = self._base
 
 
 class RetryPolicy(NamedTuple):

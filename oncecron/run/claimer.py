@@ -198,7 +198,7 @@ class _ShardClaim:
         self._known: set[str] = set()
         self._blocker: BlockingLease | None = None
         self._silent_since = 0.0
-        self._polls = 0
+        self._next_poll = FIRST_POLL
         self._waiting = False
 
     def begin(self, now: float) -> None:
@@ -328,10 +328,9 @@ class _ShardClaim:
 
     def _poll(self) -> float:
         """Return the seconds until the next claim when the store cannot notify."""
-        poll = min(
-            self.firing.ttl * SILENT_FOR, LONGEST_POLL, FIRST_POLL * POLL_GROWTH**self._polls
-        )
-        self._polls = min(self._polls + 1, 10)
+        longest = min(self.firing.ttl * SILENT_FOR, LONGEST_POLL)
+        poll = min(longest, self._next_poll)
+        self._next_poll = min(longest, self._next_poll * POLL_GROWTH)
         return poll * (0.5 + 0.5 * random_fraction())
 
     def _waits_for(self, way: BlockingLease, now: float) -> bool:

@@ -141,7 +141,10 @@ class Job:
         self._on_terminal = False
         self._stop: Stop | None = None
         self._obeyed: Request | None = None
-        self._forwarded: list[int] = []
+        self._forwarded: set[int] = set()
+        self._ending_signal: int | None = None
+        """The first one that was forwarded."""
+        self._ending_signals = 0
         self._kill_at = NEVER
         self._kill_pause = FIRST_KILL_PAUSE
 
@@ -169,15 +172,17 @@ class Job:
 
         `already_there`: the terminal has sent it to the job as well.
         """
-        self._forwarded.append(number)
+        self._forwarded.add(number)
         if not already_there:
             if number in ENDING_SIGNALS:
                 self._tree.signal(number)
             else:
                 self._tree.signal_awaited(number)
-        sent = sum(1 for forwarded in self._forwarded if forwarded in ENDING_SIGNALS)
-        if number in ENDING_SIGNALS and sent > 1:
-            self._kill_at = min(self._kill_at, now + (self._grace if sent == 2 else 0.0))  # noqa: PLR2004
+        if number in ENDING_SIGNALS:
+            self._ending_signal = self._ending_signal or number
+            self._ending_signals += 1
+            grace = {1: NEVER, 2: self._grace}.get(self._ending_signals, 0.0)
+            self._kill_at = min(self._kill_at, now + grace)
 
     def end(self, stop: Stop, now: float) -> None:
         """TERM now, KILL after the grace."""
@@ -242,10 +247,7 @@ class Job:
 
     def _succeeded(self, status: int) -> bool:
         """Return whether the job succeeded: then what it left running is there on purpose."""
-        return status == 0 and self._stop is None and not self._ending_signal()
-
-    def _ending_signal(self) -> int | None:
-        return next((number for number in self._forwarded if number in ENDING_SIGNALS), None)
+        return status == 0 and self._stop is None and not self._ending_signal
 
     def _end_of(self, status: int, now: float) -> JobEnd:
         number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
@@ -254,7 +256,7 @@ class Job:
         outcome: Outcome = "succeeded" if code == 0 else "failed"
         note = lost_reason = None
         sent = number in self._forwarded or (self._on_terminal and number in ENDING_SIGNALS)
-        by = self._ending_signal() or (number if sent else None)  # Ctrl-C reaches the job before us
+        by = self._ending_signal or (number if sent else None)  # Ctrl-C reaches the job before us
         if self._stop:
             outcome, note, override, lost_reason = self._stop
             exit_status = exit_status if override is None else override

@@ -10,6 +10,7 @@ The lease store records all of this too, and it alone decides. An unreachable lo
 - Records are delivered in order, and retried with jitter while the log store is unreachable. Spooled records of this
   key go first, and a few records of other keys follow when nothing else waits. The record of an end has everything that
   the record of its start has, and replaces it if that is still waiting.
+- After a failed delivery only the newest `_MOST_WAITING` records stay in memory; the thread spools the others.
 - At the very end the guard waits for the thread, at most `LOG_GOODBYE`, and spools what is not delivered.
 
 Nothing waits for this thread before that, least of all a kill.
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
 
     from oncecron.run.spec import LogSpec, RunSpec
     from oncecron.stores.api import LeaseStore
+
+
+_MOST_WAITING = 20
+"""So many records stay in memory while the log store is away; each may have 1 MB of output."""
 
 
 class LogMirror:
@@ -189,6 +194,10 @@ class LogMirror:
             )
         if store:
             store.close()
+        with self._changed:
+            older, self._waiting = self._waiting[:-_MOST_WAITING], self._waiting[-_MOST_WAITING:]
+        if older:
+            self._keep(older)
 
     def _wait(self, seconds: float, record: dict[str, Any]) -> None:
         """Wait before the record is tried again, or until there is another, or the firing ends."""

@@ -285,6 +285,23 @@ def test_who_was_not_told_that_it_waits_has_its_budget(
     assert time.now - start < 31
 
 
+def test_an_outage_of_hours_does_not_end_who_stands_by(
+    time: Time, new_spec: Callable[..., RunSpec]
+) -> None:
+    """Nothing grows with the number of failures: neither a delay nor what is remembered."""
+    start, hours = time.now, 6 * 3600
+
+    def answer(_: int, now: float) -> Any:
+        if now < start + 100:
+            return held(TTL, now)
+        return unanswered() if now < start + hours else granted(0)
+
+    store = Scripted(time, answer, stirs=True)
+    assert wait(store, new_spec(failover="true"))[0] == granted(0)
+    assert len(store.asked) > 2000
+    assert hours <= store.times[-1] <= hours + 7
+
+
 def test_what_does_not_count_is_given_back_by_who_stood_by(
     time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from servers.waiting import eventually
 
 from oncecron.config.run_parser import ParsedRun
+from oncecron.core.errors import StoreUnavailable
 from oncecron.run.log_mirror import LogMirror
 from oncecron.run.reporter import open_log
 from oncecron.run.spec import RunSpec, make_spec
@@ -123,3 +125,22 @@ def test_a_fork_does_not_wait_for_the_network_for_long(
     log.resume()
     go_on.set()
     log.close()
+
+
+def test_what_waits_for_a_log_that_is_away_is_spooled_beyond_a_bound(
+    threaded: RunSpec, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A thousand attempts, with the output of each, are not kept in memory; each is on disk or waits."""
+    monkeypatch.setattr("oncecron.run.log_mirror.LOG_LONGEST_PAUSE", 0.001)
+
+    def away(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr("oncecron.run.log_mirror.open_lease_store", away)
+    log = mirror(threaded)
+    for attempt in range(1, 101):
+        log.send(record("failed", attempt))
+    eventually(lambda: len(log._waiting) == 20)
+    log.close()
+    assert [attempt for attempt, _ in kept(threaded)] == list(range(1, 101))
+    assert capfd.readouterr().err.count("log store unreachable: away; the record is spooled") == 1

@@ -3,7 +3,7 @@
 import pytest
 
 from oncecron.core.model import Ending
-from oncecron.core.retry import RetryPolicy, retry_delay
+from oncecron.core.retry import Backoff, RetryPolicy, retry_delay
 
 RETRYING = RetryPolicy(2, (5.0, 300.0), frozenset({64}))
 
@@ -22,6 +22,16 @@ def test_a_delay_is_random_between_the_base_and_a_bound_that_doubles(
     assert delays[-1] > longest - 0.02 * (longest - 5.0)
     middle = (5.0 + longest) / 2
     assert abs(sum(delays) / len(delays) - middle) < 0.05 * (longest - 5.0)
+
+
+def test_a_backoff_doubles_to_its_cap_and_stays_there_however_many_fail() -> None:
+    """A store may be away for days: the number of failures in a row has no bound. A success begins anew."""
+    backoff = Backoff(base=1.0, cap=8.0)
+    for bound in (2.0, 4.0, 8.0, *[8.0] * 5000):
+        assert 0 <= backoff.delay() < bound
+    assert max(backoff.delay() for _ in range(100)) > 4
+    backoff.reset()
+    assert backoff.delay() < 2.0
 
 
 @pytest.mark.parametrize(
