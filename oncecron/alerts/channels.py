@@ -265,24 +265,30 @@ def _run(
     import tempfile
 
     from oncecron.run import process_tree
+    from oncecron.run.program import as_execvp
 
     environment = {
         name: value
         for name, value in os.environ.items()
         if name not in (STORE.environment, LOG.environment)
     }
+
+    def start(file: str, words: list[str]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            words,
+            executable=file,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=printed,
+            env={**environment, **facts},
+            start_new_session=True,
+        )
+
     # No pipe: what it leaves running would keep that open.
     with tempfile.TemporaryFile() as printed:
         process_tree.restore_core_limit()
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=printed,
-                env={**environment, **facts},
-                start_new_session=True,
-            )
+            process = as_execvp(start, command[0], command)
         except OSError as error:
             raise ChannelError(f"{what} cannot be started: {error.strerror}") from error
         finally:

@@ -36,11 +36,12 @@ from oncecron.each.store import open_item_store
 from oncecron.each.values import ItemList
 from oncecron.run import process_tree
 from oncecron.run.job import ENDING_SIGNALS, signal_note
+from oncecron.run.program import as_execvp
 from oncecron.stores import steady
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from oncecron.core.model import Lease
     from oncecron.each.page import Verdict
@@ -199,17 +200,21 @@ class Processes:
         posix_spawn(3) does not copy the memory of this process, as fork(2) does: that is half of what a start costs.
         """
         actions = [(os.POSIX_SPAWN_DUP2, ours, its) for its, ours in descriptors.items()]
-        self._may_have_ended = False
-        process_tree.restore_core_limit()  # which posix_spawn cannot set
-        try:
-            pid = os.posix_spawn(
-                program,
-                arguments,
+
+        def spawn(file: str, words: list[Any]) -> int:
+            return os.posix_spawn(
+                file,
+                words,
                 environment,
                 file_actions=actions,
                 setsigmask=self._signals.mask_before,
                 setsigdef=_DEFAULT_SIGNALS,
             )
+
+        self._may_have_ended = False
+        process_tree.restore_core_limit()  # which posix_spawn cannot set
+        try:
+            pid = as_execvp(spawn, program, arguments)
         finally:
             process_tree.refuse_core()
         self._tree.expect(pid)
@@ -228,7 +233,7 @@ class Processes:
             self._poll.register(results, select.POLLIN)
         while True:
             if self._may_have_ended:
-                self._tree.reap(pid)
+                self._tree.reap()
             status = self._tree.statuses.pop(pid, None)
             if status is not None:
                 break

@@ -80,7 +80,7 @@ def _wait(pid: int, signals: process_tree.Signals) -> int | None:
         ended_by = next(
             (one.number for one in signals.read() if one.number != signal.SIGCHLD), None
         )
-        tree.reap(pid)
+        tree.reap()
         if pid in tree.statuses:
             return tree.statuses[pid]
     _kill(pid, tree)
@@ -100,4 +100,4 @@ def _kill(pid: int, tree: process_tree.Tree) -> None:
     deadline = time.monotonic() + KILL_TIMEOUT
     while pid not in tree.statuses and time.monotonic() < deadline:
         time.sleep(FIRST_KILL_PAUSE)
-        tree.reap(pid)
+        tree.reap()

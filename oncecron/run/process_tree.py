@@ -17,6 +17,7 @@ from oncecron.core.light_ctypes import CDLL, c_void_p, get_errno
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import FIRST_KILL_PAUSE
+from oncecron.run.program import as_execvp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -256,9 +257,8 @@ def _signal(pid: int, pidfd: int | None, number: int) -> bool:
 class Tree:
     """Everything below this process, and how the children ended that it awaits.
 
-    A pid names a child until it is reaped; then the kernel may give it to another process. So only an awaited child is
-    signalled by its pid, and only its status is kept: an orphan that is reaped too may have the pid of an earlier or a
-    later command.
+    The kernel may give a pid again when its process was reaped. So only an awaited child is signalled by its pid, and
+    only its status is kept: an orphan may have the pid of an earlier or a later command.
     """
 
     def __init__(self, *awaited: int) -> None:
@@ -278,9 +278,7 @@ class Tree:
         for pid in self.awaited:
             try:
                 os.kill(pid, number)
-            except ProcessLookupError:
-                continue
-            except OSError:
+            except OSError:  # a sandbox, or a process of another user
                 if process := _read_process(pid):
                     send(process, number)
 
@@ -293,8 +291,8 @@ class Tree:
             if process.state == b"T":
                 send(process, signal.SIGCONT)
 
-    def reap(self, awaited: int | None = None) -> bool:
-        """Collect the zombies, but none after `awaited`; return whether any other child may be left.
+    def reap(self) -> bool:
+        """Collect the zombies; return whether any other child is left.
 
         If no child is left, the tree is gone, because every process that loses its parent becomes our child.
         """
@@ -308,8 +306,6 @@ class Tree:
             if pid in self.awaited:
                 self.awaited.remove(pid)
                 self.statuses[pid] = status
-            if pid == awaited:
-                return True
 
     def kill(self) -> bool:
         """Send STOP, then KILL, to every process in the tree; return whether any is left.
@@ -455,9 +451,8 @@ def _prepare(
             os.setsid()
         else:
             os.setpgid(0, process_group)
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # the interpreter ignores them
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU):  # ignored by us, or Python
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGTTOU, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         for standard, descriptor in outputs:
             os.dup2(descriptor, standard)
@@ -474,7 +469,7 @@ def _execute(
     program: str, command: Sequence[str], environment: Mapping[str, str], failures: int
 ) -> NoReturn:
     try:
-        os.execve(program, list(command), environment)  # noqa: S606 - no shell is wanted
+        as_execvp(lambda file, words: os.execve(file, words, environment), program, command)  # noqa: S606
     except (OSError, ValueError) as error:  # a NUL in a word is a ValueError
         _report(failures, error)
     finally:
@@ -489,9 +484,7 @@ def _report(failures: int, error: OSError | ValueError) -> NoReturn:
 
 def exit_status(status: int) -> int:
     """Return the exit status that a shell reports for a wait status: the code, or 128 + the signal."""
-    if os.WIFSIGNALED(status):
-        return 128 + os.WTERMSIG(status)
-    return os.WEXITSTATUS(status)
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
 def cause_of(error: BaseException) -> OncecronError | None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from oncecron.config.options import BOURNE_SHELL, KEY_LETTERS, OWN_SHELL
 from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.masking import MASK, masked_words
 from oncecron.core.stderr import valid
 from oncecron.stores.address import shell_quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeVar
+
+    Answer = TypeVar("Answer")
 
 _LONGEST_RECORDED = 16_000
 """Characters of a command on record: a letter has at most four bytes, and the stores take 64 KiB (`core.bounds`)."""
@@ -50,6 +58,30 @@ def look_up(program: str, shown: str, line: str = "") -> str:
     raise CommandError(
         f"{shown} was not found in PATH={path}; write its absolute path", EX_NOT_FOUND
     )
+
+
+def as_execvp(
+    execute: Callable[[str, list[Any]], Answer], program: str, words: Sequence[Any]
+) -> Answer:
+    """Execute a program with words; what the kernel does not recognize is a script for /bin/sh.
+
+    execvp(3), with which shells, env(1) and nice(1) start programs, does this too, so a script without a `#!` line runs
+    under cron. Raises `OSError`, also for a file with a NUL in its first line: a program of another kind of machine.
+    """
+    try:
+        return execute(program, [*words])
+    except OSError as error:
+        if error.errno != errno.ENOEXEC or _is_binary(program):
+            raise
+    return execute(BOURNE_SHELL, [BOURNE_SHELL, program, *words[1:]])
+
+
+def _is_binary(path: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return b"\0" in file.read(128).partition(b"\n")[0]
+    except OSError:  # the shell says why it cannot read it
+        return False
 
 
 def _why_shell(program: str, shown: str) -> str | None:

@@ -70,7 +70,8 @@ class Reporter:
     def say_no_start(self, error: OSError) -> int:
         """Say why the command cannot be executed; return the exit status."""
         shortage = shortage_of(error)
-        cure = "; does it lack its #! line?" if error.errno == errno.ENOEXEC else ""
+        is_foreign = error.errno == errno.ENOEXEC
+        cure = "; it is neither a script nor a program for this machine" if is_foreign else ""
         self.say(f"cannot start {self._spec.shown_program}: {shortage or error.strerror}{cure}")
         return shortage.exit_status if shortage else EX_NOT_EXECUTABLE
 

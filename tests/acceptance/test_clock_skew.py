@@ -268,7 +268,7 @@ BROKEN = {
     "missing": (127, "not found"),
     "not executable": (126, "not executable"),
     "without interpreter": (126, "interpreter /no/such/interpreter was not found"),
-    "of no format": (126, "#! line"),
+    "of another machine": (126, "neither a script nor a program"),
 }
 
 
@@ -284,7 +284,7 @@ def test_a_host_that_cannot_start_the_command_never_wins(world: World, kind: str
     program.write_text(f"#!/bin/sh\nexec {words}\n")
     program.chmod(0o755)
     if kind != "missing":
-        content = "#!/no/such/interpreter\n" if kind == "without interpreter" else "nonsense\n"
+        content = "#!/no/such/interpreter\n" if kind == "without interpreter" else "\x7fELF\0\n"
         (bad / "the-job").write_text(content)
         (bad / "the-job").chmod(0o644 if kind == "not executable" else 0o755)
     days = [FIRST, FIRST + DAY, FIRST + 2 * DAY]
@@ -296,7 +296,7 @@ def test_a_host_that_cannot_start_the_command_never_wins(world: World, kind: str
         assert world.at(day + 1.5, RIGHT, command=["the-job"], PATH=f"{good}:/usr/bin") == QUIET
     assert world.started() == [named(day) for day in days]
     assert {start.host for start in world.journal.starts()} == {"right"}
-    if kind == "of no format":  # which nobody can see before the claim
+    if kind == "of another machine":  # which nobody can see before the claim
         assert [record.outcome for record in world.executions()] == ["not-started", "succeeded"] * 3
     else:
         told = [(skip.tick, skip.host) for skip in world.skips("broken")]

@@ -98,6 +98,20 @@ def test_a_command_that_cannot_be_started_claims_nothing(
     assert host.run("k", "--tick", "one", "--", str(script)).status == 0
 
 
+def test_a_script_without_an_interpreter_is_run_by_sh(host: Oncecron, public_path: Path) -> None:
+    """As shells and env do, so that it runs wherever cron ran it: as a command, of items, and as the shell."""
+    script = public_path / "script"
+    script.write_text('echo "$1" $ONCECRON_KEY; exit 3\n')
+    script.chmod(0o755)
+    assert host.run("k", "--dry-run", "--", script).status == 0
+    assert host.run("k", "--", script, "a  b") == Ended(3, b"a  b k\n", "")
+    ended = host("each", "--key", "of", "--tick", "t", "--items", "echo i", "--", script, "{}")
+    assert (ended.status, ended.out) == (1, b"i of\n")
+    host.environment["SHELL"] = str(script)
+    assert host.run("shell", "--shell", "true") == Ended(3, b"-c shell\n", "")
+    assert host.run("test", "--only-if", "x", "--skip-exit", "9", "--", "true").status == 9
+
+
 def test_a_script_that_the_kernel_refuses_gives_its_tick_back(
     any_store: Store, host: Oncecron, public_path: Path
 ) -> None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import email
 import email.policy
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
+from oncecron.alerts import channels
 from oncecron.alerts.changes import Change, Failing
 from oncecron.alerts.channels import Channel, mail_of, render
 from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check, finding
 from oncecron.alerts.message import Evidence, Message, as_json, summary, text
 from oncecron.core.job_summary import JobSummary
 from oncecron.core.text import Clock
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NOW = 1_795_400_000.0
 FORMS = ("text", "json", "slack", "mattermost")
@@ -141,3 +146,12 @@ def test_a_channel_that_fails_is_no_failure_of_the_pass_too() -> None:
         situation = Situation(NOW, [job], failing=failing, channels=["ops"])
         found = check(situation, Limits(1, 3, DEFAULT_STATES), Clock(utc=True)).findings
         assert [each.finding for each in found] == kinds
+
+
+def test_a_sendmail_that_is_a_script_without_an_interpreter_is_run(tmp_path: Path) -> None:
+    """By sh, as cron itself does."""
+    script = tmp_path / "sendmail"
+    script.write_text(f'read -r line; echo "$1 $line" >{tmp_path}/sent\n')
+    script.chmod(0o755)
+    channels._run([str(script), "-t"], b"To: ops\n", 30.0, {}, "sendmail")
+    assert (tmp_path / "sent").read_text() == "-t To: ops\n"
