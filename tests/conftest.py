@@ -36,6 +36,7 @@ from servers import (
 )
 from servers.process import public_directory, remove_directory
 from servers.require import NOT_PROVEN, everything_required
+from servers.scripted import Scripted
 
 # How long one example takes is the load of the machine, and says nothing of what is tested.
 hypothesis.settings.register_profile("oncecron", deadline=None)
@@ -300,6 +301,19 @@ def new_proxy() -> Iterator[Callable[..., FaultProxy]]:
             proxy = FaultProxy(server.port, to=server.host)
             stack.callback(proxy.close)
             return proxy
+
+        yield make
+
+
+@pytest.fixture
+def new_scripted() -> Iterator[Callable[..., Scripted]]:
+    """Give a function that starts a server that does what the test says: (behave)."""
+    with ExitStack() as stack:
+
+        def make(behave: Callable[..., None]) -> Scripted:
+            server = Scripted(behave)
+            stack.callback(server.close)
+            return server
 
         yield make
 

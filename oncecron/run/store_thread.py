@@ -385,7 +385,8 @@ class StoreThread:
                 )
                 break
             except StoreError as error:
-                answer = error
+                # A traceback would lead to this frame, and the frame to the error.
+                answer = error.with_traceback(None)
                 unanswered |= error.unanswered
                 self._connection.close()
                 pause = backoff.delay()
@@ -427,7 +428,7 @@ class StoreThread:
                     self._connection.close()
                     pause = backoff.delay()
                     if self._now() + pause > deadline:
-                        return error
+                        return error.with_traceback(None)  # likewise
                 self._sleep(pause)
         finally:
             self._patience.over()

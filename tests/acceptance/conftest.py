@@ -1,13 +1,13 @@
 """Fixtures of the acceptance tests: a store for each kind, hosts that share it, journals, wires to Redis."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from log_of import LoggedRedis, PostgresLog, RedisLog, SQLiteLog, Store
-from redis_wires import Scripted, Wires
+from redis_wires import Wires
 from servers import Database, Journal, PostgresServer, RedisServer
 from servers.oncecron import Oncecron, installed
 
@@ -127,19 +127,6 @@ def wires() -> Iterator[Wires]:
     wires = Wires()
     yield wires
     wires.close()
-
-
-@pytest.fixture
-def new_scripted() -> Iterator[Callable[..., Scripted]]:
-    """Give a function that starts a server that does what the test says: (behave)."""
-    with ExitStack() as stack:
-
-        def make(behave: Callable[..., None]) -> Scripted:
-            server = Scripted(behave)
-            stack.callback(server.close)
-            return server
-
-        yield make
 
 
 @pytest.fixture

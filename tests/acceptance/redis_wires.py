@@ -1,10 +1,8 @@
-"""Wires to Redis for the tests: connected with little patience, closed at the end; and servers that misbehave."""
+"""Wires to Redis for the tests: connected with little patience, closed at the end."""
 
 import contextlib
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -96,50 +94,3 @@ def at_most(seconds: float) -> Iterator[None]:
     yield
     taken = time.monotonic() - begin
     assert taken < seconds + 1, f"{taken:.3f} s instead of {seconds} s"
-
-
-class Scripted:
-    """A server that does to each connection what the test says: `behave(socket, number)`."""
-
-    def __init__(self, behave: Callable[[socket.socket, int], None]) -> None:
-        self._behave = behave
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._open: list[socket.socket] = []
-        self.host, self.port = self._listener.getsockname()
-        self.accepted = 0
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    @property
-    def url(self) -> str:
-        """The store's URL."""
-        return f"redis://{self.host}:{self.port}"
-
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self._open.append(connection)
-                self.accepted += 1
-                arguments = (connection, self.accepted)
-                threading.Thread(target=self._one, args=arguments, daemon=True).start()
-
-    def _one(self, connection: socket.socket, number: int) -> None:
-        with contextlib.suppress(OSError):
-            self._behave(connection, number)
-
-    def close(self) -> None:
-        """End all connections."""
-        for each in (self._listener, *self._open):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
-
-
-def says(answer: bytes) -> Callable[[socket.socket, int], None]:
-    """Return a behaviour: to each command, this."""
-
-    def behave(connection: socket.socket, _: int) -> None:
-        while data := connection.recv(1 << 16):
-            connection.sendall(answer * (b"\r\n" + data).count(b"\r\n*"))
-
-    return behave

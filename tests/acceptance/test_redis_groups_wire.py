@@ -4,10 +4,11 @@ import socket
 from collections.abc import Callable
 
 import pytest
-from redis_wires import COUNT, Scripted, Wires, at_most, says, soon
+from redis_wires import COUNT, Wires, at_most, soon
 from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentinels
 from servers.process import free_port
 from servers.redis_groups import Sentinel
+from servers.scripted import Scripted, says
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis.resp import ReplyError

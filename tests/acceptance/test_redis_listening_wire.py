@@ -5,7 +5,8 @@ import socket
 from collections.abc import Callable
 
 import pytest
-from redis_wires import Scripted, Wires, at_most, soon
+from redis_wires import Wires, at_most, soon
+from servers.scripted import Scripted
 
 from oncecron.core.errors import StoreUnavailable
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis_wires import COUNT, Scripted, at_most, line_of, says
+from redis_wires import COUNT, at_most, line_of
 from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentinels, eventually
 from servers.oncecron import Ended, Oncecron
 from servers.redis import ADMIN, ADMIN_PASSWORD
+from servers.scripted import Scripted, says
 
 from oncecron.core.errors import OncecronError, StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis import people_client, scripts

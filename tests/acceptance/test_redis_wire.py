@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis_wires import COUNT, Scripted, Wires, at_most, line_of, says, soon
+from redis_wires import COUNT, Wires, at_most, line_of, soon
 from servers import FaultProxy, RedisServer
 from servers.process import free_port
+from servers.scripted import Scripted, says
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis.client import RedisClient

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from redis_wires import Scripted
 from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 from servers.process import free_port
+from servers.scripted import Scripted
 
 Fire = Callable[..., Ended]
 SHORT = ("--connect-timeout", "2s")

@@ -70,7 +70,7 @@ class RedisClient:
             self.close()
             raise
         if failure is None:
-            raise answer
+            raise ReplyError(str(answer))  # of its own: this frame must not refer to what it raises
         self.close()
         raise failure
 
