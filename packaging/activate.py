@@ -5,10 +5,12 @@
     current -> VERSION.TIME      what /usr/bin/oncecron imports
 
 So a firing has the files of one version, at every moment of an upgrade, and a job keeps those that it began with: the
-directory of the version before stays until the next upgrade. If an upgrade does not end, the version before goes on.
+directory of the version before stays until the next upgrade. If an upgrade does not end, the version before goes on, and
+the next call finds what it has left and removes it.
 """
 
 import compileall
+import itertools
 import os
 import shutil
 import sys
@@ -21,11 +23,13 @@ def main() -> None:
     """Copy, compile, switch, and remove what neither runs now nor ran before."""
     os.chdir(HOME)
     os.umask(0o022)
-    new = f"{version()}.{int(time.time())}"
-    shutil.rmtree(new, ignore_errors=True)
+    names = (f"{version()}.{number}" for number in itertools.count(int(time.time())))
+    new = next(name for name in names if not os.path.lexists(name))  # never one that runs
     shutil.copytree("package", new, copy_function=link)
     compileall.compile_dir(new, quiet=2)
     before = os.readlink("current") if os.path.islink("current") else None
+    if os.path.lexists("current.new"):  # a call was killed before the next but one step
+        os.unlink("current.new")
     os.symlink(new, "current.new")
     os.replace("current.new", "current")
     for name in os.listdir("."):

@@ -78,3 +78,49 @@ def test_a_python_that_is_too_old_is_one_line() -> None:
         f"oncecron: Python 3.11 or newer is needed, but {sys.executable} is Python 3.9.2; "
         "install oncecron with a newer one\n"
     )
+
+
+# The files of a package
+
+KILLED = """
+import os, shutil, compileall, sys
+source, module, name, when = sys.argv[1:]
+owner = sys.modules[module]
+real = getattr(owner, name)
+def killed(*given, **named):
+    if when == "after":
+        real(*given, **named)
+    os._exit(9)
+setattr(owner, name, killed)
+exec(compile(open(source).read(), source, "exec"), {"__name__": "activate"})
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    "step", ["shutil.copytree", "compileall.compile_dir", "os.symlink", "os.replace", "shutil.rmtree"]
+)
+def test_a_package_whose_activation_was_killed_is_activated(
+    tmp_path: Path, step: str, when: str
+) -> None:
+    """By the next call, at any step: dpkg would fail for ever. What was left goes, and the version before stays."""
+    home = tmp_path / "oncecron"
+    (home / "package" / "oncecron-1.0.dist-info").mkdir(parents=True)
+    (home / "package" / "module.py").write_text("x = 1\\n")
+    text = (Path(__file__).parents[2] / "packaging" / "activate.py").read_text()
+    script = tmp_path / "activate.py"
+    script.write_text(text.replace("/usr/lib/oncecron", str(home)))
+    activate = [sys.executable, "-IS", str(script)]
+    for _ in range(3):  # in one second, too
+        subprocess.run(activate, check=True)
+    running = (home / "current").readlink()
+    killed = subprocess.run([sys.executable, "-c", KILLED, script, *step.split("."), when], check=False)
+    assert killed.returncode == 9
+    assert (home / "current" / "module.py").exists()
+    switched = (home / "current").readlink()
+    assert (switched != running) == (step == "shutil.rmtree" or (step, when) == ("os.replace", "after"))
+    subprocess.run(activate, check=True)
+    assert (home / "current" / "module.py").exists()
+    assert {path.name for path in home.iterdir()} == {
+        *("package", "current", str((home / "current").readlink()), str(switched)),
+    }
