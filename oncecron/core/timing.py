@@ -176,10 +176,16 @@ PINGS_END_WITHIN = 3 * PING_TIMEOUT + 2 * PING_PAUSE
 
 RECORD_TIMEOUT = 10.0
 """The limit for all tries to write a record to the store; then the record is spooled."""
-RECORD_GIVE_UP = RECORD_TIMEOUT + CALL_TIMEOUT
-"""The guard waits this long for its store thread, whose last call may still be running."""
 SPOOL_WRITE_TIMEOUT = 5.0
 """An older temporary file in the spool is left over from a killed process."""
+BACKLOG_BEFORE_CLAIM = 5.0
+"""Before its claim a firing delivers spooled ends for at most this long, and for half of --connect-timeout at most:
+a tick that is claimed late may be overtaken by the next one."""
+BACKLOG_AFTER_END = 1.0
+"""A firing that ends delivers other spooled records for at most this long: enough for hundreds, and too short for two
+firings of a minutely line to overlap."""
+RECORD_GIVE_UP = RECORD_TIMEOUT + CALL_TIMEOUT + BACKLOG_AFTER_END
+"""The guard waits this long for its store thread, whose last call may still be running."""
 LOG_GOODBYE = 2.0
 """A firing that ends waits this long for the log store: enough to connect to a distant server and to write one record,
 and too short for two firings of a minutely line to overlap."""

@@ -124,21 +124,24 @@ class Claimer:
         """Return a lease that was granted and does not count, to be given back."""
         return next((claim.unconfirmed for claim in self._open if claim.unconfirmed), None)
 
-    def next(self) -> Lease | Unconfirmed | None:
-        """Claim until a shard is granted; return None when no shard is left. Raises `StoreError`."""
+    def next(self, began: float) -> Lease | Unconfirmed | None:
+        """Claim until a shard is granted; return None when no shard is left. Raises `StoreError`.
+
+        `began`: when the budget began, with what had to be done before the claim (lease clock).
+        """
         if self._patience.is_wanted:
             spec = self._spec
             left = f"no answer from {masked(spec.address.target)} yet; it has {spec.connect_timeout:g} s"
             self._patience.wait("answer", f"{spec.firing.key}: {left}")
         try:
-            return self._next()
+            return self._next(began)
         finally:
             self._patience.over()
 
-    def _next(self) -> Lease | Unconfirmed | None:
+    def _next(self, began: float) -> Lease | Unconfirmed | None:
         asking = list(self._open)
         for claim in asking:
-            claim.begin(self._now())
+            claim.begin(began)
         while asking:
             claim = min(asking, key=lambda each: (not each.unsettled, each.due))
             self._pause_until(claim.due, asking)
@@ -202,7 +205,7 @@ class _ShardClaim:
         self._waiting = False
 
     def begin(self, now: float) -> None:
-        """Start claiming now, with a new budget."""
+        """Start claiming, with a new budget from `now` on."""
         self.due = now
         self._wait_until = now + self._spec.wait
         self._forget(now)

@@ -8,7 +8,7 @@ The lease store records all of this too, and it alone decides. An unreachable lo
   nothing: it would wait for ever for a module that this thread is importing, or for a mutex of libpq. So the guard
   lets the thread rest meanwhile (`hold`).
 - Records are delivered in order, and retried with jitter while the log store is unreachable. Spooled records of this
-  key go first, and a few records of other keys follow when nothing else waits. The record of an end has everything that
+  key go first, and those of other keys follow while nothing else waits. The record of an end has everything that
   the record of its start has, and replaces it if that is still waiting.
 - After a failed delivery only the newest `_MOST_WAITING` records stay in memory; the thread spools the others.
 - At the very end the guard waits for the thread, at most `LOG_GOODBYE`, and spools what is not delivered.
@@ -35,7 +35,7 @@ from oncecron.core.timing import (
     LOG_RECORD_TIMEOUT,
     NEVER,
 )
-from oncecron.run.spool import OTHERS_AT_ONCE, SpoolError
+from oncecron.run.spool import SpoolError
 from oncecron.stores import open_lease_store, steady
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class LogMirror:
         self._changed = threading.Condition()
         self._working = threading.Lock()
         """Held while the thread may hold a lock of a library."""
-        self._is_held = False
+        self._is_held = self._is_hold_wanted = False
         self._waiting: list[dict[str, Any]] = []
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -85,10 +85,12 @@ class LogMirror:
 
         Whoever still works after `LOG_GOODBYE` waits for the network, and holds none.
         """
+        self._is_hold_wanted = True
         self._is_held = self._working.acquire(timeout=LOG_GOODBYE)
 
     def resume(self) -> None:
         """End the rest."""
+        self._is_hold_wanted = False
         if self._is_held:
             self._is_held = False
             self._working.release()
@@ -141,11 +143,8 @@ class LogMirror:
                 continue
             backoff.reset()
             if others_spooled and not self._busy():
-                others_spooled = False
                 with self._working:
-                    log.spool.deliver(
-                        store, None, wanted=self._others_wanted, within=LOG_RECORD_TIMEOUT
-                    )
+                    others_spooled = not log.spool.deliver(store, None, self._seconds_for_others)
         if store:
             store.close()
 
@@ -165,7 +164,7 @@ class LogMirror:
 
     def _deliver(self, store: LeaseStore, record: dict[str, Any]) -> None:
         log, key = self._log, self._spec.firing.key
-        log.spool.deliver(store, key, wanted=self._backlog_wanted, within=LOG_RECORD_TIMEOUT)
+        log.spool.deliver(store, key, self._seconds_for_older)
         deadline = clock.lease_time(store.lease_clock) + LOG_RECORD_TIMEOUT
         store.deliver(record, deadline=deadline, retention=self._spec.retention)
         log.spool.note_reached(key)
@@ -212,11 +211,14 @@ class LogMirror:
     def _busy(self) -> bool:
         return self._closing or bool(self._waiting)
 
-    def _backlog_wanted(self, _number: int) -> bool:
-        return _now() < self._backlog_until
+    def _seconds_for_older(self) -> float:
+        """Return the time for a spooled record of this key: none once the guard waits for the thread to rest."""
+        if self._is_hold_wanted:
+            return 0.0
+        return min(LOG_RECORD_TIMEOUT, self._backlog_until - _now())
 
-    def _others_wanted(self, number: int) -> bool:
-        return number < OTHERS_AT_ONCE and not self._busy()
+    def _seconds_for_others(self) -> float:
+        return 0.0 if self._busy() else self._seconds_for_older()
 
 
 def _now() -> float:

@@ -1,9 +1,12 @@
 """Keep records on local disk until the store has them.
 
 The spool is per user, store and namespace: STATE/spool/STORE/KEY/RECORD.json, in directories with mode 0700. A record
-is one file, written under a temporary name, with fsync and rename, so it is there whole or not at all. The next
-delivery removes the temporary files of killed processes. The spool is never used below a directory that other users can
-write to, and never through a link: there, nothing is written, read or changed.
+is one file, written under a temporary name, with fsync and rename, so it is there whole or not at all. The name has all
+that tells a record from others, and whether it is a skip. The next delivery removes the temporary files of killed
+processes. The spool is never used below a directory that other users can write to, and never through a link: there,
+nothing is written, read or changed.
+
+A claim needs to know how earlier runs of its key ended, so those records go first (`ends`). Skips can wait.
 
 A record that the store refuses is set aside as RECORD.json.refused, with the reason, and a file that is no record as
 RECORD.json.broken. Neither is delivered again, so that the later records are. `oncecron flush` lists them.
@@ -35,6 +38,7 @@ from oncecron.core.model import (
     Ending,
 )
 from oncecron.core.timing import SPOOL_WRITE_TIMEOUT
+from oncecron.core.units import LARGEST_SIZE
 from oncecron.stores.address import masked, state_directory
 
 if TYPE_CHECKING:
@@ -45,12 +49,12 @@ if TYPE_CHECKING:
     from oncecron.stores.address import Address
     from oncecron.stores.api import LeaseStore
 
-OTHERS_AT_ONCE = 20
-"""The number of records of other keys that one firing delivers."""
-
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
 _REFUSED = ".refused"
 _BROKEN = ".broken"
+_SKIP = "-skip"
+_LARGEST = 8 * LARGEST_SIZE
+"""In bytes, of a record: JSON makes 6 MiB of the largest output. Its other texts have less than 2 MiB."""
 
 
 class SpoolError(OncecronError):
@@ -81,7 +85,7 @@ class Spool:
 
     def probe(self) -> None:
         """Write what no reader takes for a record, and remove it. Raises `SpoolError` where no record could be kept."""
-        self.remove(self._write({"key": "", "owner": "probe", "kind": str(os.getpid())}, ".probe"))
+        self.remove(self._write({"key": "", "owner": "probe", "attempt": os.getpid()}, ".probe"))
 
     def keep(self, record: dict[str, Any]) -> bool:
         """Do what `add` does; if the disk refuses, write the record to standard error and return False."""
@@ -101,7 +105,8 @@ class Spool:
 
     def _write(self, record: dict[str, Any], suffix: str) -> str:
         part = f"{record['shard']}-" if record.get("shard") else ""
-        name = f"{record['owner']}-{part}{record.get('attempt', record['kind'])}.json{suffix}"
+        what = record["attempt"] if "attempt" in record else f"{record.get('reason')}{_SKIP}"
+        name = f"{record['owner']}-{part}{what}.json{suffix}"
         try:
             import json  # noqa: PLC0415 - it may need the last descriptor
 
@@ -133,14 +138,17 @@ class Spool:
                 self._refuse_unsafe(name)
 
     def pending(
-        self, key: str | None = None, *, set_aside: bool = False
+        self, key: str | None = None, *, set_aside: bool = False, ends: bool = False
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (path, record) of a key, or of all keys, oldest first; skip broken files.
 
-        `set_aside`: rename a broken file, so that it is not read again. Raises `SpoolError` if that fails.
+        `set_aside`: rename a broken file, so that it is not read again. Raises `SpoolError` if that fails. `ends`: leave
+        out skips, without a look into their files.
         """
         for name in self._names(key):
             for path in sorted(_records(self._files(name)), key=_modified):
+                if ends and path.endswith(f"{_SKIP}.json"):
+                    continue
                 try:
                     record = _read(path)
                 except FileNotFoundError:
@@ -203,21 +211,25 @@ class Spool:
         return descriptor
 
     def deliver(
-        self, store: LeaseStore, key: str | None, *, wanted: Callable[[int], bool], within: float
-    ) -> None:
-        """Deliver the records of a key, or all, while `wanted` returns True; keep what fails for the next time.
+        self,
+        store: LeaseStore,
+        key: str | None,
+        seconds: Callable[[], float],
+        *,
+        ends: bool = False,
+    ) -> bool:
+        """Deliver the records of a key, or all; keep what fails for the next time. Return whether there was time for all.
 
-        `wanted` is called before each record with the number delivered so far; `within`: seconds for one record. An
-        unsafe directory is skipped without a message, which cron would mail each time; `oncecron flush` reports it.
-        What is set aside is reported once, in one line.
+        `seconds` returns what the next record has, or 0 to stop. An unsafe directory is skipped without a message, which
+        cron would mail each time; `oncecron flush` reports it. What is set aside is reported once, in one line.
         """
         if not self.has(key) or (lock := self.lock()) is None:
-            return
+            return True
         try:
-            for number, (path, record) in enumerate(self.pending(key, set_aside=True)):
-                if not wanted(number):
-                    break
-                deadline = clock.lease_time(store.lease_clock) + within
+            for path, record in self.pending(key, set_aside=True, ends=ends):
+                if (left := seconds()) <= 0:
+                    return False
+                deadline = clock.lease_time(store.lease_clock) + left
                 try:
                     store.deliver(record, deadline=deadline)
                 except RecordRefusedError as error:
@@ -229,6 +241,7 @@ class Spool:
         finally:
             os.close(lock)
             self.report_aside()
+        return True
 
     def report_aside(self) -> None:
         """Report what this process has set aside since the last call, in one line."""
@@ -341,6 +354,8 @@ def _read(path: str) -> dict[str, Any]:
         ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
         if not stat.S_ISREG(status.st_mode) or not ours:  # put there while the directory was unsafe
             raise ValueError(f"not a regular file that only user {os.geteuid()} can write")
+        if status.st_size > _LARGEST:
+            raise ValueError(f"larger than any record: {status.st_size} bytes")
         record = json.load(file)
     if not is_record(record):
         raise ValueError("not a spool record")

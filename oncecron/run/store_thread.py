@@ -4,9 +4,10 @@ Everything that can block in the network, in name resolution or in TLS happens h
 waits for this thread. It is the only user of its store object. It takes the guard's orders from a mailbox, one after
 another, and posts events as answers, in the order in which things happen:
 
-    claim        The thread begins with it (see `claimer`).  `Granted` or `Unconfirmed`: the lease is parked until the
-                 next order, so that the guard forks while this thread holds no lock of a library.  `NoShardLeft`, or
-                 `Failed` with the shards that may have been granted: the thread ends.  `Refused` may come before.
+    claim        The thread begins with it (see `claimer`), after it has delivered what a claim needs of the spool: how
+                 runs of this key ended.  `Granted` or `Unconfirmed`: the lease is parked until the next order, so that
+                 the guard forks while this thread holds no lock of a library.  `NoShardLeft`, or `Failed` with the
+                 shards that may have been granted: the thread ends.  `Refused` may come before.
     renew        Renews once a lease that was granted too late to start with, within the budget of a claim:
                  `Granted`, `Lost` or `Failed`.
     begin        The job runs, and the heartbeats start.  The lease is renewed every sixth of the ttl, and immediately
@@ -25,6 +26,9 @@ another, and posts events as answers, in the order in which things happen:
     claim next   Claims the next shard after `Recorded`.  Any other order ends the thread then.
     withdraw     Ends an unanswered claim or retry: `Failed` or `NotRetried`.  It may come at any time.
 
+The rest of the spool is delivered when nothing else is to be done: before `NoShardLeft`, and before the `Recorded` of a
+key without shards, whose lease is then released. Between two heartbeats the thread does nothing that could delay one.
+
 A bug ends the thread with `Crashed`.
 """
 
@@ -40,6 +44,8 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff, random_fraction
 from oncecron.core.timing import (
+    BACKLOG_AFTER_END,
+    BACKLOG_BEFORE_CLAIM,
     CALL_TIMEOUT,
     HEARTBEATS_PER_TTL,
     LISTEN_AFTER,
@@ -64,7 +70,7 @@ from oncecron.run.events import (
     Refused,
     Renewed,
 )
-from oncecron.run.spool import OTHERS_AT_ONCE, lost_record
+from oncecron.run.spool import lost_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,13 +178,14 @@ class StoreThread:
             self._clock = self._connection.store.lease_clock
             if self._observer:
                 self._connection.store.on_lost = self._report_lost
-            self._deliver_spooled(self._spec.firing.key)
-            self._others_spooled = self._spec.spool.has()
             claimer = Claimer(self._spec, self._connection, self._pause, self._post_refusal)
             self._claimer = claimer
-            while lease := self._claim(claimer):
+            began = self._now()
+            self._deliver_ends(began)
+            while lease := self._claim(claimer, began):
                 if not self._hold_to_its_end(lease):
                     return
+                began = self._now()
         except OncecronError as error:
             self._post(Failed(error, self._claimer.unanswered if self._claimer else []))
         except Exception as error:  # noqa: BLE001 - the guard reports it, whatever it is
@@ -205,16 +212,17 @@ class StoreThread:
 
     # Claiming
 
-    def _claim(self, claimer: Claimer) -> Lease | None:
+    def _claim(self, claimer: Claimer, began: float) -> Lease | None:
         """Claim; return the lease that was posted to the guard, or None after `NoShardLeft`."""
         try:
-            answer = claimer.next()
+            answer = claimer.next(began)
         except Withdrawn:
             answer = claimer.unconfirmed()
             if answer is None:
                 self._connection.close()
                 raise
         if answer is None:
+            self._deliver_rest()
             self._post(NoShardLeft())
             return None
         if isinstance(answer, Unconfirmed):
@@ -307,9 +315,6 @@ class StoreThread:
             )
         self._renew_at = now + self._interval * (1.0 if holds else random_fraction())
         self._listen_at = now + LISTEN_AFTER
-        if self._others_spooled:
-            self._others_spooled = False
-            self._deliver_spooled(None)
 
     def _listen(self) -> None:
         self._listen_at = NEVER
@@ -414,6 +419,8 @@ class StoreThread:
     def _post_end(self, error: StoreError | None) -> None:
         self._connection.close()
         self._holding = False
+        if error is None and self._spec.firing.shards == 1:
+            self._deliver_rest()
         self._post(Recorded(error))
 
     def _answer(self, ask: Callable[[float], bool]) -> bool | StoreError:
@@ -437,14 +444,31 @@ class StoreThread:
         """Let a person know, after two seconds, what the firing waits for."""
         self._patience.wait(what, f"{self._spec.firing.key}: {what}; it has {seconds:g} s")
 
-    def _deliver_spooled(self, key: str | None) -> None:
-        """Deliver the spooled records of a key, or a few of all keys."""
+    # The spool
 
-        def wanted(number: int) -> bool:
-            return key is not None or (number < OTHERS_AT_ONCE and not self._orders)
-
-        self._wait_for("the store has not taken all spooled records yet", self._ask_timeout)
-        self._spec.spool.deliver(
-            self._connection.store, key, wanted=wanted, within=self._ask_timeout
-        )
+    def _deliver_ends(self, began: float) -> None:
+        """Deliver how runs of this key ended; most of the time that the claim has stays for the claim."""
+        budget = self._spec.connect_timeout
+        until = began + min(BACKLOG_BEFORE_CLAIM, budget / 2)
+        self._wait_for("the store has not taken all spooled records yet", budget)
+        self._deliver(self._spec.firing.key, until, began + budget, ends=True)
         self._patience.over()
+
+    def _deliver_rest(self) -> None:
+        """Deliver what is left, this key's records first, on a connection that holds no lock of the key."""
+        until = self._now() + BACKLOG_AFTER_END
+        if self._deliver(self._spec.firing.key, until, until):
+            self._deliver(None, until, until)
+        self._connection.close()
+
+    def _deliver(
+        self, key: str | None, until: float, deadline: float, *, ends: bool = False
+    ) -> bool:
+        """Begin no record after `until`, and end by the deadline; return whether there was time for all."""
+
+        def seconds() -> float:
+            now = self._now()
+            over = self._withdrawn or now >= until
+            return 0.0 if over else min(self._ask_timeout, deadline - now)
+
+        return self._spec.spool.deliver(self._connection.store, key, seconds, ends=ends)

@@ -125,7 +125,7 @@ def wait(
         sleep,
         lambda _f, refusal, _u, waits: told.append((refusal.reason, waits)),
     )
-    return claimer.next(), told
+    return claimer.next(started), told
 
 
 def test_who_waits_asks_when_the_lease_ends_and_not_at_the_next_poll(
@@ -349,7 +349,7 @@ def test_parts_are_asked_for_in_turn_and_those_that_are_held_again(
         lambda *_: None,  # type: ignore[arg-type]
     )
     given = []
-    while lease := claimer.next():
+    while lease := claimer.next(time.now):
         assert isinstance(lease, Lease)
         given.append(lease.shard)
     assert sorted(given) == [2, 3]

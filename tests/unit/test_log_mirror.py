@@ -144,3 +144,38 @@ def test_what_waits_for_a_log_that_is_away_is_spooled_beyond_a_bound(
     log.close()
     assert [attempt for attempt, _ in kept(threaded)] == list(range(1, 101))
     assert capfd.readouterr().err.count("log store unreachable: away; the record is spooled") == 1
+
+
+def test_a_fork_waits_for_one_older_record_alone(
+    threaded: RunSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many are spooled: the thread rests after the one that is on its way."""
+    delivering, go_on, delivered = threading.Event(), threading.Event(), []
+
+    class Slow:
+        lease_clock = 1
+
+        def deliver(self, record: dict[str, Any], **_: object) -> None:
+            delivering.set()
+            assert go_on.wait(60)
+            delivered.append(record["attempt"])
+
+        def close(self) -> None:
+            """Do nothing."""
+
+    monkeypatch.setattr("oncecron.run.log_mirror.open_lease_store", lambda *_: Slow())
+    log = mirror(threaded)
+    assert threaded.log is not None
+    for attempt in range(1, 30):
+        threaded.log.spool.add(record("failed", attempt))
+    log.send(record("running", 30))
+    assert delivering.wait(60)
+    holder = threading.Thread(target=log.hold)
+    holder.start()
+    eventually(lambda: log._is_hold_wanted)
+    go_on.set()
+    holder.join()
+    assert len(delivered) == 2
+    assert delivered[-1] == 30
+    log.resume()
+    log.close()

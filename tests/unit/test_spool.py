@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from oncecron.core.model import Firing, Holder, Refusal
+from oncecron.core.model import REFUSAL_REASONS, Firing, Holder, Refusal
 from oncecron.core.tick import named_tick
+from oncecron.core.units import LARGEST_SIZE
 from oncecron.run.spool import Spool, SpoolError, skip_record
 
 STORE = "postgresql://user:***@db.example/jobs"
@@ -56,7 +57,7 @@ def refused(spool: Spool, told: str) -> None:
     """Check that what is there is neither read, nor locked, nor changed, and that `flush` is told why."""
     before = {path: path.lstat() for path in files(spool)}
     store: Any = None  # which would be asked for its clock
-    spool.deliver(store, "k", wanted=lambda _: True, within=1.0)
+    spool.deliver(store, "k", lambda: 1.0)
     spool.note_reached("k")
     assert (spool.has("k"), spool.has(), list(spool.pending("k"))) == (False, False, [])
     with pytest.raises(SpoolError, match=told):
@@ -147,6 +148,20 @@ def test_refusals_of_two_firings_are_two_records(spool: Spool) -> None:
     for owner in ("owner-1", "owner-2"):
         spool.add(skip_record(firing._replace(owner=owner), Refusal("no-store")))
     assert sorted(taken["owner"] for _, taken in spool.pending("k")) == ["owner-1", "owner-2"]
+
+
+def test_every_reason_of_a_firing_is_kept(spool: Spool) -> None:
+    """It was `held` while it waited, and `done` in the end; of each shard."""
+    firing = Firing(
+        *("k", 0, named_tick("one"), "owner-1", Holder("h", 7, "u"), "true", 1.5, 60.0),
+        *(None, None, False, None, None),
+    )
+    wanted = [(shard, reason) for shard in (0, 1) for reason in sorted(REFUSAL_REASONS)]
+    for shard, reason in wanted * 2:
+        spool.add(skip_record(firing._replace(shard=shard), Refusal(reason)))
+    kept = sorted((taken["shard"], taken["reason"]) for _, taken in spool.pending("k"))
+    assert kept == wanted
+    assert list(spool.pending("k", ends=True)) == []
 
 
 def test_a_firing_can_keep_a_refusal_and_an_execution(spool: Spool) -> None:
@@ -281,6 +296,20 @@ def test_what_another_user_left_in_a_directory_that_is_ours_now_is_set_aside(spo
     os.chown(path, 65534, 65534)
     assert list(spool.pending("k", set_aside=True)) == []
     assert spool.set_aside() == [(path + ".broken", None)]
+
+
+def test_a_file_that_is_larger_than_any_record_is_not_read(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fill the memory before the claim. The largest record is read."""
+    largest = record(output="\x01" * LARGEST_SIZE, command="\x01" * (1 << 16), note="\udcff" * 9999)
+    spool.add(largest)
+    [(path, taken)] = spool.pending("k", set_aside=True)
+    assert taken == {**largest, "late": True}
+    os.truncate(path, 1 << 30)  # with a hole, which needs no room
+    monkeypatch.setattr(json, "load", lambda _: pytest.fail("it is read"))
+    assert list(spool.pending("k", set_aside=True)) == []
+    assert spool.set_aside() == [(f"{path}.broken", None)]
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,28 @@
-"""The heartbeats of the store thread: when the first one comes; and a store that is away for long."""
+"""The heartbeats of the store thread, what it delivers of the spool and when, and a store that is away for long."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from servers.kept import assert_nothing_kept
 
+from oncecron.config.run_parser import ParsedRun
 from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.model import Ending
+from oncecron.core.model import Ending, Holder, Lease, Refusal
+from oncecron.run.events import Failed, NoShardLeft, Recorded
+from oncecron.run.spec import RunSpec, make_spec
+from oncecron.run.spool import execution_record, skip_record
 from oncecron.run.store_thread import StoreThread
 from oncecron.stores import steady
 from oncecron.stores.address import parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 TTL = 60.0
 INTERVAL = 10.0
@@ -25,7 +34,6 @@ def first_heartbeat(*, holds: bool) -> float:
     thread: Any = StoreThread(spec, lambda: pytest.fail("nothing is claimed"))
     thread._connection = SimpleNamespace(store=SimpleNamespace(holds_connection=holds))
     thread._clock = clock.BOOTTIME
-    thread._others_spooled = False
     began = thread._now()
     thread._begin()
     return float(thread._renew_at - began)
@@ -80,3 +88,186 @@ def test_a_store_that_is_away_for_long(order: str, monkeypatch: pytest.MonkeyPat
         thread.events()
 
     assert_nothing_kept(step)
+
+
+# What it delivers
+
+
+class Slow:
+    """A store that needs some time for each record; answers of its claims are the test's."""
+
+    lease_clock = clock.MONOTONIC
+    holds_connection = True
+
+    def __init__(self, seconds: float, answer: Callable[[str], Any]) -> None:
+        self.seconds = seconds
+        self.answer = answer
+        self.now = 1000.0
+        self.asked: list[tuple[float, str]] = []
+
+    def note(self, what: str) -> None:
+        """Note what is asked, and when."""
+        self.asked.append((self.now - 1000, what))
+
+    def deliver(self, record: dict[str, Any], *, deadline: float) -> None:
+        """Take it, or be too late."""
+        self.note(f"{record['kind']} of {record['key']}")
+        self.now = min(self.now + self.seconds, deadline)
+        if self.now == deadline:
+            raise StoreUnavailable("no answer")
+
+    def claim(self, firing: Any, **_: Any) -> Any:
+        """Answer as the test says."""
+        self.note("claim")
+        answer = self.answer(firing.owner)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def renew(self, lease: Lease, **_: Any) -> Lease:
+        """Renew it."""
+        self.note("renew")
+        return lease
+
+    def finish(self, *_: Any, **__: Any) -> bool:
+        """Record it."""
+        self.note("finish")
+        return True
+
+    def listen(self, *_: Any, **__: Any) -> bool:
+        """Listen."""
+        return True
+
+    def watch_fd(self) -> None:
+        """Have no descriptor."""
+
+    def close(self) -> None:
+        """Note it: a lock of the key would be free now."""
+        self.note("close")
+
+    def times(self, wanted: str) -> list[float]:
+        """When it was asked for that."""
+        return [at for at, what in self.asked if what == wanted]
+
+    @property
+    def order(self) -> list[str]:
+        """What it was asked, in order."""
+        return [what for _, what in self.asked if what != "close"]
+
+
+REFUSED = Refusal("done", Holder("web2", 1, "u"), 1.0, "succeeded")
+
+
+@pytest.fixture
+def new_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunSpec]:
+    """Give a function that makes a spec, with spooled ends and skips of its own key and one of another."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def make(each: int, **options: str) -> RunSpec:
+        given = {"key": "k", "tick": "t", "store": "local", "ttl": "6s", **options}
+        spec = make_spec(ParsedRun(given, ["true"]))
+        for number in range(each):
+            firing = spec.firing._replace(owner=f"owner-{number}")
+            spec.spool.add(execution_record(firing, None, Ending("not-started", None, None, 0.0)))
+            spec.spool.add(skip_record(firing, Refusal("no-store")))
+        other = spec.firing._replace(key="a", owner="other")
+        spec.spool.add(skip_record(other, Refusal("no-store")))
+        return spec
+
+    return make
+
+
+def threaded(
+    spec: RunSpec, store: Slow, monkeypatch: pytest.MonkeyPatch, sleep: Callable[[], None]
+) -> StoreThread:
+    """Return a thread that runs in the time of its store; `sleep` is called before it sleeps."""
+    monkeypatch.setattr(clock, "lease_time", lambda _: store.now)
+    opened: Any = store
+    thread: Any = StoreThread(spec, lambda: opened)
+
+    def pass_time(seconds: float, _fd: int | None = None) -> bool:
+        sleep()
+        store.now += 0 if thread._orders else seconds
+        return False
+
+    thread._sleep = pass_time
+    return thread  # type: ignore[no-any-return]
+
+
+def never() -> None:
+    """Sleep where nothing should."""
+    pytest.fail("it sleeps")
+
+
+def test_a_claim_waits_for_ends_alone(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused firing delivers the rest after its answer, its own key's first."""
+    spec, store = new_spec(2), Slow(0.01, lambda _: REFUSED)
+    thread = threaded(spec, store, monkeypatch, never)
+    thread._run()
+    assert store.order == [
+        *("execution of k", "execution of k", "claim", "skip of k", "skip of k", "skip of a"),
+    ]
+    assert isinstance(thread.events()[-1], NoShardLeft)
+    assert not spec.spool.has()
+
+
+def test_what_is_delivered_before_a_claim_is_part_of_its_budget(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--connect-timeout counts from the first record: half of it, five seconds at most, and then the claim comes."""
+    for given, first, last in (("2s", 1.0, 2.0), ("60s", 5.0, 60.0)):
+        store = Slow(0.3, lambda _: StoreUnavailable("away"))
+        spec = new_spec(30, connect_timeout=given)
+        spec = spec._replace(connect_timeout=float(given.removesuffix("s")))
+        thread = threaded(spec, store, monkeypatch, lambda: None)
+        thread._run()
+        asked = store.times("claim")
+        assert first <= asked[0] < first + 0.3
+        assert last - 3 < asked[-1] <= last
+        assert isinstance(thread.events()[-1], Failed)
+
+
+def test_a_firing_that_is_to_end_delivers_nothing_more(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its guard gives the thread some seconds, whatever the spool has."""
+    store = Slow(0.3, lambda _: pytest.fail("it is to end"))
+    thread = threaded(new_spec(30), store, monkeypatch, never)
+    thread.withdraw()
+    thread._run()
+    assert store.order == []
+    assert isinstance(thread.events()[-1], Failed)
+
+
+def test_nothing_is_delivered_between_two_heartbeats(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A healthy job would be killed. The rest comes when the lease is released, for a second."""
+    spec = new_spec(9)
+    for owner in range(9):  # only skips are left
+        [path] = [
+            path
+            for path, record in spec.spool.pending("k", ends=True)
+            if record["owner"] == f"owner-{owner}"
+        ]
+        spec.spool.remove(path)
+    store = Slow(0.3, lambda owner: Lease("k", 0, "t", owner, 1, 42, 9, 6.0, 0.0, 9999.0))
+
+    def end() -> None:
+        if len(store.times("renew")) == 20 and not thread._orders:
+            thread.end(Ending("succeeded", 0, None, 20.0))
+
+    thread = threaded(spec, store, monkeypatch, end)
+    monkeypatch.setattr(thread, "_hold_to_its_end", lambda lease: thread._hold(lease))
+    thread.begin()
+    thread._run()
+    assert store.order == ["claim", *["renew"] * 20, "finish", *["skip of k"] * 4]
+    beats = store.times("renew")
+    assert all(later - at == pytest.approx(1.0) for at, later in pairwise(beats))
+    released = store.asked.index((store.times("finish")[0], "finish"))
+    assert store.asked[released + 1][1] == "close"
+    assert store.now - 1000 - store.times("finish")[0] == pytest.approx(1.0)
+    [recorded] = [event for event in thread.events() if isinstance(event, Recorded)]
+    assert recorded.error is None
