@@ -5,8 +5,8 @@
     current -> VERSION.TIME      what /usr/bin/oncecron imports
 
 So a firing has the files of one version, at every moment of an upgrade, and a job keeps those that it began with: the
-directory of the version before stays until the next upgrade. If an upgrade does not end, the version before goes on, and
-the next call finds what it has left and removes it.
+directory of the version before stays until the next upgrade. If an upgrade does not end, the version before goes on,
+and the next call removes what is left of it.
 """
 
 import compileall

@@ -142,8 +142,8 @@ class Spool:
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield (path, record) of a key, or of all keys, oldest first; skip broken files.
 
-        `set_aside`: rename a broken file, so that it is not read again. Raises `SpoolError` if that fails. `ends`: leave
-        out skips, without a look into their files.
+        `set_aside`: rename a broken file, so that it is not read again. Raises `SpoolError` if that fails. `ends`:
+        leave out skips, without a look into their files.
         """
         for name in self._names(key):
             for path in sorted(_records(self._files(name)), key=_modified):
@@ -218,10 +218,10 @@ class Spool:
         *,
         ends: bool = False,
     ) -> bool:
-        """Deliver the records of a key, or all; keep what fails for the next time. Return whether there was time for all.
+        """Deliver the records of a key, or all; keep what fails. Return whether there was time for all.
 
-        `seconds` returns what the next record has, or 0 to stop. An unsafe directory is skipped without a message, which
-        cron would mail each time; `oncecron flush` reports it. What is set aside is reported once, in one line.
+        `seconds` returns what the next record has, or 0 to stop. An unsafe directory is skipped without a message,
+        which cron would mail each time; `oncecron flush` reports it. What is set aside is reported once, in one line.
         """
         if not self.has(key) or (lock := self.lock()) is None:
             return True

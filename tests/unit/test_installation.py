@@ -98,7 +98,8 @@ exec(compile(open(source).read(), source, "exec"), {"__name__": "activate"})
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
-    "step", ["shutil.copytree", "compileall.compile_dir", "os.symlink", "os.replace", "shutil.rmtree"]
+    "step",
+    ["shutil.copytree", "compileall.compile_dir", "os.symlink", "os.replace", "shutil.rmtree"],
 )
 def test_a_package_whose_activation_was_killed_is_activated(
     tmp_path: Path, step: str, when: str
@@ -114,11 +115,15 @@ def test_a_package_whose_activation_was_killed_is_activated(
     for _ in range(3):  # in one second, too
         subprocess.run(activate, check=True)
     running = (home / "current").readlink()
-    killed = subprocess.run([sys.executable, "-c", KILLED, script, *step.split("."), when], check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, script, *step.split("."), when], check=False
+    )
     assert killed.returncode == 9
     assert (home / "current" / "module.py").exists()
     switched = (home / "current").readlink()
-    assert (switched != running) == (step == "shutil.rmtree" or (step, when) == ("os.replace", "after"))
+    assert (switched != running) == (
+        step == "shutil.rmtree" or (step, when) == ("os.replace", "after")
+    )
     subprocess.run(activate, check=True)
     assert (home / "current" / "module.py").exists()
     assert {path.name for path in home.iterdir()} == {

@@ -260,7 +260,7 @@ def test_nothing_is_delivered_between_two_heartbeats(
             thread.end(Ending("succeeded", 0, None, 20.0))
 
     thread = threaded(spec, store, monkeypatch, end)
-    monkeypatch.setattr(thread, "_hold_to_its_end", lambda lease: thread._hold(lease))
+    monkeypatch.setattr(thread, "_hold_to_its_end", thread._hold)
     thread.begin()
     thread._run()
     assert store.order == ["claim", *["renew"] * 20, "finish", *["skip of k"] * 4]
