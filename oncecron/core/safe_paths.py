@@ -39,7 +39,7 @@ def unsafe(directory: str) -> str | None:
             f"other users can write to {directory}; check what is in it, then make it yours: "
             f"`chown {os.geteuid()} {name} && chmod 700 {name}`"
         )
-    trusted = _trusted_users()
+    trusted = trusted_users()
     for place in sorted({*_above(directory), *_above(os.path.realpath(directory))}):
         status = os.lstat(place)
         if status.st_uid not in trusted:
@@ -50,7 +50,7 @@ def unsafe(directory: str) -> str | None:
     return None
 
 
-def _trusted_users() -> set[int]:
+def trusted_users() -> set[int]:
     """Return root and this user. In a user namespace, root's directories have another owner, and so has `/`."""
     return {0, os.lstat("/").st_uid, os.geteuid()}
 
@@ -66,11 +66,11 @@ def why_distrusted(path: str) -> str | None:
     `path` may also be the directory in which the file is to be made. A group may write to the directories above it,
     and others only if they have the sticky bit.
     """
-    trusted = _trusted_users()
-    steps = list(_steps(path))
-    last, status = steps[-1]
+    trusted = trusted_users()
+    met = list(steps(path))
+    last, status = met[-1]
     directory = last if stat.S_ISDIR(status.st_mode) else os.path.dirname(last)
-    for place, status in reversed(steps):
+    for place, status in reversed(met):
         if status.st_uid not in trusted:
             cure = _chown(place, status)
             return (
@@ -87,7 +87,7 @@ def why_distrusted(path: str) -> str | None:
     return None
 
 
-def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
+def steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
     """Yield each directory, each link and at last the file that the kernel meets on a path, and its status."""
     if not path.startswith("/"):  # os.getcwd() fails where the working directory was removed
         path = os.path.join(os.getcwd(), path)

@@ -8,6 +8,7 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from answers import refused
@@ -263,6 +264,19 @@ def test_in_place_through_a_link(host: Oncecron, crontab: Path) -> None:
     assert not list(crontab.parent.glob(".link*"))
 
 
+def test_in_place_through_a_link_of_another_user(host: Oncecron, crontab: Path) -> None:
+    """Who made it could let root replace any crontab."""
+    require_root("a link of another user")
+    link = crontab.with_name("link")
+    link.symlink_to("crontab")
+    os.lchown(link, 65534, 65534)
+    done = host("crontab", "wrap", "--in-place", link)
+    assert (done.status, done.out) == (74, b"")
+    assert f"cannot write {link}: {link} is a link of user 65534; name the file" in done.err
+    assert crontab.read_bytes() == MINE
+    assert sorted(os.listdir(crontab.parent)) == ["crontab", "link"]
+
+
 def test_in_place_nothing_is_written_if_a_line_is_refused(host: Oncecron, crontab: Path) -> None:
     """No half of a crontab, and no backup."""
     crontab.write_bytes(MINE + b"nonsense\n")
@@ -274,24 +288,20 @@ def test_in_place_nothing_is_written_if_a_line_is_refused(host: Oncecron, cronta
 
 def test_in_place_names_that_cron_would_read_are_never_there(host: Oncecron, crontab: Path) -> None:
     """A dot in front hides them from cronie, bcron, dcron, systemd-cron and Debian's cron: no job runs twice."""
-    names = set()
-
-    def note(name: str) -> None:
-        names.add(name)
-
+    from oncecron.cli import whole_file
     from oncecron.cli.crontab import files
 
-    real = files.tempfile.mkstemp
+    names = set()
+    fill = whole_file.fill
 
-    def noted(*arguments: str) -> tuple[int, str]:
-        number, path = real(*arguments)
-        note(Path(path).name)
-        return number, path
+    def noted(descriptor: int, *arguments: Any) -> None:
+        names.add(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fill(descriptor, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files.tempfile, "mkstemp", noted)
-        source = files.read_source([str(crontab)])
-        note(Path(files.replace_file(source, b"new\n")).name)
+        patch.setattr(whole_file, "fill", noted)
+        backup = files.replace_file(files.read_source([str(crontab)]), b"new\n")
+    assert os.path.basename(backup) in names
     assert len(names) == 2
     assert all(name.startswith(".") and name.endswith("~") for name in names)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from answers import refused
 from servers.oncecron import Oncecron
+from servers.require import require_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +99,31 @@ def test_the_file_is_replaced_whole_or_not_at_all(past: Oncecron, public_path: P
     refused(past("report", "--html", page, "nobody"), 1, "no host has fired key nobody")
     assert page.read_bytes() == before
     assert sorted(os.listdir(place)) == ["index.html", "link.html"]
+
+
+@pytest.mark.parametrize(
+    "words", [("report", "--html", "page.prom"), ("metrics", "--textfile", "page.prom")]
+)
+def test_what_is_closed_stays_closed(
+    past: Oncecron, public_path: Path, words: tuple[str, ...]
+) -> None:
+    """A page and a text file keep the mode that somebody has given them, and lie behind nobody else's link."""
+    require_root("a file and a link of another user")
+    place = public_path / "www"
+    place.mkdir()
+    page = place / words[-1]
+    assert past(*words[:-1], page) == (0, b"", "")
+    os.chown(page, 4321, 1234)
+    page.chmod(0o640)
+    assert past(*words[:-1], page) == (0, b"", "")
+    status = page.stat()
+    assert (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) == (0o640, 4321, 1234)
+    before = page.read_bytes()
+    link = place / "link.prom"
+    link.symlink_to(page)
+    os.lchown(link, 65534, 65534)
+    refused(past(*words[:-1], link), 74, f"{link} is a link of user 65534")
+    assert page.read_bytes() == before
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ import io
 import os
 import stat
 import sys
-import tempfile
 import time
 from itertools import count
 from typing import Any, NamedTuple
 
+from oncecron.cli import whole_file
 from oncecron.core import safe_paths
 from oncecron.core.errors import InputError, OutputError, UsageError
 from oncecron.core.text import Clock, visible
@@ -45,6 +45,8 @@ class CrontabFile(NamedTuple):
     """Whose crontab it is, if it was read by crontab(1)."""
     named_owner: str | None = None
     """Whose crontab it is, if `--user` says so."""
+    named: str | None = None
+    """The path by which it was named, links and all."""
 
     @property
     def is_system(self) -> bool:
@@ -77,7 +79,7 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
     path = words[0] if words else STANDARD_INPUT
     if path == STANDARD_INPUT:
         return CrontabFile(path, _standard_input(command, named=bool(words)), None)
-    path = real(path)
+    named, path = path, real(path)
     try:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
@@ -90,7 +92,7 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > _LARGEST:
         raise InputError(f"{path} is too large for a crontab: more than {_LARGEST >> 20} MiB")
-    return CrontabFile(path, data, status)
+    return CrontabFile(path, data, status, named=named)
 
 
 def real(path: str) -> str:
@@ -171,11 +173,12 @@ def replace_file(source: CrontabFile, new: bytes) -> str:
     oncecron wait. Raises `OutputError`: then the file is unchanged.
     """
     directory, name = os.path.split(source.path)
+    whole_file.target(source.named or source.path)
     try:
         with open(source.path, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             backup = keep(source.data, os.path.join(directory, f".{name}."), "~", like=source.path)
-            _put(source, new)
+            whole_file.edit(source.path, new, lambda: _refuse_changed(source))
     except OSError as error:
         reason = ": ".join(filter(None, (error.strerror, error.filename)))
         raise OutputError(
@@ -197,22 +200,6 @@ def _refuse_changed(source: CrontabFile) -> None:
             )
 
 
-def _put(source: CrontabFile, data: bytes) -> None:
-    """Replace a file in one step. Raises `OSError`, and `OutputError` if it has changed."""
-    path = source.path
-    directory, name = os.path.split(path)
-    number, temporary = tempfile.mkstemp("~", f".{name}.", directory)
-    try:
-        _fill(number, data, path)
-        _refuse_changed(source)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-    safe_paths.sync(directory)
-
-
 # Backups
 
 
@@ -228,31 +215,10 @@ def keep(data: bytes, before: str, after: str = "", like: str | None = None) -> 
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             break
     try:
-        _fill(descriptor, data, like)
+        whole_file.fill(descriptor, data, like)
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(path)
         raise
     safe_paths.sync(os.path.dirname(path))
     return path
-
-
-def _fill(descriptor: int, data: bytes, like: str | None) -> None:
-    """Write a new file to disk, as `like` in owner, mode and attributes, and close it. Raises `OSError`."""
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        if like:
-            status = os.stat(like)
-            os.fchown(descriptor, status.st_uid, status.st_gid)
-            _copy_attributes(like, descriptor)
-            os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-        os.fsync(descriptor)
-
-
-def _copy_attributes(path: str, descriptor: int) -> None:
-    """Copy extended attributes (security labels, access lists) as far as possible."""
-    with contextlib.suppress(OSError):
-        for name in os.listxattr(path):
-            with contextlib.suppress(OSError):
-                os.setxattr(descriptor, name, os.getxattr(path, name))
