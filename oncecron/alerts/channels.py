@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from oncecron.alerts import message as form
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.config.ping_table import is_like
-from oncecron.core.masking import MASK
+from oncecron.core.masking import shown_url
 from oncecron.core.stderr import complain, visible
 from oncecron.core.timing import CHANNEL_TIMEOUT
 
@@ -197,13 +197,6 @@ def url_of(name: str, value: Any) -> str:
     if not is_usable:
         raise ValueError(f"{name}: this is not a URL; write https://HOST/PATH or http://HOST/PATH")
     return str(value)
-
-
-def shown_url(url: str) -> str:
-    """Return a URL without its path, which is the secret of a webhook."""
-    scheme, _, rest = url.partition("://")
-    host = rest.partition("/")[0].partition("?")[0].rpartition("@")[2]
-    return f"{scheme}://{host}/{MASK}"
 
 
 def _post(channel: Channel, message: Message) -> None:

@@ -103,6 +103,9 @@ KINDS = {
     "spooled": Kind(
         WARNING, "Records wait in the spool of this host.", "{records} wait in a spool", has_count=True
     ),
+    "configuration": Kind(
+        WARNING, "The configuration file of this host has a mistake.", "a configuration file has a mistake"
+    ),
     "silent-host": Kind(
         WARNING, "Hosts that used to fire the key and have fired none of its last three ticks.",
         "{host} fires nothing", "silent_hosts",
@@ -133,6 +136,7 @@ _CURES = {
     "slow": "see what it waits for; to end it: `oncecron stop {key}`",
     "overrun": "see why it takes so long, or run it less often",
     "spooled": "deliver them: `oncecron flush`",
+    "configuration": "correct it, and see whether that is all: `oncecron config check`",
     "clock": "set the clocks of host and store by NTP",
 }
 """What to do, by kind, in a message; the sentences of the others say it."""
@@ -272,6 +276,8 @@ class Situation(NamedTuple):
     """Those that are configured."""
     spooled: int = 0
     """Records that wait on this host."""
+    mistakes: Sequence[str] = ()
+    """In the configuration file of this host."""
     is_complete: bool = True
     """Whether each row of the store could be read."""
 
@@ -304,6 +310,7 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
         records = _many(situation.spooled, "record")
         waiting = f"{records} in the spool of this host: the store was unreachable"
         found.append(finding("spooled", None, situation.spooled, waiting))
+    found += [finding("configuration", None, 1, each) for each in situation.mistakes]
     judged = [
         each._replace(state=STATES[limits.states[each.finding]])
         for each in found

@@ -111,5 +111,10 @@ def _deliver(spec: RunSpec, events: int, woken: int, over: int) -> NoReturn:
             from oncecron.alerts.pings import deliver  # noqa: PLC0415 - of a winner alone
 
             deliver(spec, events, woken)
+    except Exception as error:  # noqa: BLE001 - nobody else would hear of it
+        import syslog  # noqa: PLC0415 - likewise
+
+        syslog.openlog("oncecron", syslog.LOG_PID, syslog.LOG_CRON)
+        syslog.syslog(syslog.LOG_WARNING, f"key {spec.firing.key}: no ping is sent: {error!r}")
     finally:
         os._exit(0)

@@ -1,24 +1,20 @@
 """The table [notify] of the configuration file: the channels of `oncecron notify`, and what is sent to them.
 
-A firing does not read it: what is wrong in it stops `oncecron notify` alone.
+A firing of a job does not read it. What is wrong with a channel stops no other channel.
 """
 
 from __future__ import annotations
-
-import os
-import stat
 
 from oncecron.alerts.channels import KINDS, Channel, Kind, url_of
 from oncecron.alerts.findings import KINDS as KINDS_OF_FINDINGS
 from oncecron.alerts.findings import OPTIONS, STATES, Limits, limits_of, states_of
 from oncecron.alerts.mail_server import NAMES as SERVER_NAMES
 from oncecron.alerts.mail_server import MailServer, server_of
-from oncecron.config.file_reader import FileProblem, read_private
+from oncecron.config.file_reader import FileProblem, secret_in, url_in
 from oncecron.config.options import Option, convert, is_key
 from oncecron.config.ping_table import wrong_keys
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.masking import in_web_hook, masked
 from oncecron.core.suggestion import not_one_of, unknown
 from oncecron.core.time_zone import offsets
 from oncecron.core.timing import (
@@ -28,7 +24,6 @@ from oncecron.core.timing import (
     SHORTEST_REMINDER,
     USUAL_REMINDER,
 )
-from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -81,17 +76,20 @@ def channel_names(file: File) -> list[str]:
     return [*(tables if isinstance(tables, dict) else ()), PING]
 
 
-def read_notify(file: File) -> Notify:
-    """Return what a file sets. Raises `ConfigurationError` for the first problem, and without a channel."""
+def read_notify(file: File) -> tuple[Notify, list[FileProblem]]:
+    """Return what `parse_notify` does. Raises `ConfigurationError` without a channel.
+
+    A mistake keeps the ping back, as a channel that fails does: its service tells that something is wrong.
+    """
     notify, problems = parse_notify(file)
-    if problems:
+    if not notify.channels and problems:
         raise ConfigurationError(str(problems[0]))
     if not notify.channels:
         where = file.path or "the configuration file"
         raise ConfigurationError(
             f"no channel is configured; add a section [notify.channel.NAME] to {where}"
         )
-    return notify
+    return notify._replace(ping_url=None) if problems else notify, problems
 
 
 def parse_notify(file: File) -> tuple[Notify, list[FileProblem]]:
@@ -113,12 +111,12 @@ class _Reader:
     def __init__(self, file: File) -> None:
         self.problems: list[FileProblem] = []
         self._file = file
-        self._place = FileProblem(file.path or "", "", "[notify]", keys=(NOTIFY_KEY,))
+        keys = (NOTIFY_KEY,)
+        self._place = FileProblem(file.path or "", "", "[notify]", keys=keys, stops=False)
 
     def wrong(self, name: str, reason: str) -> None:
         """Note a problem with a name of the table; an empty one: with the table."""
-        place = self._place
-        self.problems.append(FileProblem(place.path, reason, place.section, name, place.keys))
+        self.problems.append(self._place._replace(text=reason, name=name))
 
     def values(self, table: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of [notify] itself."""
@@ -209,38 +207,10 @@ class _Reader:
 
     def url(self, table: dict[str, Any], name: str) -> str | None:
         """Take a URL out of a table: as it stands there, or from the file that is named there."""
-        file_name = f"{name}_file"
-        if name in table and file_name in table:
-            self.wrong(file_name, f"{name} and {file_name} contradict each other; leave one out")
-        path, given = table.pop(file_name, None), table.pop(name, None)
-        if path is not None:
-            return self._url_in(path, file_name)
-        url = None if given is None else self._read(name, url_of, name, given)
-        is_readable = url is not None and self._file.mode & stat.S_IROTH
-        if url and is_readable and (in_web_hook(url) or masked(url, store=False) != url):
-            why = "this URL is a secret, and the file is world-readable"
-            cure = f"move the URL to a file of its own, and name it in {file_name}"
-            self.wrong(name, f"{name}: {why}; {cure}")
-        return url
-
-    def _url_in(self, path: Any, name: str) -> str | None:
-        text = self._secret_in(path, name)
-        return None if text is None else self._read(name, url_of, name, text.strip())
-
-    def _secret_in(self, path: Any, name: str) -> str | None:
-        """Return the text of a file that holds a secret."""
-        if not isinstance(path, str) or not path or "\0" in path:
-            self.wrong(name, f"{name} must be the path of a file")
-            return None
-        path = os.path.join(os.path.dirname(self._file.path or ""), path)
-        found = self._read(name, read_private, path, f"{name}:")
-        if found is None:
-            return None
-        text, mode = found
-        if mode & stat.S_IROTH:
-            cure = f"run `chmod 640 {shell_quoted(path)}`"
-            self.wrong(name, f"{path} holds a secret and is world-readable; {cure}")
-        return text
+        url, problem = url_in(table, name, self._place, self._file.mode)
+        if problem:
+            self.problems.append(problem)
+        return None if problem or url is None else self._read(name, url_of, name, url)
 
     def _server(self, table: dict[str, Any], sender: str | None) -> MailServer | None:
         """Take the mail server of a channel out of a table."""
@@ -249,8 +219,9 @@ class _Reader:
             return None
         password = None
         if "password_file" in given:
-            password = self._secret_in(given["password_file"], "password_file")
-            if password is None:
+            password, problem = secret_in(given["password_file"], "password_file", self._place)
+            if problem:
+                self.problems.append(problem)
                 return None
         try:
             return server_of(given, sender, password and password.rstrip("\r\n"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.alerts.findings import OPTIONS as WHAT_COUNTS
 from oncecron.alerts.findings import STATES, check, limits_of, lines, states_of, without_bars
-from oncecron.alerts.settings import channel_names
+from oncecron.alerts.settings import channel_names, parse_notify
 from oncecron.cli import output
 from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_and_log
 from oncecron.cli.gather import gather, spooled_records
@@ -96,6 +96,8 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
         )
         for key in sorted(keys - {job.key for job in situation.jobs}):
             raise unknown_key(key, {part.key for part in sources.store_keys})
+    mistakes = [*settings.file.problems, *parse_notify(settings.file)[1]]
+    situation = situation._replace(mistakes=[str(each) for each in mistakes if not each.private])
     checked = check(situation, limits, Clock(utc))
     if not checked.state and not situation.is_complete:
         raise StoreError("a row of the store cannot be read; `oncecron jobs` names it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.alerts.settings import channel_names
+from oncecron.alerts.settings import channel_names, parse_notify
 from oncecron.cli import output, table
 from oncecron.cli.command import (
     STORE_OPTIONS,
@@ -84,9 +84,11 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
 
 def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     path = settings.file.path
-    for problem in settings.file.problems:
-        yield Diagnosis("fail", "configuration", str(problem))
-    yield Diagnosis("ok", "configuration", path or "no configuration file")
+    problems = (*settings.file.problems, *parse_notify(settings.file)[1])
+    for problem in problems:
+        yield Diagnosis("fail" if problem.stops else "warn", "configuration", str(problem))
+    if not problems:
+        yield Diagnosis("ok", "configuration", path or "no configuration file")
     yield of_program()
     yield of_zone()
     yield from diagnoses(refused())

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def _each(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.alerts.pinger import start  # noqa: PLC0415 - not for --help
+    from oncecron.cli.run import observe  # noqa: PLC0415 - not for --help
     from oncecron.each.host import each  # noqa: PLC0415 - likewise
 
     display = _Display() if os.isatty(2) else None
     try:
-        return each(ParsedRun(given, words), display, start)
+        return each(ParsedRun(given, words), display, observe)
     finally:
         if display:
             display.close()

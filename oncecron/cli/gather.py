@@ -82,7 +82,7 @@ def gather(
         failing,
         channels,
         spooled,
-        not (store.unreadable or sources.log.unreadable),
+        is_complete=not (store.unreadable or sources.log.unreadable),
     )
 
 

@@ -8,21 +8,22 @@ at a time, another one after it died, and a pass that hangs is stopped.
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 from oncecron.alerts.channels import render
 from oncecron.alerts.message import Evidence
-from oncecron.alerts.settings import NOTIFY_KEY, read_notify
+from oncecron.alerts.settings import NOTIFY_KEY, channel_names, read_notify
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, incomplete, store_and_log
 from oncecron.config.options import Option
 from oncecron.config.run_parser import ParsedRun
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.errors import UsageError
+from oncecron.core.errors import EX_CONFIG, UsageError
 from oncecron.core.host import host_name
 from oncecron.core.stderr import complain
-from oncecron.core.timing import NOTIFY_TIMEOUT, NOTIFY_TTL
+from oncecron.core.timing import NOTIFY_TIMEOUT, NOTIFY_TTL, NOTIFY_WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -61,19 +62,25 @@ def _notify(given: dict[str, str], _words: list[str]) -> int:
         raise UsageError(f"{' and '.join(modes)} contradict each other; leave one out")
     settings = Settings(OPTIONS, given, NOTIFY_KEY)
     settings.address(), settings.log()  # checked first: what is wrong there stops every job
-    notify = read_notify(settings.file)
+    notify, problems = read_notify(settings.file)
     if "dry-run" in given:
-        return _show(settings, notify)
-    if "test" in given:
-        return _test(settings, notify)
-    if os.environ.get("ONCECRON_KEY") == NOTIFY_KEY:
-        return _pass(settings, notify)
-    return _fire(settings, given)
+        status = _show(settings, notify)
+    elif "test" in given:
+        status = _test(settings, notify)
+    elif os.environ.get("ONCECRON_KEY") == NOTIFY_KEY:
+        status = _pass(settings, notify)
+    else:
+        if problems and "now" not in given:
+            time.sleep(NOTIFY_WAITS)
+        return _fire(settings, given)
+    for problem in problems:
+        complain(str(problem))
+    return EX_CONFIG if problems else status
 
 
 def _fire(settings: Settings, given: dict[str, str]) -> int:
     """Claim the pass; the command of this firing makes it."""
-    from oncecron.alerts.pinger import start
+    from oncecron.cli.run import observe
     from oncecron.core.installation import own_command
     from oncecron.run.firing import run
 
@@ -88,7 +95,7 @@ def _fire(settings: Settings, given: dict[str, str]) -> int:
     if "now" in given:
         options |= {"no-tick": "true", "wait": _WAIT}
         words.append("--now")
-    return run(ParsedRun(options, words), start)
+    return run(ParsedRun(options, words), observe)
 
 
 def _pass(settings: Settings, notify: Notify) -> int:
@@ -96,7 +103,7 @@ def _pass(settings: Settings, notify: Notify) -> int:
     from oncecron.alerts.notify import deliver, prepare
 
     with store_and_log(settings) as (store, log):
-        context = _context(settings, notify, store, log)
+        context = _context(settings, store, log)
         results = deliver(context, notify, prepare(context, notify))
         status = _report(results, now=settings["now"] or False)
         return status or incomplete(store, log)
@@ -121,7 +128,7 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
     return status
 
 
-def _context(settings: Settings, notify: Notify, store: Reader, log: Reader) -> Context:
+def _context(settings: Settings, store: Reader, log: Reader) -> Context:
     from oncecron.alerts.notify import Context
     from oncecron.cli.gather import gather
     from oncecron.log.jobs import Sources
@@ -130,7 +137,7 @@ def _context(settings: Settings, notify: Notify, store: Reader, log: Reader) -> 
     now = clock.wall()
 
     def situation(limits: Limits) -> Situation:
-        return gather(Sources(store, log, now), limits, channels=notify.names)
+        return gather(Sources(store, log, now), limits, channels=channel_names(settings.file))
 
     sources = Sources(store, log, now)
 
@@ -145,7 +152,7 @@ def _show(settings: Settings, notify: Notify) -> int:
 
     stream = output.standard_output()
     with store_and_log(settings) as (store, log):
-        prepared = prepare(_context(settings, notify, store, log), notify)
+        prepared = prepare(_context(settings, store, log), notify)
         status = incomplete(store, log)
     for each in prepared:
         name = f"channel {each.channel.name}, {each.channel.shown}"
@@ -162,7 +169,7 @@ def _test(settings: Settings, notify: Notify) -> int:
 
     status = 0
     with store_and_log(settings) as (store, log):
-        trials = trial_messages(_context(settings, notify, store, log), notify)
+        trials = trial_messages(_context(settings, store, log), notify)
     for each, error in send_all(trials):
         name = f"channel {each.channel.name}, {each.channel.shown}"
         if error is None:

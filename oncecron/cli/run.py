@@ -5,16 +5,28 @@ A well-formed line never comes here: `config.run_parser` reads it, by the same t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from oncecron.cli.command import TableCommand
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.config.run_parser import ParsedRun
 
+if TYPE_CHECKING:
+    from oncecron.run.seams import Observer
+    from oncecron.run.spec import RunSpec
+
 
 def _run(given: dict[str, str], words: list[str]) -> int:
-    from oncecron.alerts.pinger import start  # noqa: PLC0415 - not for --help
-    from oncecron.run.firing import run  # noqa: PLC0415 - likewise
+    from oncecron.run.firing import run  # noqa: PLC0415 - not for --help
 
-    return run(ParsedRun(given, words), start)
+    return run(ParsedRun(given, words), observe)
+
+
+def observe(spec: RunSpec) -> Observer | None:
+    """Return what pings the services of a firing."""
+    from oncecron.alerts.pinger import start  # noqa: PLC0415 - only a key with a [[ping]] pays
+
+    return start(spec)
 
 
 COMMAND = TableCommand(

@@ -13,6 +13,7 @@ from oncecron.config.options import AUTO_KEY, RUN_OPTIONS, SHELL, convert
 from oncecron.config.plain_toml import read_plain
 from oncecron.core.errors import ConfigurationError, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.masking import shown_url
 from oncecron.core.model import Retention
 from oncecron.core.safe_paths import why_distrusted
 from oncecron.core.units import parse_duration
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
 
 _LARGEST_FILE = 1 << 20
 _TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
-_TABLES = {"job": "[job.KEY]", "notify": "[notify]"}
+_TABLES = {"job": "[job.KEY]", "notify": "[notify]", "ping": "[[ping]]"}
+_OF_JOBS = ("job", "redis", "retention", "store_file")
+_OBSERVERS = ("ping", "notify", "channel", "check", "report", "metrics", "pages", "web")
+"""Tables for who looks on, also such as nobody reads. Only the others can stop a job: see `_may_stop_jobs`."""
 _PASSWORD = "a password"  # noqa: S105 - the word
 
 
@@ -59,6 +63,10 @@ class FileProblem(NamedTuple):
     """As in the file; empty if the whole file or section is meant."""
     keys: tuple[str, ...] = ()
     """The keys of the jobs that it stops; empty: every job."""
+    stops: bool = True
+    """False: it concerns pings, channels or pages alone, and stops no job."""
+    private: bool = False
+    """Whether another user may find nothing wrong: this one may not read a file."""
 
     def __str__(self) -> str:
         """Return the place and the text."""
@@ -66,9 +74,10 @@ class FileProblem(NamedTuple):
 
 
 def parse_file(path: str) -> File:
-    """Return a file to work with. A wrong [job.KEY] is no reason to raise: it stops one job alone."""
+    """Return a file to work with. Raises `ConfigurationError` only for what stops every job."""
     file = parse(path, *read_private(path, "configuration file"))
-    if wrong := next((problem for problem in file.problems if not problem.keys), None):
+    stops_all = (problem for problem in file.problems if problem.stops and not problem.keys)
+    if wrong := next(stops_all, None):
         raise ConfigurationError(str(wrong))
     return file
 
@@ -79,8 +88,8 @@ def parse(path: str, text: str, mode: int) -> File:
     reader = _Reader(path)
     jobs, retention, redis = (reader.table(data, name) for name in ("job", "retention", "redis"))
     store_file = reader.store_file(data)
-    pings, notify = reader.pings(data), reader.table(data, "notify")
-    also = ("store_file", "job", "notify", "redis", "retention", "ping")
+    pings, notify = reader.pings(data, mode), reader.table(data, "notify")
+    also = (*_OF_JOBS, "notify", "ping")
     file = File(
         path,
         reader.texts(FileProblem(path, ""), data, _TOP_KEYS, also),
@@ -110,14 +119,15 @@ class _Reader:
 
     def wrong(self, place: FileProblem, reason: str, name: str = "") -> None:
         """Note a problem."""
-        self.problems.append(FileProblem(place.path, reason, place.section, name, place.keys))
+        self.problems.append(place._replace(text=reason, name=name))
 
     def table(self, data: dict[str, Any], name: str) -> dict[str, Any]:
         """Take a table out of the file."""
         value = data.pop(name, {})
         if isinstance(value, dict):
             return value
-        self.wrong(self._top, f"{name} must be a table: [{name}]", name)
+        place = self._top._replace(stops=_may_stop_jobs(name, value))
+        self.wrong(place, f"{name} must be a table: [{name}]", name)
         return {}
 
     def store_file(self, data: dict[str, Any]) -> str | None:
@@ -178,7 +188,8 @@ class _Reader:
             name = key.replace("_", "-")
             if name not in known:
                 section = place.section or ("a table" if isinstance(value, dict) else "")
-                self.wrong(place, _unknown(key, section, known, also), key)
+                stops = bool(place.section) or _may_stop_jobs(key, value)
+                self.wrong(place._replace(stops=stops), _unknown(key, section, known, also), key)
                 continue
             try:
                 text = _text(key, value)
@@ -224,16 +235,21 @@ class _Reader:
                 self.wrong(place, str(error), name)
         return tuple(texts.items())
 
-    def pings(self, data: dict[str, Any]) -> tuple[Ping, ...]:
-        """Take the tables [[ping]] out of the file."""
+    def pings(self, data: dict[str, Any], mode: int) -> tuple[Ping, ...]:
+        """Take the tables [[ping]] out of the file, without those that are wrong."""
         if "ping" not in data:
             return ()
-        from oncecron.config.ping_table import read_pings  # noqa: PLC0415 - the tables are rare
+        place = self._top._replace(stops=False)
+        try:
+            from oncecron.config.ping_table import read_pings  # noqa: PLC0415 - the tables are rare
 
-        def wrong(section: str, reason: str, name: str) -> None:
-            self.wrong(self._top._replace(section=section), reason, name)
-
-        return read_pings(data.pop("ping"), wrong)
+            pings, problems = read_pings(data.pop("ping"), place, mode)
+        except Exception as error:  # noqa: BLE001 - whatever it is, no job depends on a ping
+            data.pop("ping", None)
+            self.wrong(place, f"the pings cannot be read: {type(error).__name__}: {error}", "ping")
+            return ()
+        self.problems += problems
+        return pings
 
 
 def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
@@ -257,6 +273,29 @@ def _unknown(key: str, section: str, known: Iterable[str], also: Iterable[str]) 
         return f"unknown key {key!r}; it belongs in a [job.KEY] section"
     names = sorted([*(option.replace("-", "_") for option in known), *also])
     return unknown("key", key, names, shown=lambda name: _TABLES.get(name, name))
+
+
+def _may_stop_jobs(name: str, value: Any) -> bool:
+    """Return whether something wrong at the top of a file stops jobs: not if it is meant for who looks on.
+
+    A name that nobody knows is meant for what it resembles. If it resembles nothing, it stops jobs unless it is a table
+    without an option of a job, such as one for another program.
+    """
+    from oncecron.core.suggestion import similar  # noqa: PLC0415 - for an error message alone
+
+    known = (*_OF_JOBS, *_OBSERVERS, *(option.replace("-", "_") for option in _TOP_KEYS))
+    meant = [name] if name in known else similar(name, known)
+    if meant:
+        return meant[0] not in _OBSERVERS
+    tables = value if isinstance(value, list) else [value]
+    return not all(isinstance(table, dict) and not _has_option(table) for table in tables)
+
+
+def _has_option(table: Mapping[str, Any]) -> bool:
+    return any(
+        _has_option(value) if isinstance(value, dict) else name.replace("_", "-") in _job_keys()
+        for name, value in table.items()
+    )
 
 
 def _text(name: str, value: Any) -> str:
@@ -289,9 +328,7 @@ def _secret_of(file: File) -> str | None:
     stores = (table[name] for table in tables for name in ("store", "log") if name in table)
     if any(map(has_password, stores)):
         return _PASSWORD
-    if any(name.endswith("password") for name, _ in file.redis):
-        return _PASSWORD
-    return "the URL of a ping" if file.pings else None
+    return _PASSWORD if any(name.endswith("password") for name, _ in file.redis) else None
 
 
 def read_store_file(path: str) -> str:
@@ -303,6 +340,44 @@ def read_store_file(path: str) -> str:
     if has_password(text) and (why := _world_readable(path, mode, _PASSWORD)):
         raise ConfigurationError(f"store file {path}: {why}")
     return text
+
+
+def url_in(
+    table: dict[str, Any], name: str, place: FileProblem, mode: int
+) -> tuple[Any, FileProblem | None]:
+    """Take a URL out of a table of observers, as it stands there or from the file that NAME_file names.
+
+    Return it as it is, None if there is none, and what is wrong: also that everybody may read it if it is a secret.
+    """
+    file_name = f"{name}_file"
+    url, named = table.pop(name, None), table.pop(file_name, None)
+    if url is not None and named is not None:
+        why = f"{name} and {file_name} contradict each other; leave one out"
+        return None, place._replace(text=why, name=file_name)
+    if named is not None:
+        text, problem = secret_in(named, file_name, place)
+        return text and text.strip(), problem
+    if isinstance(url, str) and mode & stat.S_IROTH and shown_url(url) != url:
+        why = f"{name}: this URL is a secret, and the file is world-readable"
+        cure = f"move the URL to a file of its own, and name it in {file_name}"
+        return None, place._replace(text=f"{why}; {cure}", name=name)
+    return url, None
+
+
+def secret_in(named: Any, name: str, place: FileProblem) -> tuple[str | None, FileProblem | None]:
+    """Return the text of a file that has only a secret, or why it is not used. `named`: the value of `name`."""
+    place = place._replace(name=name)
+    if not isinstance(named, str) or not named or "\0" in named:
+        return None, place._replace(text=f"{name} must be the path of a file")
+    path = os.path.join(os.path.dirname(place.path), named)
+    try:
+        text, mode = read_private(path, f"{name}:")
+    except ConfigurationError as error:
+        private = isinstance(error.__cause__, PermissionError)
+        return None, place._replace(text=str(error), private=private)
+    if why := _world_readable(path, mode, "a secret"):
+        return None, place._replace(text=f"{name}: {path}: {why}")
+    return text, None
 
 
 def read_private(path: str, what: str, *, trusting: bool = False) -> tuple[str, int]:

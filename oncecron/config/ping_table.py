@@ -6,17 +6,19 @@ of it than its host.
 
 from __future__ import annotations
 
+from oncecron.config.file_reader import url_in
 from oncecron.config.options import KEY_LETTERS
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.masking import MASK
+from oncecron.core.masking import shown_url
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from typing import Any
+
+    from oncecron.config.file_reader import FileProblem
 
 SERVICES = ("healthchecks", "cronitor", "sentry", "webhook")
 PLACEHOLDERS = ("{key}", "{shard}")
-_NAMES = ("service", "url", "keys")
+_NAMES = ("service", "url", "url_file", "keys")
 _SCHEMES = ("https://", "http://")
 _HOST_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_:[]")
 _SLUG_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
@@ -51,49 +53,52 @@ class Ping(NamedTuple):
     @property
     def shown(self) -> str:
         """The service and its host: the rest of a URL is secret."""
-        scheme, host = _place(self.url)
-        return f"{self.service} {scheme}{host}/{MASK}"
+        return f"{self.service} {shown_url(self.url)}"
 
 
-def read_pings(tables: Any, wrong: Callable[[str, str, str], None]) -> tuple[Ping, ...]:
-    """Return the services of the `[[ping]]` tables without those that are wrong.
+def read_pings(
+    tables: Any, place: FileProblem, mode: int
+) -> tuple[tuple[Ping, ...], list[FileProblem]]:
+    """Return the services of the `[[ping]]` tables without those that are wrong, and what is wrong with these.
 
-    `wrong` takes the heading of the table, a problem and the name of its value.
+    `place`: a problem of the file without its text; `mode`: the permissions of the file.
     """
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        wrong("", "ping must be an array of tables: [[ping]]", "ping")
-        return ()
-    pings = []
+        why = "ping must be an array of tables: [[ping]]"
+        return (), [place._replace(text=why, name="ping")]
+    pings, problems = [], []
     for number, table in enumerate(tables, 1):
         section = "[[ping]]" if len(tables) == 1 else f"[[ping]] {number}"
-        if _is_well(table, section, wrong):
-            pings.append(Ping(table["service"], table["url"], tuple(table.get("keys", _ALL))))
-    return tuple(pings)
+        ping, wrong = _read(dict(table), place._replace(section=section), mode)
+        problems += wrong
+        if not wrong:
+            pings.append(ping)
+    return tuple(pings), problems
 
 
-def _is_well(
-    table: Mapping[str, Any], section: str, wrong: Callable[[str, str, str], None]
-) -> bool:
-    """Report what is wrong in a table; return whether nothing is."""
-    others = table.keys() - set(_NAMES)
-    for name in sorted(others):
+def _read(table: dict[str, Any], place: FileProblem, mode: int) -> tuple[Ping, list[FileProblem]]:
+    """Return a service, of no use if there are problems, and these."""
+    wrong: list[FileProblem] = []
+    for name in sorted(table.keys() - set(_NAMES)):
         from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
 
-        wrong(section, unknown("key", name, _NAMES), name)
+        wrong.append(place._replace(text=unknown("key", name, _NAMES), name=name))
     service = table.get("service")
     if service not in SERVICES:
         from oncecron.core.suggestion import not_one_of  # noqa: PLC0415 - for an error message alone
 
         every = f"service must be one of {', '.join(SERVICES)}"
-        given = "service" in table
-        wrong(section, f"service: {not_one_of(service, SERVICES)}" if given else every, "service")
-    url_problem = _wrong_url(table.get("url"))
-    if url_problem:
-        wrong(section, url_problem, "url")
-    keys_problem = wrong_keys(table.get("keys", list(_ALL)))
-    if keys_problem:
-        wrong(section, keys_problem, "keys")
-    return not (others or service not in SERVICES or url_problem or keys_problem)
+        why = f"service: {not_one_of(service, SERVICES)}" if "service" in table else every
+        wrong.append(place._replace(text=why, name="service"))
+    url, problem = url_in(table, "url", place, mode)
+    if problem:
+        wrong.append(problem)
+    elif wrong_url := _wrong_url(url):
+        wrong.append(place._replace(text=wrong_url, name="url"))
+    keys = table.get("keys", list(_ALL))
+    if in_keys := wrong_keys(keys):
+        return Ping("", ""), [*wrong, place._replace(text=in_keys, name="keys")]
+    return Ping(str(service), url or "", tuple(keys)), wrong
 
 
 def _wrong_url(url: Any) -> str | None:

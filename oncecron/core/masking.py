@@ -101,6 +101,14 @@ def masked(text: str, *, store: bool = True) -> str:
     return _with_mask(text, _spans(text, store))
 
 
+def shown_url(url: str) -> str:
+    """Return a URL of a service without what is a secret there: the login, the path and the parameters."""
+    scheme, sign, rest = url.partition("://")
+    host = next((rest[:at] for at, letter in enumerate(rest) if letter in "/?#"), rest)
+    shown = f"{scheme}{sign}{host.rpartition('@')[2]}"
+    return url if url.rstrip("/") == shown else f"{shown}/{MASK}"
+
+
 def _spans_in_word(word: str) -> list[tuple[int, int]]:
     """Return what is hidden of the URL in a word of a command: `psql postgresql://...`, `--store=redis://...`."""
     at = word.find("://")
@@ -199,11 +207,6 @@ def _spans(text: str, store: bool) -> list[tuple[int, int]]:
     if begin and query >= 0:  # a path of SQLite may contain one
         found += _in_parameters(text, query + 1, store and scheme != "sqlite")
     return _merged(found)
-
-
-def in_web_hook(text: str) -> bool:
-    """Return whether a text has the address of a web hook: who knows its path may use it."""
-    return any(place in text for place in _WEB_HOOKS)
 
 
 def _in_web_hook(text: str, begin: int) -> Iterator[tuple[int, int]]:

@@ -256,6 +256,8 @@ SHORTEST_ANSWER, LONGEST_ANSWER = 1.0, 3600.0
 """The bounds of `check --timeout`."""
 NOTIFY_TTL = 15.0
 """The ttl of a pass of `notify`: the pass of a dead host is over before the next minute."""
+NOTIFY_WAITS = 5.0
+"""A host whose file has a mistake in a channel lets the hosts go first that can use all channels."""
 NOTIFY_TIMEOUT = 50.0
 """A pass of `notify` is stopped after this long, before the next minute."""
 CHANNEL_TIMEOUT = 20.0

@@ -16,7 +16,17 @@ _SHOWN: Mapping[str, str] = {
     **dict.fromkeys(("incomplete", "expired", "in-doubt", "channel"), "bad"),
     **dict.fromkeys(("missed", "silent"), "missed"),
     **dict.fromkeys(
-        ("slow", "left", "spooled", "silent-host", "clock", "future", "zone", "same-name"),
+        (
+            "slow",
+            "left",
+            "spooled",
+            "configuration",
+            "silent-host",
+            "clock",
+            "future",
+            "zone",
+            "same-name",
+        ),
         "warning",
     ),
 }

@@ -15,6 +15,7 @@ from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
 from oncecron.core.retry import RetryPolicy
+from oncecron.core.stderr import complain
 from oncecron.core.timing import DEFAULT_MIN_GAP
 from oncecron.run.program import recorded_line, shell, shown_words
 from oncecron.run.spool import spool_of
@@ -159,6 +160,10 @@ def spec_of(
     settings: Settings, words: list[str], key: str, fired_at: float, *, shards: int
 ) -> RunSpec:
     """Return the spec of a firing from its checked options and the words of its command. Raises `OncecronError`."""
+    if settings["verbose"] or os.isatty(2):
+        for problem in settings.file.problems:
+            if not problem.stops:
+                complain(str(problem))
     command = _command(settings, words, key)
     shown = shown_words(command, settings["record-command"])
     firing_tick, schedule = _tick(settings, fired_at)

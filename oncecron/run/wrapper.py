@@ -70,7 +70,7 @@ def _begin(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     trust = Trust()
     signals = process_tree.Signals()
     capture = _capture(spec)  # before this process is a subreaper: init must adopt the forwarder
-    observer = spec.observe(spec) if spec.observe and spec.pings else None  # likewise
+    observer = _observer(spec)  # likewise
     process_tree.become_subreaper()
     orders_read, orders_write = os.pipe()
     reports_read, reports_write = os.pipe()
@@ -88,6 +88,19 @@ def _begin(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     if capture:
         capture.close_outputs()
     return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture, observer)
+
+
+def _observer(spec: RunSpec) -> Observer | None:
+    """Return what hears of the firing; None without one, and where it cannot be made: no job depends on it."""
+    if not (spec.observe and spec.pings):
+        return None
+    try:
+        return spec.observe(spec)
+    except Exception as error:  # noqa: BLE001 - a module that does not load, whatever it is
+        if spec.verbose or os.isatty(2):
+            why = f"{type(error).__name__}: {error}"
+            stderr.complain(f"key {spec.firing.key}: no ping is sent: {why}; reinstall oncecron")
+        return None
 
 
 def spool_unstarted(spec: RunSpec) -> None:

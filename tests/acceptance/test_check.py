@@ -92,10 +92,30 @@ def test_all_is_well(host: Oncecron) -> None:
     [line] = ended.out.decode().splitlines()
     assert line == (
         "ONCECRON OK: 1 of 1 key ok | missed=0;;0 silent=0;;0 failed=0;;0 lost=0;;0 expired=0;;0 in-doubt=0;;0 "
-        "channel=0;;0 left=0;0 slow=0;0 overrun=0;0 spooled=0;0 silent-host=0;0 clock=0;0 "
+        "channel=0;;0 left=0;0 slow=0;0 overrun=0;0 spooled=0;0 configuration=0;0 silent-host=0;0 clock=0;0 "
         "future=0;0 zone=0;0 same-name=0;0 keys=1"
     )
     assert answer(host) == (0, {"state": "ok", "keys": 1, "ok": 1, "findings": []})
+
+
+@pytest.mark.quick
+def test_a_mistake_in_the_configuration_is_a_warning(host: Oncecron, public_path: Path) -> None:
+    """Of this host's file; a file that only another user may read is that one's."""
+    file = public_path / "wrong.toml"
+    file.write_text(
+        "[[ping]]\nservice = 'webhook'\nurl = 'http://h/s3cret'\n[notify.channel.a]\nto = 'a b'\n"
+    )
+    file.chmod(0o644)
+    ended = host("check", "--config", file)
+    first, *lines = ended.out.decode().splitlines()
+    assert (ended.status, ended.err) == (1, "")
+    assert "; 1 of 1 key ok | " in first
+    assert [line.partition(": url: this")[0].partition(": to: ")[0] for line in lines] == [
+        f"warning: {file} [[ping]]",
+        f"warning: {file} [notify.channel.a]",
+    ]
+    assert b"s3cret" not in ended.out
+    assert host("check", "--config", file, "--ignore", "configuration").status == 0
 
 
 def test_missed_ticks_are_critical_until_they_are_forgotten(

@@ -87,6 +87,8 @@ def test_all_problems_are_found_at_once(host: Oncecron, public_path: Path) -> No
         (f"{PING}url = '{URL} x'\n", "[[ping]]: url must be an address"),
         (f"{PING}url = '{URL}/\u00e9'\n", "[[ping]]: url must be an address"),
         (f"{PING}url = 'https://{SECRET}@/'\n", "[[ping]]: url must be an address"),
+        (f"{PING}url_file = 3\n", "[[ping]]: url_file must be the path of a file"),
+        (f"{PING}url = '{URL}'\nurl_file = 'x'\n", "[[ping]]: url and url_file contradict each other"),
         (f"{PING}url = '{URL}{{kye}}'\n", "[[ping]]: url: unknown placeholder; known ones"),
         (f"{PING}url = '{URL}'\nkeys = 'a'\n", "[[ping]]: keys must be a list of keys or"),
         (f"{PING}url = '{URL}'\nkeys = []\n", "[[ping]]: keys must be a list of keys or"),
@@ -116,8 +118,22 @@ def test_the_url_of_a_ping_is_a_secret(host: Oncecron, public_path: Path) -> Non
     """Who knows it can report successes that never were."""
     text = f"[[ping]]\nservice = 'healthchecks'\nurl = '{URL}/{{key}}-{{shard}}'\nkeys = ['a-*b*', 'd.e']\n"
     [found] = problems(host, public_path, text, 0o644)
-    assert found.startswith(": it holds the URL of a ping and is world-readable; run `chmod 640 ")
+    assert found.startswith(
+        "[[ping]]: url: this URL is a secret, and the file is world-readable; move the URL"
+    )
     assert problems(host, public_path, text, 0o640) == []
+    secret = public_path / "url"
+    secret.write_text(f"{URL}/{{key}}\n")
+    text = f"{PING}url_file = 'url'\n"
+    secret.chmod(0o640)
+    assert problems(host, public_path, text, 0o644) == []
+    secret.chmod(0o644)
+    [found] = problems(host, public_path, text, 0o644)
+    cure = f"run `chmod 640 {secret}`"
+    assert found == f"[[ping]]: url_file: {secret}: it holds a secret and is world-readable; {cure}"
+    secret.unlink()
+    [found] = problems(host, public_path, text, 0o644)
+    assert found.startswith(f"[[ping]]: url_file: {secret} cannot be read: No such file")
 
 
 def test_a_file_that_is_well(host: Oncecron, public_path: Path) -> None:

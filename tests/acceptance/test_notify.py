@@ -18,6 +18,8 @@ from servers import Answer, Certificates, Received, Recorder, SmtpSink, eventual
 from servers.oncecron import SHORT_TTL, Ended, Oncecron
 from servers.process import kill_tree
 
+from oncecron.core.timing import NOTIFY_WAITS
+
 Hosts = Callable[..., Oncecron]
 Recorders = Callable[..., Recorder]
 PASS = "oncecron/notify"
@@ -367,6 +369,24 @@ def test_a_host_without_channels_does_not_take_the_pass(
     refused(both, 64, "--now and --test contradict each other; leave one out")
     assert cluster.host().run("billing", "--no-tick", "--", "true").status == 0
     assert store.executions(PASS) == store.skips(PASS) == []
+
+
+def test_a_wrong_channel_silences_no_other_one(
+    store: Store, cluster: Cluster, new_recorder: Recorders
+) -> None:
+    """It is named by each pass, and its host lets the hosts go first whose file is right."""
+    recorder = new_recorder()
+    cluster.configure(f"{hook(recorder)}[notify.channel.ops]\nto = 'a b'\n")
+    host = cluster.host()
+    host.run("billing", *FAILING)
+    named = "[notify.channel.ops]: to: 'a b' is not a mail address; write NAME@HOST"
+    ended = host("notify", "--now")
+    assert (ended.status, ended.out) == (78, b"hook: sent 1 change\n")
+    assert ended.err == f"oncecron: {cluster.file} {named}\n"
+    assert said(bodies(recorder)[0]) == [("problem", "failed", "billing")]
+    begun = time.monotonic()
+    assert host("notify").status in (0, 78)
+    assert time.monotonic() - begun >= NOTIFY_WAITS
 
 
 def test_a_store_that_is_away_is_no_recovery(cluster: Cluster) -> None:

@@ -207,6 +207,40 @@ def test_a_webhook_gets_the_fields_of_the_record(
     assert not {"command", "fencing_token"} & set(end)
 
 
+def test_the_url_may_be_in_a_file_of_its_own(
+    host: Oncecron, recorder: Recorder, public_path: Path
+) -> None:
+    """So everybody may read the configuration file."""
+    secret, file = public_path / "url", public_path / "oncecron.toml"
+    secret.write_text(f"{recorder.url}/{{key}}\n")
+    secret.chmod(0o600)
+    file.write_text("[[ping]]\nservice = 'healthchecks'\nurl_file = 'url'\n")
+    file.chmod(0o644)
+    assert host.run("k", "--tick", "t", "--", "true") == (0, b"", "")
+    assert paths(recorder.wait_for(2)) == ["/k/start", "/k/0"]
+
+
+# What is wrong with a ping
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["service = 'healthcheks'\nurl = '{}'", "service = 'webhook'\nurl = '{}/s3cret'"],
+)
+def test_a_mistake_in_a_ping_stops_no_job(
+    host: Oncecron, recorder: Recorder, public_path: Path, table: str
+) -> None:
+    """An unknown service, a secret that everybody may read: no ping, no word to cron, one line to a person."""
+    file = public_path / "oncecron.toml"
+    file.write_text(f"[[ping]]\n{table.format(recorder.url)}\n")
+    file.chmod(0o644)
+    assert host.run("k", "--tick", "t", "--", "echo", "ran") == (0, b"ran\n", "")
+    ended = host.run("other", "-v", "--tick", "t", "--", "sh", "-c", "exit 3")
+    assert (ended.status, ended.err.count("[[ping]]: ")) == (3, 1)
+    assert "s3cret" not in ended.err
+    assert recorder.received == []
+
+
 # Who pings, and when
 
 

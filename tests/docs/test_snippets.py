@@ -22,6 +22,7 @@ from snippet_machine import (
 from snippet_output import differences
 from snippet_source import PROMPT, SHELL, Block, Command, Scenario, blocks, blocks_of, scenarios
 
+from oncecron.alerts.settings import parse_notify
 from oncecron.config import file, run_parser
 
 BLOCKS = blocks()
@@ -203,7 +204,9 @@ def test_a_configuration_example_is_accepted(block: Block, tmp_path: Path) -> No
     path = tmp_path / "oncecron.toml"
     path.write_text(block.text, encoding="utf-8")
     path.chmod(0o640)  # it may hold secrets
-    file.read_file(str(path))
+    read = file.read_file(str(path))
+    mistakes = [*read.problems, *parse_notify(read)[1]]
+    assert [each for each in mistakes if "No such file" not in each.text] == []
 
 
 @pytest.mark.parametrize("block", of(*PARSERS), ids=named)

@@ -50,7 +50,8 @@ def test_channels_have_their_kind_and_form(tmp_path: Path) -> None:
         '[notify.channel."x.y"]\nurl = "http://[::1]:8080/hook"\ntimeout = "5s"\n'
         '[notify.channel.log]\ncommand = "logger -t cron"\nform = "json"\n',
     )
-    notify = read_notify(read_file(file))
+    notify, wrong = read_notify(read_file(file))
+    assert not wrong
     assert notify.channels == (
         Channel("ops", "to", "ops@example.com, root", "text", sender="cron@example.com"),
         Channel("chat", "url", HOOK, "slack", ("bill*", "a/b")),
@@ -75,13 +76,14 @@ def test_a_channel_chooses_what_it_is_told(tmp_path: Path) -> None:
         '[notify.channel.pager]\ncommand = "page"\nfindings = ["missed", "lost"]\nstates = ["critical"]\n'
         'for = "5m"\ntz = "Europe/Berlin"\n',
     )
-    notify = read_notify(read_file(file))
+    notify, wrong = read_notify(read_file(file))
+    assert not wrong
     [pager] = notify.channels
     chosen = (pager.findings, pager.states, pager.lasting, pager.zone)
     assert chosen == (("missed", "lost"), ("critical",), 300.0, "Europe/Berlin")
     limits = notify.limits
     assert (notify.remind, limits.missed_after, limits.silent_after) == (None, 1200.0, 3600.0)
-    usual = read_notify(read_file(written(tmp_path, '[notify.channel.ops]\ncommand = "x"\n')))
+    usual, _ = read_notify(read_file(written(tmp_path, '[notify.channel.ops]\ncommand = "x"\n')))
     assert (usual.remind, usual.limits.missed_after, usual.limits.silent_after) == (86400, 600, 900)
 
 
@@ -161,28 +163,41 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, told: str)
         (tmp_path / name).chmod(0o600)
     [found] = problems(tmp_path, text)
     assert found.startswith(told), found
-    if "notify = 1" not in text and "notfy" not in text:
-        file = read_file(written(tmp_path, text))
-        assert file.notify
-        with pytest.raises(ConfigurationError):
-            read_notify(file)
-        assert all(each.keys == (NOTIFY_KEY,) for each in parse_notify(file)[1])
+    file = read_file(written(tmp_path, text))
+    with pytest.raises(ConfigurationError):
+        read_notify(file)
+    assert not any(each.stops for each in (*file.problems, *parse_notify(file)[1]))
 
 
-def test_a_secret_is_not_for_everybody(tmp_path: Path) -> None:
-    """A webhook in a file that all may read is refused; so is its own file. Another URL is no secret."""
-    channel = f'{OPS}url = "{HOOK}"\n'
+def test_a_mistake_stops_no_other_channel(tmp_path: Path) -> None:
+    """It keeps the ping of a pass that went well back, and is named."""
+    ping = "[notify]\nping_url = 'http://x/y'\n"
+    text = f"{ping}{OPS}to = 'a@b'\n[notify.channel.chat]\nurl = 'nothing'\n"
+    notify, wrong = read_notify(read_file(written(tmp_path, text)))
+    assert [each.name for each in notify.channels] == ["ops"]
+    assert notify.ping_url is None
+    assert [(each.section, each.keys) for each in wrong] == [
+        ("[notify.channel.chat]", (NOTIFY_KEY,))
+    ]
+
+
+@pytest.mark.parametrize("url", [HOOK, "https://chat.example.com/hooks/s3cret", "http://s3cret@h/"])
+def test_a_secret_is_not_for_everybody(tmp_path: Path, url: str) -> None:
+    """A webhook in a file that all may read is not used; nor is its own file. A host alone is no secret."""
+    channel = f'{OPS}url = "{url}"\n'
     assert problems(tmp_path, channel) == []
     [found] = problems(tmp_path, channel, 0o644)
     cure = "move the URL to a file of its own, and name it in url_file"
     assert found == (
         f"[notify.channel.ops]: url: this URL is a secret, and the file is world-readable; {cure}"
     )
-    assert problems(tmp_path, f'{OPS}url = "http://alerts.internal/hook"\n', 0o644) == []
-    (tmp_path / "url").write_text(HOOK)
+    assert problems(tmp_path, f'{OPS}url = "http://alerts.internal:8080/"\n', 0o644) == []
+    (tmp_path / "url").write_text(url)
     (tmp_path / "url").chmod(0o644)
     [found] = problems(tmp_path, f'{OPS}url_file = "url"\n', 0o644)
     assert found.endswith(f"holds a secret and is world-readable; run `chmod 640 {tmp_path}/url`")
+    [problem] = parse_notify(read_file(written(tmp_path, f'{OPS}url_file = "url"\n')))[1]
+    assert not problem.private
 
 
 @pytest.mark.parametrize(
@@ -201,12 +216,12 @@ def test_a_mail_server_has_its_port_and_its_tls(
     (tmp_path / "password").write_text("s3cret \n")
     (tmp_path / "password").chmod(0o600)
     whole = f"{OPS}to = 'a@b'\nfrom = 'Cron <c@b>'\n{text}\n"
-    [channel] = read_notify(read_file(written(tmp_path, whole, 0o644))).channels
+    [channel] = read_notify(read_file(written(tmp_path, whole, 0o644)))[0].channels
     assert channel.server == server
     if server.password:
         (tmp_path / "password").chmod(0o644)
         [found] = problems(tmp_path, whole)
-        assert f"{tmp_path}/password holds a secret and is world-readable; run `chmod 640" in found
+        assert "/password: it holds a secret and is world-readable; run `chmod 640 " in found
 
 
 def test_to_read_the_table_imports_no_mail_and_no_tls() -> None:

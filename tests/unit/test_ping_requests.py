@@ -23,7 +23,12 @@ from oncecron.alerts.http_request import Request, RequestError, send
 from oncecron.alerts.pinger import events_in
 from oncecron.alerts.pings import Channel, Story, request_for, run_id, summary
 from oncecron.config.ping_table import Ping
+from oncecron.config.run_parser import ParsedRun
+from oncecron.core import stderr
 from oncecron.core.log_rows import owner_digest
+from oncecron.run.seams import Observer
+from oncecron.run.spec import RunSpec, make_spec
+from oncecron.run.wrapper import _observer
 
 OWNER = "3e4f6ad1-08b7-4c52-9a0e-111111111111"
 
@@ -45,6 +50,23 @@ def query(url: str) -> dict[str, str]:
     found = parse_qs(urlsplit(url).query, strict_parsing=True)
     assert all(len(values) == 1 for values in found.values())
     return {name: values[0] for name, values in found.items()}
+
+
+# Who makes the pings
+
+
+def test_an_observer_that_cannot_be_made_stops_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as by a module that does not load."""
+
+    def observe(_: RunSpec) -> Observer:
+        raise ImportError("no module")
+
+    said: list[str] = []
+    monkeypatch.setattr(stderr, "complain", said.append)
+    spec = make_spec(ParsedRun({"key": "k", "store": "sqlite:///x", "verbose": "1"}, ["true"]))
+    spec = spec._replace(observe=observe, pings=(Ping("webhook", "http://h/"),))
+    assert _observer(spec) is None
+    assert said == ["key k: no ping is sent: ImportError: no module; reinstall oncecron"]
 
 
 # Which events are pings

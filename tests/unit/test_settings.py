@@ -1,11 +1,13 @@
 """Where values come from, and what is told when one is wrong: always one line, never a password."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from config_files import only_this_directory, put, settings  # noqa: F401
 
+from oncecron.config import file_reader
 from oncecron.config.file import read_file
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.run_parser import ParsedRun
@@ -227,6 +229,89 @@ def test_a_wrong_section_stops_its_own_job_alone(
     assert settings("billing", config=path)["ttl"] == 9.0
     assert settings("unnamed", config=path)["ttl"] == 60.0
     assert Settings(STORE_OPTIONS, {"config": path})["namespace"] == "oncecron"
+
+
+OBSERVERS = (
+    *(
+        "[[ping]]\nservice = 'healthcheks'\n",
+        "[[pings]]\nservice = 'x'\n",
+        "[ping]\nurl = 1\n",
+        "ping = 3\n",
+    ),
+    *(
+        "notify = 1\n",
+        "[notfy.channel.a]\ntimeout = '5s'\n",
+        "ping_url = 'http://h/s'\n",
+        "[notifier]\nto = 'a'\n",
+    ),
+    *(
+        "[check]\ntimeout = '3s'\n",
+        "[pages]\ntitle = 'x'\n",
+        "[metrics]\ngrace = 1\n",
+        "[another-tool]\nx.y = 1\n",
+    ),
+)
+OF_JOBS = (
+    *(
+        "grce = 9\n",
+        "[jobs.a]\ntimeout = 9\n",
+        "[defaults]\nttl = 9\n",
+        "[all.jobs]\nttl = 9\n",
+        "job = 3\n",
+    ),
+    *(
+        "[retentions]\nskips = '1d'\n",
+        "[[redis]]\nwait = 1\n",
+        "[[billing]]\ntimeout = 9\n",
+        "other = 'x'\n",
+    ),
+)
+
+
+@pytest.mark.parametrize("text", OBSERVERS)
+def test_who_only_looks_on_stops_no_job(tmp_path: Path, text: str) -> None:
+    """A mistake in what concerns pings, channels or pages is noted; every option has its value."""
+    path = put(tmp_path / "c.toml", f'ttl = "9s"\n{text}')
+    found = settings(config=path)
+    assert found["ttl"] == 9.0
+    assert {problem.stops for problem in found.file.problems} == {False}
+    assert found.file.pings_for("billing") == ()
+
+
+@pytest.mark.parametrize("text", OF_JOBS)
+def test_what_may_concern_a_job_stops_it(tmp_path: Path, text: str) -> None:
+    """A misspelt name would be without effect: no timeout, a shorter lease."""
+    with pytest.raises(ConfigurationError):
+        settings(config=put(tmp_path / "c.toml", text))
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "no"), FileNotFoundError(2, "no")])
+def test_a_secret_of_another_user_is_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """The user of a monitoring system need not read it."""
+    path = put(tmp_path / "c.toml", "[[ping]]\nservice = 'webhook'\nurl_file = 'u'\n")
+    real = file_reader._open_private
+
+    def opened(path: str, what: str, *, trusting: bool) -> int:
+        if path.endswith("/u"):
+            raise error
+        return real(path, what, trusting=trusting)
+
+    monkeypatch.setattr(file_reader, "_open_private", opened)
+    [problem] = settings(config=path).file.problems
+    assert problem.private == isinstance(error, PermissionError)
+
+
+def test_a_module_of_the_pings_that_does_not_load_stops_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an installation that is half removed."""
+    monkeypatch.setitem(sys.modules, "oncecron.config.ping_table", None)
+    path = put(tmp_path / "c.toml", "[[ping]]\nservice = 'webhook'\nurl = 'http://h/'\n")
+    [problem] = settings(config=path).file.problems
+    assert not problem.stops
+    assert "the pings cannot be read: ModuleNotFoundError" in problem.text
 
 
 def test_sections_that_are_alike_are_wrong_alike(tmp_path: Path) -> None:

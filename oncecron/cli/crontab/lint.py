@@ -47,8 +47,8 @@ OPTIONS = (
 def _lint(given: dict[str, str], words: list[str]) -> int:
     cron = chosen_cron(given) or CRONS["debian"]
     file = read_file(given.get("config"))
-    if file.problems:
-        raise ConfigurationError(str(file.problems[0]))
+    if wrong := next((problem for problem in file.problems if problem.stops), None):
+        raise ConfigurationError(str(wrong))
     named = list(dict.fromkeys(_files(words, system="user-field" in given) or [""]))
     own = given.get("config")
     found = lint(
