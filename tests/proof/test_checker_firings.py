@@ -60,6 +60,36 @@ def test_a_timed_out_job_is_dead_soon(lived: float, role: str | None, found: lis
     assert broken(run) == found
 
 
+@pytest.mark.parametrize(("at", "found"), [(111.0, []), (101.0, ["timeout"])])
+def test_who_was_hindered_in_another_attempt_could_kill_this_one(
+    at: float, found: list[str]
+) -> None:
+    """Each attempt has its timeout."""
+    run = Invented()
+    firing = run.fire(status=124, options=("--timeout", "1s", "--grace", "1s", "--retries", "1"))
+    run.start(firing, lasts=2.0, signals=[(101.1, "TERM")])
+    run.start(firing, at=110.0, lasts=9.0, attempt=2, signals=[(111.1, "TERM")])
+    run.stop(firing, "guard", at=at, until=at + 0.5)
+    assert [rule for rule in broken(run) if rule == "timeout"] == found
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "found"),
+    [(102.0, 104.0, []), (80.0, 82.0, ["exit"]), (120.0, 121.0, ["exit"])],
+)
+def test_a_firing_outlives_its_job(
+    run: Invented, since: float, until: float, found: list[str]
+) -> None:
+    """Unless it could not act, and nor could its guard, when it ended, or shortly before."""
+    run = Invented()
+    firing = run.fire(status=75, stderr="oncecron: the lease was lost\n")
+    start = run.start(firing, lasts=4.5)
+    start.ended = start.status = None
+    firing.ended = 104.0
+    run.stop(firing, "wrapper", "guard", at=since, until=until)
+    assert [rule for rule in broken(run) if rule == "exit"] == found
+
+
 @pytest.mark.parametrize(("reason", "found"), [("held", ["own-lease"]), ("passed", [])])
 def test_a_firing_is_not_in_its_own_way(run: Invented, reason: str, found: list[str]) -> None:
     """Nobody is the holder of the lease that he is refused for."""
@@ -259,6 +289,19 @@ def test_what_is_told_of_a_store_that_is_away_is_no_noise(
     run.history.firings[0].stderr = f"oncecron: key billing: {said}\n"
     if fault:
         run.fault(101.0, 110.0)
+    assert broken(run) == found
+
+
+@pytest.mark.parametrize(("reached", "found"), [(False, []), (True, ["unexplained"])])
+def test_who_was_killed_may_have_noted_that_the_store_is_away(
+    run: Invented, reached: bool, found: list[str]
+) -> None:
+    """Without having said it; until somebody has reached the store since."""
+    dead = run.fire(110.0, "h2", "t2", status=-9, lasts=1.0)
+    run.stop(dead, "wrapper", at=111.0, until=111.0, how="killed")
+    if reached:
+        run.skip_of("h2", 113.0, "t3")
+    run.skip(run.fire(115.0, "h2", "t4", status=69), "no-store")
     assert broken(run) == found
 
 

@@ -111,6 +111,25 @@ def test_a_killed_job_failed_by_signal(run: Invented, role: str, found: list[str
     assert broken(run) == found
 
 
+@pytest.mark.parametrize(("at", "found"), [(101.0, []), (106.0, ["outcome"])])
+@pytest.mark.parametrize("outcome", ["failed", "stopped"])
+def test_a_signal_to_one_attempt_explains_no_other(
+    outcome: str, at: float, found: list[str]
+) -> None:
+    """A firing that retries has several starts; each needs its own reason."""
+    run = Invented()
+    firing = run.fire(status=137, options=("--retries", "1"))
+    first = run.start(firing)
+    run.start(firing, at=105.0, attempt=2, status=3)
+    first.ended = first.status = None
+    rows = run.history.log.executions
+    rows[0].update(outcome=outcome, exit_code=None, signal=9)
+    rows[1].update(outcome="failed", exit_code=3)
+    firing.status = 3
+    run.stop(firing, "job", at=at, until=at, how="killed")
+    assert [rule for rule in broken(run) if rule == "outcome"] == found
+
+
 @pytest.mark.parametrize(("limit", "found"), [("1s", []), ("1m", ["outcome"])])
 def test_a_timeout_comes_in_time(limit: str, found: list[str]) -> None:
     """Not long before what --timeout says."""

@@ -3,7 +3,15 @@
 from collections.abc import Iterator
 
 from oncecron.drill.history import Firing
-from oncecron.drill.rules.joined import WAKING, Joined, option, part_of, part_of_row, undone
+from oncecron.drill.rules.joined import (
+    WAKING,
+    Joined,
+    grace_of,
+    option,
+    part_of,
+    part_of_row,
+    undone,
+)
 from oncecron.drill.rules.verdict import Violation
 
 BOUND = 10.0
@@ -102,7 +110,8 @@ def left(joined: Joined) -> Iterator[Violation]:
             continue
         firing = joined.firing_of(start)
         hole = firing is not None and any(
-            end >= history.end - WAKING for _, end in joined.jointly_out(firing)
+            end >= history.end - WAKING
+            for _, end in joined.jointly_out(firing.id, grace_of(firing))
         )
         why = ": wrapper and guard could not act" if hole else ""
         yield Violation(

@@ -7,7 +7,7 @@ who could have killed it could not act when the overlap began, and it died as so
 from collections.abc import Iterator
 
 from oncecron.drill.history import Start
-from oncecron.drill.rules.joined import MOMENT, WAKING, Joined, alive_until
+from oncecron.drill.rules.joined import Joined, alive_until, grace_of
 from oncecron.drill.rules.verdict import Violation
 
 
@@ -65,12 +65,9 @@ def _with_a_stranger(joined: Joined, start: Start, at: float, file: str) -> Viol
 
 
 def is_excused(joined: Joined, stale: Start, since: float, until: float) -> bool:
-    """Return whether wrapper and guard could not act from `since` on, and `until` comes before they had woken."""
+    """Return whether nobody could have ended a start by then: see `Joined.could_not_act`."""
     firing = joined.firing_of(stale)
-    return firing is not None and any(
-        begin - MOMENT <= since and until <= end + WAKING
-        for begin, end in joined.jointly_out(firing)
-    )
+    return firing is not None and joined.could_not_act(firing.id, since, until, grace_of(firing))
 
 
 def tokens(joined: Joined) -> Iterator[Violation]:

@@ -88,8 +88,20 @@ def untrue(joined: Joined) -> Iterator[Violation]:
                 "untrue",
                 f"{row['host']} (pid {row['pid']}) was told that tick {row['tick']} of {key} part {part} is done, but "
                 "it has no execution",
-                key, row["tick"], hole=joined.forgets(joined.begin, joined.history.end),
+                key, row["tick"], hole=joined.forgets(*_between(joined, row)),
             )  # fmt: skip
+
+
+def _between(joined: Joined, row: Row) -> tuple[float, float]:
+    """Return when what a skip `done` tells of was recorded: since its tick was first fired, until that firing's end."""
+    of_key = [firing for firing in joined.history.firings if firing.key == row["key"]]
+    since = [firing.at for firing in of_key if firing.tick in (None, row["tick"])]
+    until = [
+        firing.ended or joined.history.end
+        for firing in of_key
+        if (firing.host, firing.pid) == (row["host"], row["pid"])
+    ]
+    return min(since, default=joined.begin), max(until, default=joined.history.end)
 
 
 def own_leases(joined: Joined) -> Iterator[Violation]:
@@ -223,16 +235,19 @@ def _was_told_before(joined: Joined, firing: Firing) -> bool:
         if (other.host, other.key) == (firing.host, firing.key) and other is not firing
     ]
     until = (firing.ended or firing.at) + MOMENT
-    hit = [other for other in others if joined.hits(other) and not joined.starts_of(other)]
-    hit += [other for other in others if _STANDS_BY in other.stderr]
-    if any(other.at <= until for other in hit):
-        return True  # between its note that the store is away and its word, or its end
     told = [
         other.ended
         for other in others
-        if other.status == 69 and _SAID in other.stderr and (other.ended or until) <= until
+        if other.status == 69 and _SAID in other.stderr and other.ended and other.ended <= until
     ]
-    last = max((ended for ended in told if ended is not None), default=None)
+    # Between its note that the store is away and its word, or its end, one was hit, or waits still.
+    told += [
+        min(other.ended or until, until)
+        for other in others
+        if other.at <= until
+        and (_STANDS_BY in other.stderr or (joined.hits(other) and not joined.starts_of(other)))
+    ]
+    last = max(told, default=None)
     return last is not None and not any(
         other.at > last and _reached(joined, other) < firing.at for other in others
     )

@@ -9,7 +9,7 @@ left-out    of a list that was fired when all was quiet every item is done
 from collections import Counter
 from collections.abc import Iterator
 
-from oncecron.drill.history import CALM_TICK, Fault, ItemEvent
+from oncecron.drill.history import CALM_TICK, ItemEvent
 from oncecron.drill.rules.joined import Joined
 from oncecron.drill.rules.verdict import Violation
 
@@ -44,7 +44,7 @@ def _repeated(
                 for event in events
                 if (event.event, event.tick, event.item) == ("begin", tick, item)
             ]
-            hole = bool(joined.history.head.get("loses"))
+            hole = all(joined.forgets(at, at) for at in sorted(moments)[:-1])
             why = ": the store may have lost that it was drawn" if hole else ""
             sentence = f"item {item} of {key} was begun {times} times{why}"
             yield Violation("repeated", sentence, key, tick, moments, hole=hole)
@@ -54,12 +54,14 @@ def _beside(joined: Joined, events: list[ItemEvent]) -> Iterator[Violation]:
     """Yield who worked beside another. A hole: whoever could have killed the first command could not act."""
     for event in events:
         if event.event == "overlap":
-            others = {
-                other.firing
-                for other in events
-                if (other.tick, other.item) == (event.tick, event.item) and other.at < event.at
-            }
-            hole = any(_hinders(fault, others) for fault in joined.history.faults)
+            of_it = [
+                other for other in events if (other.tick, other.item) == (event.tick, event.item)
+            ]
+            hole = any(
+                other.event == "begin" and other.at < event.at
+                and _is_excused(joined, other, of_it, event.at)
+                for other in of_it
+            )  # fmt: skip
             why = ": wrapper and guard of the first could not act" if hole else ""
             yield Violation(
                 "beside", f"two commands worked on item {event.item} of {event.key} at once{why}",
@@ -67,12 +69,15 @@ def _beside(joined: Joined, events: list[ItemEvent]) -> Iterator[Violation]:
             )  # fmt: skip
 
 
-def _hinders(fault: Fault, firings: set[int]) -> bool:
-    """Return whether a fault hit both wrapper and guard of one of these firings."""
-    return any(
-        {"wrapper", "guard"} <= {role for hit, role, _ in fault.hit if hit == firing}
-        for firing in firings
-    )
+def _is_excused(joined: Joined, begun: ItemEvent, of_it: list[ItemEvent], since: float) -> bool:
+    """Return whether a command was still at work at this moment, and nobody could have ended it by then."""
+    ends = [
+        event.at
+        for event in of_it
+        if (event.event, event.firing) == ("end", begun.firing) and event.at > begun.at
+    ]
+    until = min(ends, default=since)
+    return until >= since and joined.could_not_act(begun.firing, since, until)
 
 
 def _untrue(

@@ -165,19 +165,28 @@ class Joined:
             if role in (None, its_role) and state in (None, its_state)
         ]  # fmt: skip
 
-    def out(self, firing: Firing, role: str) -> list[Out]:
+    def hits_of(
+        self, start: Start, role: str | None = None, state: str | None = None
+    ) -> list[Fault]:
+        """Return those of the faults that came after a start, and before its firing went on to the next one."""
+        firing = self.firing_of(start)
+        later = [other.at for other in self.starts_of(firing)] if firing else []
+        until = min((at for at in later if at > start.at), default=math.inf)
+        hits = self.hits(firing, role, state) if firing else []
+        return [fault for fault in hits if start.at - MOMENT <= undone(fault) and fault.at < until]
+
+    def out(self, firing: int, role: str) -> list[Out]:
         """Return when wrapper or guard could not act: a stop lasts until it is healed, a kill for ever."""
         return [
             Out(fault.at, math.inf if killed or fault.healed is None else fault.healed, killed)
-            for fault, its_role, state in self._hits.get(firing.id, [])
+            for fault, its_role, state in self._hits.get(firing, [])
             for killed in [state == "killed"]
             if its_role == role
         ]
 
-    def jointly_out(self, firing: Firing) -> Iterator[tuple[float, float]]:
+    def jointly_out(self, firing: int, grace: float = GRACE) -> Iterator[tuple[float, float]]:
         """Yield when neither wrapper nor guard could act, and neither had had the time to end the job alone."""
         wrappers, guards = self.out(firing, "wrapper"), self.out(firing, "guard")
-        grace = seconds(firing, "--grace") or GRACE
         for wrapper in wrappers:
             for guard in guards:
                 since, until = max(wrapper.since, guard.since), min(wrapper.until, guard.until)
@@ -187,6 +196,13 @@ class Joined:
                     and not _had_time(guards, wrapper, grace + WAKING)
                 ):
                     yield since, until
+
+    def could_not_act(self, firing: int, since: float, until: float, grace: float = GRACE) -> bool:
+        """Return whether wrapper and guard could not act from `since` on, and `until` comes before they had woken."""
+        return any(
+            begin - MOMENT <= since and until <= end + WAKING
+            for begin, end in self.jointly_out(firing, grace)
+        )
 
     def felt(self, host: str, since: float, until: float) -> list[Fault]:
         """Return the faults of a host, or of what all hosts share, within a time."""
@@ -307,3 +323,8 @@ def seconds(firing: Firing, name: str) -> float | None:
     """Return the value of an option that is a duration."""
     value = option(firing, name)
     return None if value is None else parse_duration(value)
+
+
+def grace_of(firing: Firing) -> float:
+    """Return the seconds between TERM and KILL in a firing."""
+    return seconds(firing, "--grace") or GRACE

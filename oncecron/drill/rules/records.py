@@ -113,8 +113,7 @@ def _wrong_signal(joined: Joined, start: Start, row: Row) -> str | None:
         start.status is not None and start.status in _as_status(row["signal"])
     ):
         return None
-    firing = joined.firing_of(start)
-    if firing and joined.hits(firing, "job", "killed"):
+    if joined.hits_of(start, "job", "killed"):
         return None
     if start.ended is not None:
         return f"is recorded as ended by signal {row['signal']}, but ended with {start.status}"
@@ -142,7 +141,7 @@ def _wrongly_ended(joined: Joined, start: Start, row: Row) -> str | None:
         if row["requested_by"] is not None and not asked:
             by = f"{row['request']} by {row['requested_by']}"
             return f"is recorded as stopped ({by}), but nobody had asked for it"
-        if not start.signals and not joined.hits(firing) and not asked:
+        if not start.signals and not joined.hits_of(start) and not asked:
             return "is recorded as stopped, but no signal reached it"
     return None
 

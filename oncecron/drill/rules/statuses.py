@@ -7,7 +7,8 @@ that met a fault between two parts leaves with what it says of that, if no part 
 from collections.abc import Iterator
 
 from oncecron.drill.history import Firing
-from oncecron.drill.rules.joined import GRACE, Joined, Row, alive_until, option, seconds
+from oncecron.drill.rules.exclusion import is_excused
+from oncecron.drill.rules.joined import Joined, Row, alive_until, grace_of, option, seconds
 from oncecron.drill.rules.verdict import Violation
 
 KILLING = 5.0
@@ -45,7 +46,7 @@ def exits(joined: Joined) -> Iterator[Violation]:
 
 
 def _is_out_at_the_end(joined: Joined, firing: Firing) -> bool:
-    return any(out.until >= joined.history.end for out in joined.out(firing, "wrapper"))
+    return any(out.until >= joined.history.end for out in joined.out(firing.id, "wrapper"))
 
 
 def _wrong_status(joined: Joined, firing: Firing) -> str | None:
@@ -110,10 +111,12 @@ def _if_its_record_is_lost(joined: Joined, firing: Firing, row: Row) -> set[int]
 def _outlived(joined: Joined, firing: Firing) -> str | None:
     """Return which of its jobs lived on when a firing had ended by itself."""
     for start in joined.starts_of(firing):
-        beyond = alive_until(start) - (firing.ended or 0.0)
-        excused = "cannot be killed" in firing.stderr or any(joined.jointly_out(firing))
-        if beyond > 0 and not excused:
-            return f"ended {beyond:.3f} s before the last sign of its job (pid {start.pid})"
+        ended, until = firing.ended or 0.0, alive_until(start)
+        if (
+            until > ended and "cannot be killed" not in firing.stderr
+            and not is_excused(joined, start, ended, until)
+        ):  # fmt: skip
+            return f"ended {until - ended:.3f} s before the last sign of its job (pid {start.pid})"
     return None
 
 
@@ -121,12 +124,13 @@ def timeouts(joined: Joined) -> Iterator[Violation]:
     """No process of a job outlives its --timeout and grace, if nobody hindered wrapper or guard."""
     for firing in joined.history.firings:
         limit = seconds(firing, "--timeout")
-        if limit is None or joined.hits(firing, "wrapper") or joined.hits(firing, "guard"):
+        if limit is None:
             continue
-        limit += seconds(firing, "--grace") or GRACE
+        limit += grace_of(firing)
         for start in joined.starts_of(firing):
             lived = alive_until(start) - start.at
-            if lived > limit + KILLING:
+            hindered = joined.hits_of(start, "wrapper") + joined.hits_of(start, "guard")
+            if lived > limit + KILLING and not hindered:
                 what = f"let its job live for {lived:.1f} s: timeout and grace were over after {limit:g} s"
                 yield of_firing(joined, firing, "timeout", what)
 
