@@ -69,14 +69,16 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
         return 0
 
     from oncecron.drill.certificate import as_json, as_text  # noqa: PLC0415 - not for --help
-    from oncecron.drill.drill import drill  # noqa: PLC0415
+    from oncecron.drill.drill import check_namespace, drill  # noqa: PLC0415
+    from oncecron.drill.keeper import keeping  # noqa: PLC0415
 
+    check_namespace(request.namespace)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    with progress_bar("drill") as progress:
+    with keeping(request.address, request.store) as ground, progress_bar("drill") as progress:
         total = round(request.minutes * 60)
         certificate = drill(
-            request, lambda passed, what: progress(min(round(passed), total), total, what)
+            request, ground, lambda passed, what: progress(min(round(passed), total), total, what)
         )
     output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
     if path is not None:  # last, so that a file that cannot be written costs nobody the certificate

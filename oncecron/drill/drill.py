@@ -1,26 +1,22 @@
-"""The drill: make a namespace, fire and strike in it, judge, and remove it; nothing is left, also after Ctrl-C.
+"""The drill: make a namespace, fire and strike in it, judge. Its keeper removes all of it, however the drill ends.
 
 Nothing here judges: `assess` does, by the rules of the checker, from what the jobs wrote themselves.
 """
 
 import contextlib
 import dataclasses
+import errno
 import json
-import secrets
-import shutil
-import signal
-import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from oncecron.core.errors import StoreError, StoreRefusesError, UsageError
+from oncecron.core.errors import OutputError, StoreError, StoreRefusesError, UsageError, reason_of
 from oncecron.core.installation import own_command
 from oncecron.core.log_rows import HistoryQuery, Roles
-from oncecron.core.stderr import complain
 from oncecron.drill import history
 from oncecron.drill.assess import Told, assess
 from oncecron.drill.certificate import Certificate
@@ -28,9 +24,9 @@ from oncecron.drill.faults import OUTLIVING
 from oncecron.drill.generator import ITEM_KEYS, KEYS, Key
 from oncecron.drill.history import Fault, Log, now
 from oncecron.drill.hosts import FiringHost
+from oncecron.drill.keeper import PREFIX, Ground
 from oncecron.drill.nemesis import Pace
 from oncecron.drill.place import Place, make_hosts
-from oncecron.drill.processes import send
 from oncecron.drill.run import Run, UnreadableError, Wanted
 from oncecron.drill.watch import FORGETFUL, Progress, Watch
 from oncecron.stores import open_reader
@@ -38,8 +34,6 @@ from oncecron.stores.address import Address
 from oncecron.stores.drilled import open_drilled
 from oncecron.stores.reader import Reader
 
-PREFIX = "oncecron_drill"
-"""How the name of each namespace of a drill begins; the drill uses no other."""
 ORDER = (
     *("stubborn", "leader", "gives-up", "failover", "shared", "letters", "limited", "schedule"),
     *("long", "quick", "retries", "parts", "payments", "forks", "again", "persists"),
@@ -63,10 +57,9 @@ JUST = 1.0
 """Seconds after which a firing of a long job that still lives is likely to be the one that runs it."""
 PULSE = 1.0
 """Seconds between two beats."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 FULL = "disk full"
 FULL_ID = 3_000_001
-SWEEPS = 5
-"""How often what still runs is looked for; each may have started another one before it was stopped."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,22 +90,21 @@ class Request:
         return self.hosts * sum(1 / key.period for key in (*plain, *of_items))
 
 
-def drill(request: Request, progress: Progress) -> Certificate:
-    """Put a store to the proof. Raises `OncecronError`; KeyboardInterrupt ends it, and it leaves nothing behind."""
-    with contextlib.ExitStack() as stack:
-        namespace = _namespace(request, stack)
+def drill(request: Request, ground: Ground, progress: Progress) -> Certificate:
+    """Put a store to the proof, on its ground. Raises `OncecronError`; KeyboardInterrupt ends it."""
+    directory, namespace = ground.directory, request.namespace or ground.own_namespace
+    with _on_its_disk(directory), contextlib.ExitStack() as stack:
+        _claim_namespace(request, ground, namespace)
         store = open_drilled(request.address, namespace)
         stack.callback(store.close)
         store.prepare()
         watch = Watch(store)
         watch.look()
-        directory = Path(tempfile.mkdtemp(prefix="oncecron-drill-"))
-        stack.callback(shutil.rmtree, directory, ignore_errors=True)
         place = Place(store, watch, request.address, namespace)
         stack.callback(place.close)
         random = Random(f"{request.seed} hosts")
         hosts = make_hosts(request.hosts, random, place, directory, namespace, request.address)
-        stack.callback(_end_all, hosts)
+        stack.callback(ground.end_processes)
         operator = stack.enter_context(ThreadPoolExecutor(1, "operator"))
         plain, of_items = request.chosen
         wanted = Wanted(
@@ -134,53 +126,53 @@ def drill(request: Request, progress: Progress) -> Certificate:
         return assess(history.load(directory), watch, told)
 
 
-def _namespace(request: Request, stack: contextlib.ExitStack) -> str:
-    """Make a namespace, which is removed in the end; or take the one that is prepared, if nothing has used it yet."""
-    given = request.namespace
-    if given is not None and not given.startswith(PREFIX):
+@contextlib.contextmanager
+def _on_its_disk(directory: Path) -> Iterator[None]:
+    """Turn what a disk without room does to the ledgers into an error that names it."""
+    try:
+        yield
+    except (OSError, history.LedgerError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_ROOM:
+            raise
+        raise OutputError(
+            f"not judged: the ledgers of the drill cannot be kept in {directory.parent}: {reason_of(error)}; make room "
+            "there, or set TMPDIR to a directory that has some"
+        ) from error
+
+
+def check_namespace(name: str | None) -> None:
+    """Raise `UsageError` for a namespace that may be in use."""
+    if name is not None and not name.startswith(PREFIX):
         raise UsageError(
-            f"--namespace: {given!r} may be in use; a drill takes one whose name begins with {PREFIX}"
+            f"--namespace: {name!r} may be in use; a drill takes one whose name begins with {PREFIX}"
         )
-    name = given or f"{PREFIX}_{secrets.token_hex(4)}"
+
+
+def _claim_namespace(request: Request, ground: Ground, name: str) -> None:
+    """Make the namespace; or take the one that is prepared, if nothing has used it yet."""
     with contextlib.closing(open_reader(request.address, name)) as reader:
-        if given is None:
-            _make(request.address, name, reader)
-            stack.callback(_remove, request.address, name)
+        if request.namespace is None:
+            _make(request.address, ground, reader)
         elif next(iter(reader.history(HistoryQuery(limit=1))), None):
             raise StoreRefusesError(
                 f"the namespace {name} has records of another drill; prepare a new one"
             )
-    return name
 
 
-def _make(address: Address, name: str, reader: Reader) -> None:
+def _make(address: Address, ground: Ground, reader: Reader) -> None:
     """Make the namespace. Where this role may not, the error has the command for whoever may."""
+    name = ground.own_namespace
     with contextlib.closing(open_drilled(address, name)) as store:
         role = store.role()
     roles = () if role is None else (role,)
+    ground.write_note(has_namespace=True)
     try:
         reader.initialise(Roles(run=roles, read=roles))
-    except StoreRefusesError as error:
-        raise StoreRefusesError(f"{error}; then drill with --namespace {name}") from error
-
-
-def _remove(address: Address, name: str) -> None:
-    """Remove the namespace; what cannot be removed is told."""
-    try:
-        with contextlib.closing(open_drilled(address, name)) as store:
-            store.remove()
     except StoreError as error:
-        complain(f"the namespace {name} of this drill is left: {error}")
-
-
-def _end_all(hosts: Sequence[FiringHost]) -> None:
-    """Kill what still runs on any host."""
-    for _ in range(SWEEPS):
-        living = [process for host in hosts for process in host.processes()]
-        if not living:
-            return
-        send(living, signal.SIGSTOP)
-        send(living, signal.SIGKILL)
+        ground.write_note(has_namespace=error.unanswered)
+        if isinstance(error, StoreRefusesError):
+            raise StoreRefusesError(f"{error}; then drill with --namespace {name}") from error
+        raise
 
 
 class DrillRun(Run):

@@ -204,8 +204,19 @@ def now() -> float:
     return time.monotonic()
 
 
+class LedgerError(Exception):
+    """A ledger is not whole: its disk had no room."""
+
+
 def load(directory: Path) -> History:
-    """Read a run's directory; an event that is recorded twice counts as it was last."""
+    """Read a run's directory; an event that is recorded twice counts as it was last. Raises `LedgerError`."""
+    try:
+        return _load(directory)
+    except ValueError as error:
+        raise LedgerError("a ledger has a line that is not whole") from error
+
+
+def _load(directory: Path) -> History:
     head: dict[str, Any] = {}
     firings: dict[int, Firing] = {}
     faults: dict[int, Fault] = {}

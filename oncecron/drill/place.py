@@ -12,6 +12,7 @@ from oncecron.core.errors import OncecronError, StoreError
 from oncecron.core.installation import own_command
 from oncecron.drill.faults import StoreFault
 from oncecron.drill.hosts import DrillHost
+from oncecron.drill.keeper import MARK
 from oncecron.drill.proxy import FaultProxy
 from oncecron.drill.watch import Watch
 from oncecron.stores import open_reader
@@ -36,10 +37,12 @@ class Place:
         self._watch = watch
         self.proxies: Mapping[str, Sequence[FaultProxy]] = {}
 
-    def stand_between(self, names: Sequence[str]) -> None:
-        """Start the proxies of these hosts, one for each server."""
+    def stand_between(self, names: Sequence[str], directory: Path) -> None:
+        """Start the proxies of these hosts, one for each server; the keeper knows them by the directory."""
+        marked = ("/usr/bin/env", f"{MARK}={directory}/proxies")
         self.proxies = {
-            name: [FaultProxy(server) for server in self._store.servers] for name in names
+            name: [FaultProxy(server, prefix=marked) for server in self._store.servers]
+            for name in names
         }
 
     def address_for(self, name: str) -> tuple[str, dict[str, str]]:
@@ -95,7 +98,7 @@ def make_hosts(
     The clocks of all but the first are wrong by up to two minutes.
     """
     names = [f"drill-{number}" for number in range(1, count + 1)]
-    place.stand_between(names[1:])
+    place.stand_between(names[1:], directory)
     config = _configuration(directory, address)
     hosts = []
     for name in names:
