@@ -95,6 +95,11 @@ class PostgresClient:
             self._connection.finish()
         return done
 
+    @property
+    def began_on_primary(self) -> bool:
+        """Whether the server said at the start that it was no standby; those before 14 do not say."""
+        return self._connection.parameter("in_hot_standby") == "off"
+
     def fileno(self) -> int:
         """Return a descriptor that is readable when a notification waits: the socket, or one always readable."""
         if not self.notified_before:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import psycopg
+
 from oncecron.core import clock
 from oncecron.core.doctor import Diagnosis, of_clock, of_encryption
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -12,10 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    import psycopg
-
     from oncecron.core.log_rows import LeaseView
     from oncecron.stores.address import Hold
+
+_ONE_PRIMARY = ("streaming_replication", "logical_replication")
+"""The modes of pgpool-II in which it sends a write to one server."""
 
 
 def examine(
@@ -32,7 +35,7 @@ def examine(
     yield Diagnosis("ok", "server", f"{version.split(' on ')[0]}, a primary")
     yield _of_role(role, [name for (name,) in connection.execute(sql["rights"])], cure)
     yield _of_isolation(isolation, role)
-    yield _of_pooler(connection.info.backend_pid, backend)
+    yield _of_pgpool(connection) or _of_pooler(connection.info.backend_pid, backend)
     yield _of_connection(connection)
     yield of_clock(now, before, clock.wall())
     yield _of_room(used, most, hold)
@@ -52,6 +55,20 @@ def _of_isolation(isolation: str, role: str) -> Diagnosis:
     text = f"default_transaction_isolation is {isolation}: every claim is refused"
     cure = f"run `alter role {quoted(role)} set default_transaction_isolation = 'read committed'`"
     return Diagnosis("fail", "isolation", text, cure)
+
+
+def _of_pgpool(connection: psycopg.Connection[tuple[Any, ...]]) -> Diagnosis | None:
+    """Judge pgpool-II, which answers itself what PostgreSQL does not understand; None: it is not there."""
+    try:
+        row = connection.execute("pgpool show backend_clustering_mode").fetchone()
+    except psycopg.ProgrammingError:
+        return None
+    mode = str(row[0]) if row else "unknown"
+    if mode in _ONE_PRIMARY:
+        text = "pgpool-II; the primary answers all that oncecron asks, also with load balancing"
+        return Diagnosis("ok", "pooler", text)
+    text = f"pgpool-II with backend_clustering_mode = {mode}: several servers get a claim and may decide differently"
+    return Diagnosis("fail", "pooler", text, "set it to streaming_replication in pgpool.conf")
 
 
 def _of_pooler(client: int, server: int) -> Diagnosis:

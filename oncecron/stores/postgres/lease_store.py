@@ -129,6 +129,9 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         if (version, oldest) != schema.AS_MADE:
             self._check_version(int(version or 0), None if oldest is None else int(oldest))
         if "in_recovery" in row:  # it grants session locks that its primary has already granted
+            if self._client is not None and self._client.began_on_primary:
+                why = "a pooler has sent the claim to a hot standby, although the session began on a primary"
+                raise self._error_of(StatementError("OC004", why))
             raise self._error_of(StatementError("OC003", "the server is a hot standby"))
         if row["isolation"] != _READ_COMMITTED:
             why = "a claim needs the isolation level read committed"

@@ -19,7 +19,7 @@ from oncecron.stores.schema_version import Recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
+    from typing import Any, Self
 
 _UNDEFINED_OBJECT = "42704"
 READERS_CURE = "{read}"
@@ -28,6 +28,13 @@ OWNERS_CURE = "have {{owner}}, the owner, run `oncecron {words}{{as_owner}}`"
 INIT_CURE = (
     OWNERS_CURE + ", or have a DBA run the SQL that `oncecron {words} --print-sql{{here}}` prints"
 )
+
+
+class _Cursor(psycopg.Cursor["tuple[Any, ...]"]):
+    """A cursor of which pgpool-II sends all statements to the primary, as it does with what a comment begins."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Self:
+        return super().execute(f"/*NO LOAD BALANCE*/ {query}", params, **options)
 
 
 class Connection:
@@ -159,13 +166,17 @@ def connect(url: str, settings: Mapping[str, str | None]) -> psycopg.Connection[
     wanted = address.parameters(READER_TIMEOUT, "oncecron", settings)
     unset: dict[str, Any] = {name: value for name, value in wanted.items() if name not in given}
     try:
-        return psycopg.connect(url, autocommit=True, prepare_threshold=None, **unset)
+        return psycopg.connect(
+            url, autocommit=True, prepare_threshold=None, cursor_factory=_Cursor, **unset
+        )
     except psycopg.OperationalError as error:
         if not address.may_be_writable(str(error), settings):
             raise
         with contextlib.suppress(psycopg.Error):
             unset |= address.ANY_PRIMARY
-            connection = psycopg.connect(url, autocommit=True, prepare_threshold=None, **unset)
+            connection = psycopg.connect(
+                url, autocommit=True, prepare_threshold=None, cursor_factory=_Cursor, **unset
+            )
             statement = address.WRITABLE.format(connection.info.backend_pid)
             if connection.execute(statement).fetchone():
                 return connection

@@ -147,14 +147,15 @@ class PostgresReader(Connection, Reader):
     def _stream(self, section: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
         """Yield rows as the server sends them; only one such query may run at a time."""
         connection = self._installed()
-        with (
-            self._explained(READERS_CURE),
-            connection.transaction(),
-            connection.cursor(name=section) as cursor,
-        ):
-            cursor.itersize = _PAGE
-            cursor.execute(self._sql[section], recordable_values({**_NO_FILTERS, **values}))
-            yield from cursor
+        # A named cursor of psycopg describes what pgpool-II does not know.
+        declared = f"declare {section} no scroll cursor for {self._sql[section]}"
+        with self._explained(READERS_CURE), connection.transaction():
+            connection.execute(declared, recordable_values({**_NO_FILTERS, **values}))
+            while rows := connection.execute(f"fetch {_PAGE} from {section}").fetchall():
+                yield from rows
+            connection.execute(
+                f"close {section}"
+            )  # another stream may have its transaction around this one
 
     def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
         section = "pause" if wanted.host is None else "drain"

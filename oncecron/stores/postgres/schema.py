@@ -118,6 +118,7 @@ def where(namespace: str) -> str:
 _CURES = {
     "25006": NAME_PRIMARY,
     "OC003": NAME_PRIMARY,
+    "OC004": "connect to the primary itself, or switch the pooler's load balancing off",
     "OC002": "run `alter role {role} set default_transaction_isolation = 'read committed'`",
 }
 
@@ -127,8 +128,8 @@ _BAD_VALUES = ("23502", "23514", "54000")
 _DATA_EXCEPTION = "22"
 """The class of SQLSTATEs for values that a type cannot have."""
 INSUFFICIENT_PRIVILEGE = "42501"
-EXISTS = b"select pg_catalog.to_regnamespace($1) is not null"
-"""Whether there is a schema of this name, whoever's."""
+EXISTS = b"select pg_catalog.to_regnamespace($1) is not null for update"
+"""Whether there is a schema of this name, whoever's, on the primary (`PostgresSession._select`)."""
 ROLE_AND_OWNER = """
 select current_user, pg_catalog.pg_get_userbyid(coalesce(n.nspowner, d.datdba)), n.nspname is null
   from pg_catalog.pg_database d left join pg_catalog.pg_namespace n on n.nspname = '{namespace}'

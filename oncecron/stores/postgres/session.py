@@ -92,7 +92,9 @@ class PostgresSession:
         A claim's look sets up its session. In any other the role's transactions may be serializable: what fails for
         that alone has been rolled back, and is repeated.
         """
-        statement = f"select * from {sources}".encode()
+        # FOR UPDATE: to PostgreSQL it says nothing about functions. A pooler that sends reads to standbys takes it for
+        # a write.
+        statement = f"select * from {sources} for update".encode()
         try:
             return self._ask(statement, values, deadline)[0]
         except StatementError as error:
