@@ -127,7 +127,8 @@ _RUNS_AGAIN = "the next tick runs as usual, and `oncecron run` with --again runs
 _CURES = {
     **dict.fromkeys(
         ("missed", "silent"),
-        "see whether cron runs on its hosts, and has its line; if it is retired: `oncecron forget {key}`",
+        "see whether cron runs on its hosts, and has its line; if it is retired or was moved to a later hour: "
+        "`oncecron forget {key}`",
     ),
     "failed": f"correct the cause; {_RUNS_AGAIN}",
     "lost": f"see what it has left half done; {_RUNS_AGAIN}",
@@ -359,7 +360,9 @@ def _of_key(
         yield finding("missed", job.key, job.missed, reason, tick=job.first_missed)
     if job.silent_since is not None:
         since = clock.seconds(job.silent_since)
-        yield finding("silent", job.key, 1, f"has not run since {since}", since=job.silent_since)
+        hint = situation.hints.get(job.key)
+        reason = f"has been fired since {since}; {hint}" if hint else f"has not run since {since}"
+        yield finding("silent", job.key, 1, reason, since=job.silent_since)
     if is_lost(job):
         reason = "was lost: its host died or was cut off"
         yield finding("lost", job.key, 1, reason, since=job.started_at)

@@ -17,6 +17,7 @@ from oncecron.cli.command import (
     store_and_log,
     writer,
 )
+from oncecron.cli.gather import configured_keys
 from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import known_keys, refuse_unknown_keys, valid_key
 from oncecron.cli.table import Kind
@@ -67,6 +68,7 @@ def _audit(given: dict[str, str], words: list[str]) -> int:
                 store=store,
                 since=since,
                 keys=keys,
+                configured=configured_keys(settings),
                 kept=settings.file.retention.executions,
                 now=clock.wall(),
                 clock=Clock(utc),

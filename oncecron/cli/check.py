@@ -12,7 +12,7 @@ from oncecron.alerts.findings import STATES, check, limits_of, lines, states_of,
 from oncecron.alerts.settings import channel_names, parse_notify
 from oncecron.cli import output
 from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_and_log
-from oncecron.cli.gather import gather, spooled_records
+from oncecron.cli.gather import configured_keys, gather, spooled_records
 from oncecron.cli.sentences import unknown_key, valid_key
 from oncecron.cli.terminal import style_for
 from oncecron.config.options import Option
@@ -85,7 +85,7 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
     limits = limits_of({option.name: settings[option.name] for option in WHAT_COUNTS}, states)
     now, utc = clock.wall(), settings["utc"]
     with store_and_log(settings) as (store, log):
-        sources = Sources(store, log, now)
+        sources = Sources(store, log, now, configured_keys(settings))
         situation = gather(
             sources,
             limits,

@@ -5,14 +5,19 @@ The wings know nothing of each other. Each line about one of them stands here.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from oncecron.alerts.changes import failing_channels
 from oncecron.alerts.findings import Situation
 from oncecron.cli.command import spools
+from oncecron.config.file import job_section
+from oncecron.config.options import AUTO_KEY
+from oncecron.core.log_rows import Expectation, JobKey
 from oncecron.core.silent_hosts import recent
 from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of
+from oncecron.core.units import parse_duration
 from oncecron.each.reports import (
     fields_of_jobs,
     item_lists,
@@ -20,22 +25,49 @@ from oncecron.each.reports import (
     items_left,
     newest_lists,
 )
+from oncecron.log.gaps import reason_text
 from oncecron.log.gone_lines import gone_lines
 from oncecron.log.jobs import jobs
 from oncecron.log.wrong_times import future_marks, wrong_zones
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from oncecron.alerts.findings import Limits
     from oncecron.config.settings import Settings
     from oncecron.core.job_summary import JobSummary, Remark
     from oncecron.core.log_rows import HostTicks
+    from oncecron.core.missed import Reasons
     from oncecron.each.reports import ListView
     from oncecron.log.jobs import Sources
 
 _OF_HOSTS = ("silent-host", "clock", "zone", "same-name")
 """The findings for which all hosts of all keys are read. They may be many."""
+
+
+def configured_keys(settings: Settings) -> Sequence[JobKey]:
+    """Return the keys that the configuration file gives a schedule: they are expected from its last change on.
+
+    None where the command line names another store than the file.
+    """
+    file = settings.file
+    if file.path is None or any(map(settings.is_typed, ("store", "namespace"))):
+        return ()
+    try:
+        changed = os.stat(file.path).st_ctime  # not st_mtime, which a copy may keep
+    except OSError:
+        return ()
+    return [
+        JobKey(key, 0, _configured(job, changed))
+        for key, job in file.jobs.items()
+        if key != AUTO_KEY and "schedule" in job and not {"store", "namespace"} & job.keys()
+    ]
+
+
+def _configured(job: Mapping[str, str], since: float) -> Expectation:
+    deadline = job.get("starting-deadline")
+    within = None if deadline is None else parse_duration(deadline)
+    return Expectation(job["schedule"], job.get("tz"), 1, within, since)
 
 
 def every_job(
@@ -77,7 +109,7 @@ def gather(
         leases,
         hosts,
         sources.pauses,
-        _hints(sources, found) if states["missed"] else {},
+        _hints(sources, found) if states["missed"] or states["silent"] else {},
         remarks,
         failing,
         channels,
@@ -89,7 +121,23 @@ def gather(
 def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]:
     instants = {job.key: instant_of(job.first_missed) for job in found if job.missed}
     missed = {key: instant for key, instant in instants.items() if instant is not None}
-    return gone_lines(sources.key_hosts, sources.store_keys, missed) if missed else {}
+    gone = gone_lines(sources.key_hosts, sources.store_keys, missed) if missed else {}
+    return gone | {job.key: _never(sources, job.key) for job in found if _has_never_run(job)}
+
+
+def _has_never_run(job: JobSummary) -> bool:
+    is_expected = job.missed or job.silent_since is not None
+    return bool(is_expected) and job.outcome is None and job.running_host is None
+
+
+def _never(sources: Sources, key: str) -> str:
+    """Say why a key has never run."""
+    reasons: Reasons = {}
+    for skip in sources.in_vain.get(key, ()):
+        reasons.setdefault(skip.reason, {})[skip.host] = None
+    if reasons:
+        return f"it has never run; {reason_text(reasons)}"
+    return f"no host has ever fired it: see that its line is in a crontab, or remove {job_section(key)}"
 
 
 def _remarks(

@@ -15,7 +15,7 @@ from oncecron.cli.command import (
     store_and_log,
     writer,
 )
-from oncecron.cli.gather import every_job
+from oncecron.cli.gather import configured_keys, every_job
 from oncecron.cli.output import Writer, standard_output
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import Column, Kind
@@ -99,7 +99,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         _watch(settings, keys)
     answer = writer(JOBS, settings)
     with store_and_log(settings) as (store, log):
-        sources = Sources(store, log, clock.wall())
+        sources = Sources(store, log, clock.wall(), configured_keys(settings))
         found = _jobs(settings, sources, keys)
         if answer.is_watched and output_format(settings) == "table":
             found = sorted(found, key=severity)
@@ -121,7 +121,9 @@ def _watch(settings: Settings, keys: Collection[str]) -> None:
     def draw(style: Style) -> list[str]:
         text = io.StringIO()
         with store_and_log(settings) as (store, log):
-            found = _jobs(settings, Sources(store, log, clock.wall()), keys)
+            found = _jobs(
+                settings, Sources(store, log, clock.wall(), configured_keys(settings)), keys
+            )
             shown = Writer(JOBS, style, text).write(sorted(found, key=severity))
         return text.getvalue().splitlines() if shown else [_NOTHING]
 

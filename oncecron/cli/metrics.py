@@ -15,7 +15,7 @@ from oncecron.alerts.findings import DEFAULT_STATES, Limits, check
 from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, check_stores, store_and_log
-from oncecron.cli.gather import gather, spooled_records
+from oncecron.cli.gather import configured_keys, gather, spooled_records
 from oncecron.cli.listening import listen_address, shown_address, unusable
 from oncecron.cli.whole_file import replace, target
 from oncecron.config.options import Option
@@ -189,7 +189,7 @@ def _reading(settings: Settings, counts: Counts | None, named: set[str]) -> Read
         log.named.update(named)
         channels = channel_names(settings.file)
         situation = gather(
-            Sources(store, log, now),
+            Sources(store, log, now, configured_keys(settings)),
             limits,
             channels=channels,
             spooled=spooled,

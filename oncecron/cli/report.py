@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, incomplete, moment, store_and_log
+from oncecron.cli.gather import configured_keys
 from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.whole_file import replace
@@ -56,7 +57,9 @@ def _report(given: dict[str, str], words: list[str]) -> int:
 
     with progress_bar("report") as progress, store_and_log(settings) as (store, log):
         progress(what="reading the log")
-        contents = _contents(Sources(store, log, now), settings, since, keys)
+        contents = _contents(
+            Sources(store, log, now, configured_keys(settings)), settings, since, keys
+        )
         progress(what="drawing the page")
         page = render.overview(contents, Clock(settings["utc"], None, now)).encode("utf-8")
     if path == _STANDARD_OUTPUT:

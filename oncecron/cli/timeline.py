@@ -20,6 +20,7 @@ from oncecron.cli.command import (
     output_format,
     store_and_log,
 )
+from oncecron.cli.gather import configured_keys
 from oncecron.cli.output import Writer
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import NARROWEST, Kind
@@ -92,7 +93,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     now = clock.wall()
     span = _span(settings, now)
     with store_and_log(settings) as (store, log):
-        sources = Sources(store, log, now)
+        sources = Sources(store, log, now, configured_keys(settings))
         refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys} if keys else ())
         internal, hosts = settings["all"] or False, len(keys) == 1
         found = ticks_of(sources, span, keys, internal=internal, hosts=hosts)

@@ -108,13 +108,14 @@ class _Source:
         return lambda query: self._read(contents, query)
 
     def _read(self, contents: Contents, query: Query) -> Found:
+        from oncecron.cli.gather import configured_keys
         from oncecron.log.jobs import Sources
         from oncecron.pages.shared_readings import Found
 
         count = _Count()
         try:
             with self._stores(count) as (store, log):
-                sources = Sources(store, log, clock.wall())
+                sources = Sources(store, log, clock.wall(), configured_keys(self._settings))
                 found = contents(sources, self._settings, query, self._shown)
         except (NotFoundError, UsageError):
             raise

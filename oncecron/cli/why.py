@@ -14,6 +14,7 @@ from oncecron.cli.command import (
     spools,
     store_and_log,
 )
+from oncecron.cli.gather import configured_keys
 from oncecron.cli.output import to_microseconds
 from oncecron.cli.sentences import valid_key
 from oncecron.config.options import Option
@@ -60,7 +61,7 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
     stream = output.standard_output()
     shown = Clock(settings["utc"])
     with store_and_log(settings) as (store, log):
-        sources = Sources(store, log, clock.wall())
+        sources = Sources(store, log, clock.wall(), configured_keys(settings))
         spooled = spooled_of(sources, key, spools(settings))
         ticks = Ticks(sources, key, spooled, shown)
         if outcomes:

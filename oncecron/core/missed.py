@@ -1,9 +1,10 @@
 """When a tick counts as missed: the schedules that keys are expected to follow, and what was due of them.
 
 A claim with --schedule writes what is expected of its shard (`Expectation`); a firing with --tick, --no-tick or --again
-leaves it as it is, and `oncecron forget` removes it. Ticks from then on are expected. A tick is missed if it was due
-more than the grace ago (`MISSED_AFTER`, or a longer --starting-deadline) and nobody has started it, unless the key was
-paused, or every host that fires it was drained.
+leaves it as it is, and `oncecron forget` removes it. Ticks from then on are expected. A key that no host has ever
+started is expected as its hosts fire it, from its first skip on record; one that no host has ever fired, as its section
+of the configuration file says. A tick is missed if it was due more than the grace ago (`MISSED_AFTER`, or a longer
+--starting-deadline) and nobody has started it, unless the key was paused, or every host that fires it was drained.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ import math
 from oncecron.core import tick
 from oncecron.core.clock import believed, is_ahead
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.log_rows import ALL_KEYS, Expectation
+from oncecron.core.time_zone import canonical
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.log_rows import Execution, Expectation, JobKey, Pause, SkipReason
+    from oncecron.core.log_rows import Execution, JobKey, KeyHost, Pause, Skip, SkipReason
 
 MISSED_AT_MOST = 1000
 """Ticks since the newest start that are looked at."""
@@ -31,7 +33,7 @@ GAPS_OF = 20
 """The newest starts whose gaps say how often a key without a schedule runs."""
 
 FEWEST_STARTS = 3
-"""With fewer starts, a key has no habit."""
+"""With fewer starts, a key has no habit. With fewer firings, it has not been started in vain."""
 
 Reasons = dict[str, dict[str, None]]
 """The hosts that skipped a tick, by reason, in the order in which they were read."""
@@ -48,6 +50,69 @@ def expected_shards(keys: Iterable[JobKey]) -> Iterator[tuple[JobKey, Expectatio
     for known, expected in scheduled:
         if known.shard < newest[known.key].shards:
             yield known, expected
+
+
+def unstarted(keys: Iterable[JobKey]) -> dict[str, float]:
+    """Return the keys of which nothing is expected, and that were never started, by name: 0.0.
+
+    Or not since `oncecron forget`: then the time of that.
+    """
+    found: dict[str, list[JobKey]] = {}
+    for known in keys:
+        found.setdefault(known.key, []).append(known)
+    forgotten = {
+        key: max(each.forgotten_at or 0.0 for each in shards)
+        for key, shards in found.items()
+        if not any(each.expected for each in shards)
+    }
+    started = {key: max(each.last_start or 0.0 for each in found[key]) for key in forgotten}
+    return {key: at for key, at in forgotten.items() if started[key] <= at}
+
+
+def as_fired(
+    keys: Iterable[JobKey], in_vain: Mapping[str, Sequence[Skip]], rows: Iterable[KeyHost]
+) -> list[JobKey]:
+    """Return the shards, with what hosts fire where nothing was ever started.
+
+    `in_vain`: the newest skips of each `unstarted` key. `rows`: the hosts that fire them.
+    """
+    newest = sorted((row for row in rows if row.key in in_vain), key=lambda row: row.seen_at)
+    plans = {(row.key, row.shard): row for row in newest if row.schedule}
+    found = []
+    for known in keys:
+        row, skips = plans.get(known[:2]), in_vain.get(known.key, ())
+        if row is None or row.schedule is None or not skips:
+            found.append(known)
+            continue
+        # Before its first tick, which was skipped too.
+        since = min(tick.instant_of(skip.tick) or skip.at for skip in skips) - 1
+        plan = Expectation(row.schedule, row.zone, known.shard + 1, None, since)
+        found.append(known._replace(expected=plan))
+    return found
+
+
+def as_configured(keys: Sequence[JobKey], configured: Iterable[JobKey]) -> list[JobKey]:
+    """Return the shards, with what the configuration file expects.
+
+    It counts for keys that no host has ever fired, and for those that were not started since their schedule was changed
+    there: no firing can tell of the new one before it is due.
+    """
+    plans = {each.key: each for each in configured}
+    found = [
+        _as_planned(known, plans[known.key]) if known.key in plans else known for known in keys
+    ]
+    for known in keys:
+        plans.pop(known.key, None)
+    return [*found, *plans.values()]
+
+
+def _as_planned(known: JobKey, configured: JobKey) -> JobKey:
+    now, plan = known.expected, configured.expected
+    if now is None or plan is None or plan.since <= (known.last_start or 0.0):
+        return known
+    if (now.schedule, canonical(now.zone or "")) == (plan.schedule, canonical(plan.zone or "")):
+        return known
+    return known._replace(expected=plan._replace(shards=now.shards))
 
 
 def grace_of(expected: Expectation, missed_after: float = MISSED_AFTER) -> float:
@@ -87,7 +152,8 @@ class Due(NamedTuple):
     overruns: int = 0
     """How many ticks were skipped because an earlier run was still running."""
     silent_since: float | None = None
-    """Of a key without a schedule: its newest start, if the next one should have come long ago."""
+    """Of a key without a schedule: its newest start, if the next one should have come long ago; or the first skip on
+    record, if it was never started."""
 
 
 class Known(NamedTuple):
@@ -101,6 +167,8 @@ class Known(NamedTuple):
     """Since when it is paused."""
     paused_until: float = 0.0
     """No tick before this time starts; infinite: until somebody resumes it."""
+    in_vain: Sequence[Skip] = ()
+    """The newest skips of a key that was never started."""
 
 
 def dues(
@@ -221,7 +289,12 @@ def _due(known: Known, scheduled: _Scheduled, skips: Sequence[SkipReason], now: 
 
 
 def _silent_since(known: Known, now: float) -> float | None:
-    """Return the newest start of a key without a schedule, if three times its longest recent gap have passed."""
+    """Return the newest start of a key without a schedule, if three times its longest recent gap have passed.
+
+    Of one that was never started, the first skip on record, if a host has fired it `FEWEST_STARTS` times.
+    """
+    if known.in_vain and known.paused is None and not any(each.expected for each in known.shards):
+        return _in_vain_since(known.in_vain)
     recorded = {each.started_at for each in known.newest[:GAPS_OF]}
     starts = sorted((each for each in recorded if not is_ahead(each, now)), reverse=True)
     scheduled = any(each.expected for each in known.shards)
@@ -232,6 +305,15 @@ def _silent_since(known: Known, now: float) -> float | None:
     if forgotten > starts[0] or now - starts[0] <= max(3 * longest, LEAST_SILENCE):
         return None
     return starts[0]
+
+
+def _in_vain_since(skips: Sequence[Skip]) -> float | None:
+    fired: dict[str, int] = {}
+    wanted = [skip for skip in skips if skip.reason not in ("paused", "drained")]
+    for skip in wanted:
+        fired[skip.host] = fired.get(skip.host, 0) + skip.count
+    is_habit = max(fired.values(), default=0) >= FEWEST_STARTS
+    return min(skip.at for skip in wanted) if is_habit else None
 
 
 def _start(known: JobKey, expected: Expectation, newest: Sequence[Execution], now: float) -> float:

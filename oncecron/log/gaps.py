@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution, Expectation, JobKey, SkipReason, Traced
     from oncecron.core.missed import Reasons
+    from oncecron.log.jobs import Sources
     from oncecron.stores.reader import Reader
 
 TICKS_AT_ONCE = 5000
@@ -143,12 +144,12 @@ def read_reasons(found: Iterable[Gaps], log: Reader) -> None:
             each.note(skip)
 
 
-def expected_gaps(store: Reader, since: float, now: float) -> dict[tuple[str, int], Gaps]:
+def expected_gaps(sources: Sources, since: float) -> dict[tuple[str, int], Gaps]:
     """Return the shards that are expected to run, by key and shard, of which no tick before `since` is missed."""
-    pauses = store.pauses()
+    pauses, now = sources.pauses, sources.now
     return {
         (known.key, known.shard): Gaps(known, expected, paused_since(known.key, pauses), since, now)
-        for known, expected in expected_shards(store.job_keys())
+        for known, expected in expected_shards(sources.job_keys)
     }
 
 

@@ -66,4 +66,5 @@ def _words(key: str, hosts: Sequence[str], successor: str | None) -> str:
     if successor is not None:
         return f"{who} {'runs' if one else 'run'} its command as {successor} now: if it was renamed, run `{forget}`"
     fires_others = f"{who} {'fires other keys, but has' if one else 'fire other keys, but have'} not fired this one"
-    return f"{fires_others}: if it is retired, run `{forget}`, else see that its line is there"
+    cure = f"if it is retired or was moved to a later hour, run `{forget}`, else see that its line is there"
+    return f"{fires_others}: {cure}"

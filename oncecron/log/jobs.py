@@ -25,14 +25,22 @@ from oncecron.core.job_summary import (
     is_lost,
 )
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_internal, is_success
-from oncecron.core.missed import Known, dues, paused_time
+from oncecron.core.missed import (
+    MISSED_AT_MOST,
+    Known,
+    as_configured,
+    as_fired,
+    dues,
+    paused_time,
+    unstarted,
+)
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
-    from oncecron.core.log_rows import Execution, HostTicks, JobKey, KeyHost, LeaseView, Pause
+    from oncecron.core.log_rows import Execution, HostTicks, JobKey, KeyHost, LeaseView, Pause, Skip
     from oncecron.core.missed import Due
     from oncecron.stores.reader import Reader
 
@@ -44,6 +52,8 @@ WRONG = {
     **dict.fromkeys(("stopped", "overdue", "overrun"), 1),
 }
 """The states in which something is wrong with a key, and how bad that is."""
+_UNSTARTED_AT_MOST = 100
+"""Keys that were never started whose skips are read; a role that may fire can make up thousands."""
 USUAL_OF = 20
 """Successes whose median is the usual duration."""
 
@@ -51,11 +61,17 @@ USUAL_OF = 20
 class Sources:
     """Where reports read. What concerns all keys is read once, however many keys or ticks are looked up."""
 
-    def __init__(self, store: Reader, log: Reader, now: float) -> None:
-        """Read nothing yet. `log` is the same as `store` unless --log names another one."""
+    def __init__(
+        self, store: Reader, log: Reader, now: float, configured: Collection[JobKey] = ()
+    ) -> None:
+        """Read nothing yet. `log` is the same as `store` unless --log names another one.
+
+        `configured`: what the configuration file expects.
+        """
         self.store = store
         self.log = log
         self.now = now
+        self._configured = configured
 
     @cached_property
     def leases(self) -> Sequence[LeaseView]:
@@ -83,10 +99,28 @@ class Sources:
         return self.store.job_keys()
 
     @cached_property
-    def job_keys(self) -> Sequence[JobKey]:
-        """The shards of all keys, on either store."""
+    def _recorded_keys(self) -> Sequence[JobKey]:
         of_log = () if self.log is self.store else self.log.job_keys()
         return [*self.store_keys, *of_log]
+
+    @cached_property
+    def in_vain(self) -> Mapping[str, Sequence[Skip]]:
+        """The newest skips of the keys that were never started, as `core.missed` judges them."""
+        keys = itertools.islice(sorted(unstarted(self._recorded_keys).items()), _UNSTARTED_AT_MOST)
+        found = {
+            key: [skip for skip in self._skips(key) if skip.at > forgotten]
+            for key, forgotten in keys
+        }
+        return {key: skips for key, skips in found.items() if skips}
+
+    def _skips(self, key: str) -> Iterator[Skip]:
+        return self.log.skips(HistoryQuery(key=key, limit=MISSED_AT_MOST))
+
+    @cached_property
+    def job_keys(self) -> Sequence[JobKey]:
+        """The shards of all keys, on either store, and those that only the configuration file knows."""
+        rows = self.key_hosts if self.in_vain else ()
+        return as_configured(as_fired(self._recorded_keys, self.in_vain, rows), self._configured)
 
 
 class State(NamedTuple):
@@ -167,7 +201,10 @@ def jobs(
         for key in sorted(shards)
     }
     known_keys = {
-        key: Known(shards[key], past.newest, *paused_time(key, sources.pauses))
+        key: Known(
+            *(shards[key], past.newest, *paused_time(key, sources.pauses)),
+            in_vain=sources.in_vain.get(key, ()),
+        )
         for key, past in pasts.items()
     }
     more = functools.partial(_newest, log) if brief else None

@@ -34,11 +34,12 @@ from oncecron.log.gaps import (
     missing_shards,
     read_reasons,
 )
+from oncecron.log.jobs import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from oncecron.core.log_rows import Execution, Traced
+    from oncecron.core.log_rows import Execution, JobKey, Traced
     from oncecron.core.progress import Progress
     from oncecron.core.text import Clock
     from oncecron.stores.reader import Reader
@@ -80,6 +81,8 @@ class Question(NamedTuple):
     """Called before executions without an end are read again: a separate log gets their ends later than the store."""
     keys: Collection[str] = ()
     """Those that are audited; none: all of them."""
+    configured: Collection[JobKey] = ()
+    """What the configuration file expects."""
     progress: Progress = no_progress
     """Called now and then: how many shards have been read, and of how many."""
 
@@ -96,7 +99,8 @@ class Question(NamedTuple):
 def audit(question: Question) -> Iterator[Finding]:
     """Yield the findings by key; shards without a start, then executions without an end come last."""
     living = _living(question)
-    every = expected_gaps(question.store, question.oldest, question.now).items()
+    sources = Sources(question.store, question.log, question.now, question.configured)
+    every = expected_gaps(sources, question.oldest).items()
     expected = {shard: gaps for shard, gaps in every if question.asks_for(shard[0])}
     endless: list[Execution] = []
     divided: dict[str, ShardsLeft] = collections.defaultdict(ShardsLeft)

@@ -182,7 +182,8 @@ def _due(
     pauses: Sequence[Pause],
 ) -> Due:
     key = job_keys[0].key
-    known = Known(job_keys, newest, *paused_time(key, pauses))
+    in_vain = sources.in_vain.get(key, ())
+    known = Known(job_keys, newest, *paused_time(key, pauses), in_vain=in_vain)
     return dues({key: known}, sources.log.reasons, sources.now)[key]
 
 

@@ -184,7 +184,7 @@ class Ticks:
 
     def _missed(self) -> Iterator[tuple[float, Which]]:
         """Yield the last tick of each gap in the log, as `audit` finds them."""
-        gaps = expected_gaps(self._sources.store, 0.0, self._sources.now)
+        gaps = expected_gaps(self._sources, 0.0)
         mine = [each for (key, _), each in gaps.items() if key == self._key]
         for traced in self._log.traced(HistoryQuery(key=self._key, limit=None)) if mine else ():
             for each in mine:

@@ -139,6 +139,20 @@ def test_missed_ticks_are_critical_until_they_are_forgotten(
     assert kinds(host) == (0, [])
 
 
+def test_a_key_that_has_never_run_is_critical(host: Oncecron) -> None:
+    """With a schedule it has missed its ticks, without one it is silent; the finding says why nothing has run."""
+    late = ("--schedule", "0 0 1 1 *", "--tz", "UTC", "--starting-deadline", "1s", "--", "true")
+    host.run("yearly", *late)
+    for tick in ("1", "2", "3"):
+        assert host("run", "--key", "broken", "--tick", tick, "--", "no-such-command").status == 127
+    assert kinds(host) == (2, [("silent", "broken", 1), ("missed", "yearly", 1)])
+    said = host("check").out.decode()
+    assert "; it has never run; not started: broken on host-a" in said
+    assert "yearly missed 1 tick since" in said
+    assert "; it has never run; not started: late on host-a" in said
+    assert b"late on host-a" in host("audit").out
+
+
 def test_a_failure_is_critical_and_its_limit_can_be_raised(host: Oncecron) -> None:
     """With the exit status; a success ends it."""
     host.run("billing", "--tick", "1", "--", "sh", "-c", "exit 3")

@@ -9,7 +9,8 @@ import pytest
 from hosts import KEY, Host, minute
 
 from oncecron.core import clock
-from oncecron.core.model import Retention
+from oncecron.core.log_rows import Expectation, JobKey
+from oncecron.core.model import Refusal, Retention
 from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of, named_tick
 from oncecron.core.units import DAY
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from contract_stores import StoreKind
 
     from oncecron.core.job_summary import JobSummary
-    from oncecron.core.log_rows import Expectation
+    from oncecron.core.tick import Tick
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
 NOW = (minute(40).instant or 0.0) + 30
@@ -342,6 +343,81 @@ def test_a_key_without_a_schedule_is_silent_after_three_gaps(
     log.people.resume(KEY)
     assert log.people.forget(KEY, "ann@desk")
     assert silent(log) is None
+
+
+# What has never started
+
+
+LATE: dict[str, Any] = {**MINUTELY, "starting_deadline": 1.0}
+
+
+def test_a_key_that_has_never_started_is_expected_as_it_is_fired(
+    a: Host, b: Host, log: Log
+) -> None:
+    """From its first tick on, which was skipped like all others, with the reasons; its start ends that."""
+    for number in (28, 29):
+        assert a.lose(minute(number), **LATE).reason == "late"
+        b.lose(minute(number), **LATE)
+    found = job(log)
+    assert (found.missed, found.first_missed, found.schedule) == (3, minute(28).text, "* * * * *")
+    assert (found.next_at, found.silent_since) == (minute(41).instant, None)
+    assert findings(log)[0][:3] == ticks(28, 29)
+    assert findings(log)[0][3] == f"not started: late on {a.holder.host}, {b.holder.host}"
+    a.run(minute(40), **MINUTELY)
+    assert job(log).missed == 0
+
+
+def test_what_people_held_back_before_the_first_start_is_not_missed(a: Host, log: Log) -> None:
+    """A new job may be paused until it is wanted."""
+    log.people.pause(KEY, author="ops@x", reason=None, seconds=None)
+    for number in range(28, 31):
+        a.lose(minute(number), **MINUTELY)
+    assert (job(log).missed, job(log).silent_since, findings(log)) == (0, None, [])
+
+
+def test_a_forgotten_key_that_is_fired_in_vain_is_expected_again(a: Host, log: Log) -> None:
+    """Since it is fired: a person may have forgotten it because it was moved."""
+    a.run(minute(1), **MINUTELY)
+    log.people.forget(KEY, "ann@desk")
+    assert job(log).missed == 0
+    a.lose(minute(28), **LATE)
+    assert (job(log).missed, job(log).first_missed) == (3, minute(28).text)
+
+
+@pytest.mark.parametrize("tick", [*map(named_tick, ("t1", "2026-11"))])
+def test_a_key_without_a_schedule_that_has_never_started_is_silent(
+    a: Host, b: Host, log: Log, tick: Tick
+) -> None:
+    """Once one host has fired it three times; a pause is no such firing."""
+    for host in (a, b, a):
+        host.store.skip(host.firing(tick), Refusal("broken"), deadline=host.deadline())
+        assert silent(log) is None
+    host.store.skip(host.firing(tick), Refusal("paused"), deadline=host.deadline())
+    assert silent(log) is None
+    a.store.skip(a.firing(tick), Refusal("broken"), deadline=a.deadline())
+    assert silent(log) is not None
+    a.run(named_tick("other"))
+    assert silent(log) is None
+
+
+def test_what_the_configuration_file_expects_counts_until_a_host_has_fired_it(
+    a: Host, store: StoreKind, log: Log
+) -> None:
+    """And where its schedule was changed there after the last start, since that."""
+    scheduled(a, store, 1)
+
+    def missed(key: str, since: float, schedule: str = "* * * * *") -> int:
+        plan = Expectation(schedule, "Etc/UTC", 1, None, since)
+        sources = Sources(log.people, log.people, NOW, [JobKey(key, 0, plan)])
+        found = {each.key: each for each in jobs(sources)}
+        assert {*found} == {KEY, key}
+        return found[key].missed
+
+    assert missed("new", (minute(28).instant or 0.0) - 1) == 3
+    assert missed("new", NOW) == 0
+    assert missed(KEY, clock.wall() - DAY, "0 0 1 1 *") == missed(KEY, NOW + DAY) == 29
+    later = clock.wall() + 1
+    assert missed(KEY, later, "0 0 1 1 *") == 0
 
 
 def silent(log: Log) -> float | None:

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 from config_files import only_this_directory, put, settings  # noqa: F401
 
+from oncecron.cli.check import OPTIONS as CHECK_OPTIONS
+from oncecron.cli.gather import configured_keys
 from oncecron.config import file_reader
 from oncecron.config.file import read_file
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.run_parser import ParsedRun
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
+from oncecron.core.log_rows import Expectation
 from oncecron.run.spec import make_spec
 from oncecron.stores.address import parse_address
 
@@ -68,6 +71,21 @@ def test_the_first_file_that_is_there_wins_whole(
     monkeypatch.setenv("ONCECRON_CONFIG", put(tmp_path / "env.toml", 'ttl = "30s"\n'))
     assert settings()["ttl"] == 30.0
     assert settings(config=put(tmp_path / "typed.toml", 'ttl = "35s"\n'))["ttl"] == 35.0
+
+
+def test_a_section_with_a_schedule_says_what_is_expected(tmp_path: Path) -> None:
+    """From the last change of the file on, whatever time of change a copy has kept; not of another store."""
+    path = put(
+        tmp_path / "c.toml",
+        '[job.bill]\nschedule = "@daily"\ntz = "UTC"\nstarting_deadline = "1h"\n[job.other]\nretries = 1\n',
+    )
+    os.utime(path, (0, 0))
+    [found] = configured_keys(Settings(CHECK_OPTIONS, {"config": path}))
+    assert found[:2] == ("bill", 0)
+    assert found.expected == Expectation("@daily", "UTC", 1, 3600.0, os.stat(path).st_ctime)
+    for elsewhere in ({"store": "local"}, {"namespace": "staging"}):
+        assert configured_keys(Settings(CHECK_OPTIONS, {"config": path, **elsewhere})) == ()
+    assert configured_keys(Settings(CHECK_OPTIONS, {})) == ()
 
 
 def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
