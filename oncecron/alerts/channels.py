@@ -13,6 +13,7 @@ import contextlib
 import os
 import shutil
 import signal
+from functools import partial
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from oncecron.alerts import message as form
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
 _FORMS: dict[str, Callable[[Message], str]] = {
     "text": form.text,
     "json": form.as_json,
-    "slack": form.slack,
-    "mattermost": form.mattermost,
+    **{name: partial(form.chat, form=chat) for name, chat in form.CHATS.items()},
 }
 _SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
 _ERROR_SHOWN = 200
@@ -315,6 +315,6 @@ def _status(code: int) -> str:
 
 KINDS = {
     "to": Kind(_addresses, ("text",), _mail, has_sender=True),
-    "url": Kind(url_of, ("json", "slack", "mattermost"), _post, is_secret=True),
+    "url": Kind(url_of, ("json", *form.CHATS), _post, is_secret=True),
     "command": Kind(_line, ("text", "json"), _pipe),
 }

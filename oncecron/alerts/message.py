@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.alerts.changes import CLOSED, ENDED
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
 FORMAT = 1
 """The version of the JSON form."""
 
-_LIMITS = {"text": 200_000, "slack": 12_000, "mattermost": 12_000}
-"""The most characters of a message. Slack cuts a text after 40,000, Mattermost refuses one of over 16,383."""
+_LONGEST_TEXT = 200_000
+_LONGEST_CHAT = 12_000
+"""The most characters of a message, before a chat's own limit."""
 _LONGEST_LINE = 1000
 _LONGEST_SUBJECT = 69
 """With `Subject: ` the line of a mail has at most the 78 characters that RFC 5322 recommends, so nothing folds it."""
@@ -85,35 +87,116 @@ def summary(message: Message) -> str:
 
 def text(message: Message) -> str:
     """Return the message for people."""
-    return "\n".join([summary(message), "", *_body(message, _LIMITS["text"])]) + "\n"
+    return "\n".join([summary(message), "", *_body(message, _LONGEST_TEXT)]) + "\n"
 
 
-def slack(message: Message) -> str:
-    """Return the JSON of Slack's incoming webhooks. It asks to escape three signs."""
-    return _chat(
-        message,
-        "slack",
-        lambda each: each.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"),
-    )
+def chat(message: Message, form: Chat) -> str:
+    """Return the JSON for a chat. What is too long for it is cut at a character, and that is said."""
+    head = summary(message)
+    *lines, last = _body(message, _LONGEST_CHAT)
+    body = "\n".join(lines).strip("\n")
+
+    def content(kept: int) -> dict[str, Any]:
+        cut = "" if kept == len(body) else f"\n{_CUT}"
+        return form.content(head, f"{body[:kept]}{cut}\n\n{last}")
+
+    kept = len(body)
+    if form.size(content(kept)) > form.most:
+        kept = bisect_right(range(kept), form.most, key=lambda kept: form.size(content(kept))) - 1
+    return json.dumps(content(max(kept, 0)))
 
 
-def mattermost(message: Message) -> str:
-    """Return the JSON of Mattermost's incoming webhooks.
+_CUT = "... cut here, because the chat takes no more; see `oncecron check`"
 
-    It links every @mention, and translates Slack's `<!all>` (developers.mattermost.com, Slack compatibility).
+
+class Chat(NamedTuple):
+    """The form of a chat's messages, in which no text takes effect: no mention, no markup, no false link."""
+
+    content: Callable[[str, str], dict[str, Any]]
+    """Returns the JSON of a head and a body."""
+    size: Callable[[dict[str, Any]], int]
+    """Returns what the chat measures of it."""
+    most: int
+    """The largest size that it accepts."""
+
+
+def _slack(head: str, body: str) -> dict[str, Any]:
+    """Slack asks to escape three signs, and cuts a text after 40,000 characters."""
+
+    def escaped(text: str) -> str:
+        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+    return {"text": _with_code(escaped(head), escaped(body))}
+
+
+def _mattermost(head: str, body: str) -> dict[str, Any]:
+    """Mattermost links every @mention, and translates Slack's `<!all>` (its page on Slack compatibility).
+
+    It refuses a text of more than 16,383 characters (POST_MESSAGE_MAX_RUNES_V2).
     """
-    return _chat(
-        message,
-        "mattermost",
-        lambda each: each.replace("<", f"<{_BREAK}").replace("@", f"@{_BREAK}"),
-    )
+
+    def escaped(text: str) -> str:
+        return text.replace("<", f"<{_BREAK}").replace("@", f"@{_BREAK}")
+
+    return {"text": _with_code(escaped(head), escaped(body))}
 
 
-def _chat(message: Message, form: str, escaped: Callable[[str], str]) -> str:
-    """Return a message in a block of code, in which a chat formats nothing."""
-    body = "\n".join(_body(message, _LIMITS[form])).strip("\n").replace("`", "'")
-    head = escaped(summary(message).replace("`", "'"))
-    return json.dumps({"text": f"{head}\n```\n{escaped(body)}\n```"})
+def _discord(head: str, body: str) -> dict[str, Any]:
+    """Discord refuses a content of more than 2,000 characters (Execute Webhook).
+
+    Nobody is mentioned, and links get no preview (flag 1 << 2).
+    """
+    escaped = "".join(f"\\{sign}" if sign in "\\*_~|<>[]" else sign for sign in head)
+    return {
+        "content": _with_code(escaped, body),
+        "allowed_mentions": {"parse": []},
+        "flags": 1 << 2,
+    }
+
+
+def _teams(head: str, body: str) -> dict[str, Any]:
+    """Return an adaptive card for Microsoft Teams' workflow "when a webhook request is received".
+
+    A TextRun has no Markdown. A line is an element of its own, whose indentation is of blanks that do not collapse.
+    """
+
+    def line(text: str, style: dict[str, Any]) -> dict[str, Any]:
+        indented = len(text) - len(text.lstrip(" "))
+        shown = "\u00a0" * indented + text[indented:] or "\u00a0"
+        run = {"type": "TextRun", "text": shown, **style}
+        return {"type": "RichTextBlock", "inlines": [run], "spacing": "None"}
+
+    lines = [line(each, {"fontType": "Monospace", "size": "Small"}) for each in body.split("\n")]
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "msteams": {"width": "Full"},
+        "body": [line(head, {"weight": "Bolder"}), *lines],
+    }
+    kind = "application/vnd.microsoft.card.adaptive"
+    return {
+        "type": "message",
+        "attachments": [{"contentType": kind, "contentUrl": None, "content": card}],
+    }
+
+
+def _with_code(head: str, body: str) -> str:
+    """Return a text whose body is a block of code, in which a chat formats nothing."""
+    head, body = head.replace("`", "'"), body.replace("`", "'")
+    return f"{head}\n```\n{body}\n```"
+
+
+CHATS = {
+    "slack": Chat(_slack, lambda content: len(content["text"]), 40_000),
+    "mattermost": Chat(_mattermost, lambda content: len(content["text"]), 16_383),
+    # Clients count UTF-16, in which no text is shorter.
+    "discord": Chat(
+        _discord, lambda content: len(content["content"].encode("utf-16-le")) // 2, 2_000
+    ),
+    # Teams keeps the card as a text in JSON, at most 28,672 bytes with what it adds (MessageSizeExceeded).
+    "teams": Chat(_teams, lambda content: len(json.dumps(json.dumps(content))), 24_000),
+}
 
 
 def as_json(message: Message) -> str:

@@ -13,7 +13,7 @@ from oncecron.alerts import channels
 from oncecron.alerts.changes import Change, Failing
 from oncecron.alerts.channels import Channel, mail_of, render
 from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check, finding
-from oncecron.alerts.message import Evidence, Message, as_json, summary, text
+from oncecron.alerts.message import CHATS, Evidence, Message, as_json, summary, text
 from oncecron.core.job_summary import JobSummary
 from oncecron.core.text import Clock
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOW = 1_795_400_000.0
-FORMS = ("text", "json", "slack", "mattermost")
+FORMS = ("text", "json", *CHATS)
+_SIZES = {"text": 201_000, "slack": 40_000, "mattermost": 16_383, "discord": 2_000, "teams": 24_000}
 HOSTILE = (
     "x\r\nBcc: eve@example.com\n\n<!channel> <@U1> @all @channel ``` \x1b[31m\u202e & <http://e|x>"
 )
@@ -35,6 +36,18 @@ def message(*reasons: str, change: str = "problem", **more: object) -> Message:
     ]
     values = {"evidence": {}, "open": len(found), **more}
     return Message("0" * 32, "ops", "oncecron", "web1", NOW, found, **values)  # type: ignore[arg-type]
+
+
+def written(form: str, sent: str) -> str:
+    """Return the text that a form shows."""
+    if form == "text":
+        return sent
+    found = json.loads(sent)
+    if form != "teams":
+        return str(found.get("text") or found["content"])
+    [attached] = found["attachments"]
+    assert attached["contentType"] == "application/vnd.microsoft.card.adaptive"
+    return "\n".join(line["inlines"][0]["text"] for line in attached["content"]["body"])
 
 
 def channel(form: str) -> Channel:
@@ -69,10 +82,36 @@ def test_a_thousand_changes_are_one_message_that_a_chat_accepts(form: str) -> No
     if form == "json":
         assert len(json.loads(sent)["changes"]) == 1000
         return
-    body = sent if form == "text" else json.loads(sent)["text"]
-    assert len(body) < {"text": 201_000, "slack": 40_000, "mattermost": 16_383}[form]
-    assert "more changes; see `oncecron check`".replace("`", "`" if form == "text" else "'") in body
+    body = written(form, sent)
+    size = len(json.dumps(sent)) if form == "teams" else len(body)
+    assert size <= _SIZES[form]
+    if form == "discord":
+        assert "... cut here, because the chat takes no more; see 'oncecron check'" in body
+    else:
+        assert (
+            "more changes; see `oncecron check`".replace(
+                "`", "`" if form in ("text", "teams") else "'"
+            )
+            in body
+        )
     assert "Now 1000 findings are open." in body
+
+
+@pytest.mark.parametrize("form", CHATS)
+@pytest.mark.parametrize("letter", ["x", "@", "<", "&", '"', "\\", "ä", "\N{OPEN HANDS SIGN}"])
+def test_what_is_too_long_for_a_chat_is_cut_at_a_character(form: str, letter: str) -> None:
+    """Whatever it makes of a letter, up to what it accepts. The end says how many findings there are."""
+    measured = CHATS[form]
+    for reason in ("is short", f"{letter * 900} " * 30):
+        found = message(*[reason] * 30, evidence={0: Evidence([letter * 900] * 9)})
+        sent = render(channel(form), found)
+        body = written(form, sent)
+        assert measured.size(json.loads(sent)) <= measured.most
+        assert "Now 30 findings are open." in body
+        if "cut here" in body:
+            assert measured.size(json.loads(sent)) > measured.most - 50
+        assert form != "discord" or "cut here" in body
+        assert "\ud83d" not in body
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -86,15 +125,22 @@ def test_a_hostile_text_takes_no_effect(form: str) -> None:
         assert sent.isascii()
         assert sent.isprintable()
         return
-    body = sent if form == "text" else json.loads(sent)["text"]
-    assert all(line.isprintable() or form == "mattermost" for line in body.split("\n"))
+    body = written(form, sent)
+    shown = body.replace("\u00a0", " ").replace("\u200b", "")
+    assert all(line.isprintable() for line in shown.split("\n"))
     assert "s3cret" not in body
     if form == "slack":
         assert "<" not in body
         assert ">" not in body
     if form == "mattermost":
         assert all(sign not in body for sign in ("@a", "@c", "<!", "<@", "<h"))
-    if form != "text":
+    if form == "discord":
+        assert json.loads(sent)["allowed_mentions"] == {"parse": []}
+        short = written(form, render(channel(form), message("<@1> *b* [a](b)")))
+        assert short.startswith("oncecron CRITICAL: key0 \\<@1\\> \\*b\\* \\[a\\](b)\n```\n")
+    if form == "teams":
+        assert '"TextBlock"' not in sent, "it would be Markdown"
+    elif form != "text":
         assert body.count("```") == 2
         assert body.endswith("\n```")
 
