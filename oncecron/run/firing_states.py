@@ -53,7 +53,7 @@ its guard.
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.errors import EX_TEMPFAIL, OncecronError, StoreUnavailable
+from oncecron.core.errors import EX_CONFIG, EX_TEMPFAIL, OncecronError, StoreUnavailable
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Unconfirmed
@@ -500,10 +500,13 @@ class Over(State):
 
 
 def _begin(guard: Guard, lease: Lease, last: JobEnd | None) -> State:
-    """Start the job, unless its end is requested or too little trust is left."""
+    """Start the job, unless its end is requested, its input is gone, or too little trust is left."""
     if lease.request:
         ending = _no_start("stopped", _BEFORE_THE_START)._replace(request=lease.request)
         return _record(guard, lease, JobEnd(ending, 128 + lease.request.signal))
+    if guard.lacks_input:
+        why = guard.reporter.say_no_input(f"shard {lease.shard} is not started here")
+        return _give_back(guard, lease, why, EX_CONFIG)
     if guard.may_start(lease):
         return _start(guard, lease)
     guard.store_thread.renew()
@@ -531,9 +534,8 @@ def _record(guard: Guard, lease: Lease, end: JobEnd, stop_reason: str | None = N
     ending = guard.finish_job(ending)
     guard.reporter.say_end(ending)
     follows = not stop_reason and spec.retry_policy.wanted(ending, lease.attempt)
-    if follows and exit_status in spec.retry_policy.permanent:
-        note = _join(ending.note, f"exit status {exit_status} is not retried")
-        ending, follows = ending._replace(note=note), False
+    if follows and (why := guard.why_not_again(exit_status)):
+        ending, follows = ending._replace(note=_join(ending.note, why)), False
     record = execution_record(spec.firing_of(lease), lease, ending)
     guard.reporter.log.send(record)
     (guard.keep if follows else guard.end)(ending, record)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from oncecron.run.events import Event
     from oncecron.run.firing_states import State
     from oncecron.run.job import Trust
+    from oncecron.run.repeated_input import RepeatedInput
     from oncecron.run.seams import EventKind, Observer
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
@@ -65,6 +66,7 @@ class Guard:
         self.shard_statuses: list[int] = []
         """The exit statuses of the shards whose end is on record."""
         self._capture = capture
+        self._input = _repeated_input(spec)
         self._observer = observer
         self._orders = orders
         self._reports = reports
@@ -185,9 +187,10 @@ class Guard:
         try:
             environment = spec.job_environment(lease)
             outputs = self._capture.begin() if self._capture else ()
+            streams = (*outputs, *(self._input.begin() if self._input else ()))
             body = spec.body.begin(spec, lease, environment) if spec.body and lease else None
             job.start(
-                spec.program, spec.command, environment, group, mask, self.now(), outputs, body
+                spec.program, spec.command, environment, group, mask, self.now(), streams, body
             )
         finally:
             self.reporter.log.resume()
@@ -196,6 +199,17 @@ class Guard:
             record = execution_record(spec.firing, None, running)
             self.observe("start", {**record, "execution_id": None})
         return job
+
+    @property
+    def lacks_input(self) -> bool:
+        """Whether another start would not get the standard input that an earlier one may have read."""
+        return self._input is not None and self._input.is_lost
+
+    def why_not_again(self, exit_status: int) -> str | None:
+        """Return why no retry follows an attempt that failed; None if one does."""
+        if exit_status in self.spec.retry_policy.permanent:
+            return f"exit status {exit_status} is not retried"
+        return self.reporter.say_no_input("no retry") if self.lacks_input else None
 
     def announce_job(self, lease: Lease) -> None:
         """Begin the heartbeats; report the start to the wrapper and to the log."""
@@ -228,3 +242,11 @@ class Guard:
         if self.spec.body:
             ending = self.spec.body.judge(ending)
         return self._capture.with_output(ending) if self._capture else ending
+
+
+def _repeated_input(spec: RunSpec) -> RepeatedInput | None:
+    if spec.body or not (spec.retry_policy.retries or spec.firing.shards > 1):
+        return None
+    from oncecron.run.repeated_input import RepeatedInput  # noqa: PLC0415 - only who may start again pays
+
+    return RepeatedInput()

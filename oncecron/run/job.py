@@ -156,14 +156,14 @@ class Job:
         process_group: int | None,
         signal_mask: Iterable[int],
         now: float,
-        outputs: Iterable[tuple[int, int]] = (),
+        streams: Iterable[tuple[int, int]] = (),
         body: Callable[[], int] | None = None,
     ) -> None:
         """Execute the command, or call the body; see `process_tree.start`. Raises `OSError`."""
         self._started = now
         self._on_terminal = process_group is not None
         self._pid = process_tree.start(
-            program, command, environment, process_group, signal_mask, outputs, body
+            program, command, environment, process_group, signal_mask, streams, body
         )
         self._tree.expect(self._pid)
 

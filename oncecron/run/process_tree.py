@@ -344,14 +344,14 @@ def start(
     environment: Mapping[str, str],
     process_group: int | None,
     signal_mask: Iterable[int],
-    outputs: Iterable[tuple[int, int]] = (),
+    streams: Iterable[tuple[int, int]] = (),
     body: Callable[[], int] | None = None,
 ) -> int:
     """Fork and execute a program with a command as its arguments; return its pid. Nothing looks in PATH here.
 
     It runs in its own session, or, on a terminal, in the given process group. It dies with the thread that called this
     (PR_SET_PDEATHSIG). It gets only the descriptors 0, 1 and 2 (Debian's cron leaks some), and the signal mask and
-    actions that it would have without oncecron. `outputs`: descriptors above 2 that replace its 1 and 2. Raises the
+    actions that it would have without oncecron. `streams`: descriptors above 2 that replace its 0, 1 and 2. Raises the
     `OSError` of execve(2).
 
     With `body` nothing is executed: the process calls this function, and exits with what it returns. It gets TERM
@@ -366,7 +366,7 @@ def start(
         os.close(writer)
         raise
     if pid == 0:
-        _prepare(process_group, signal_mask, outputs, parent, writer, body)
+        _prepare(process_group, signal_mask, streams, parent, writer, body)
         _execute(program, command, environment, writer)
     os.close(writer)
     try:
@@ -439,7 +439,7 @@ def close_above_standard(*kept: int) -> None:
 def _prepare(
     process_group: int | None,
     signal_mask: Iterable[int],
-    outputs: Iterable[tuple[int, int]],
+    streams: Iterable[tuple[int, int]],
     parent: int,
     failures: int,
     body: Callable[[], int] | None,
@@ -454,7 +454,7 @@ def _prepare(
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTOU):  # ignored by us, or Python
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
-        for standard, descriptor in outputs:
+        for standard, descriptor in streams:
             os.dup2(descriptor, standard)
         close_above_standard(failures)
         if body:

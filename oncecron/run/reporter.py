@@ -127,6 +127,14 @@ class Reporter:
             self.spool_not_started(firing, why)
         return why
 
+    def say_no_input(self, what: str) -> str:
+        """Report that the command is not started again; return the note. `what` does not happen."""
+        self.say(
+            f"{what}: an earlier start may have read the standard input, which cannot be given again; let the command "
+            "read a file, or </dev/null"
+        )
+        return f"{what}: its standard input cannot be given again"
+
     def say_store_failure(self, error: OncecronError) -> int:
         """Report why the claim failed; return the exit status of a firing that starts nothing."""
         if isinstance(error, StoreUnavailable):

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from log_of import Store
@@ -52,6 +54,46 @@ def test_a_job_that_fails_is_run_again_until_it_succeeds(
     assert attempts(store) == [(1, "failed", 1), (2, "failed", 1), (3, "succeeded", 0)]
     assert [row.fencing_token for row in store.executions("k")] == list(map(int, tokens))
     assert host.run("k", "--tick", "one", *SOON, "--retries", 5, "--", "echo") == Ended(0, b"", "")
+
+
+READS = ("sh", "-c", "n=$(cat | wc -c); echo $n; [ $n = 0 ]")
+"""Succeeds without input, as psql does."""
+
+
+def test_each_attempt_has_the_same_input(store: Store, host: Oncecron, public_path: Path) -> None:
+    """Of a file its rest, of a pipe that has ended a copy, as of cron's input after a percent sign."""
+    file = public_path / "input"
+    file.write_bytes(b"delete from cart;\n")
+    with file.open("rb") as rest:
+        rest.seek(7, os.SEEK_SET)
+        options = ("run", "--key", "file", "--tick", "one", "--retries", 2, *SOON, "--", *READS)
+        assert host(*options, stdin=rest) == Ended(1, b"11\n" * 3, "")
+    reader, writer = os.pipe()
+    os.write(writer, b"delete from cart;\n")
+    os.close(writer)
+    options = ("run", "--key", "pipe", "--tick", "one", "--retries", 2, *SOON, "--", *READS)
+    assert host(*options, stdin=reader) == Ended(1, b"18\n" * 3, "")
+    os.close(reader)
+    assert [outcome for _, outcome, _ in attempts(store, "pipe")] == ["failed"] * 3
+
+
+def test_an_input_that_cannot_be_given_again_ends_the_retries(store: Store, host: Oncecron) -> None:
+    """A pipe that is still written when the command starts: with a word, on record too."""
+    firing = host.start(
+        *("run", "--key", "k", "--tick", "one", "--retries", 2, *SOON, "--", *READS),
+        stdin=subprocess.PIPE,
+    )
+    firing.job()
+    out, err = firing.process.communicate(b"delete from cart;\n", 30)
+    assert (firing.process.returncode, out) == (1, b"18\n")
+    assert err.startswith(b"oncecron: key k: no retry: an earlier start may have read the ")
+    assert err.count(b"\n") == 1
+    [row] = store.executions("k")
+    assert (row.outcome, row.note) == (
+        "failed",
+        "no retry: its standard input cannot be given again",
+    )
+    assert Ended(0, b"", "") == host.run("k", "--tick", "two", "--retries", 2, "--", "true")
 
 
 def test_a_job_that_takes_too_long_is_run_again(any_store: Store, host: Oncecron) -> None:

@@ -37,6 +37,27 @@ def test_one_host_runs_all_parts_one_after_another(
     assert all(run.started > end for run, end in zip(runs[1:], ends, strict=False))
 
 
+def test_each_part_has_the_same_input_or_is_left_to_others(store: Store, host: Oncecron) -> None:
+    """The next one would find nothing in a pipe that the first one has read, and succeed."""
+    reader, writer = os.pipe()
+    os.write(writer, b"12345")
+    counts = ("--", "sh", "-c", "cat | wc -c")
+    run = ("run", "--key", "k", *FOUR)
+    firing = host.start(*run, "--tick", "open", *counts, stdin=reader)
+    firing.job()
+    os.write(writer, b"6789")
+    os.close(writer)
+    told = firing.wait()
+    assert (told.status, told.out) == (78, b"9\n")
+    assert " is not started here: an earlier start may have read the " in told.err
+    assert [row.outcome for row in store.executions("k")] == ["succeeded", "not-started"]
+    assert host(*run, "--tick", "open", *counts).out == b"0\n" * 3  # of another input
+    reader, writer = os.pipe()
+    os.write(writer, b"12345")
+    os.close(writer)
+    assert host(*run, "--tick", "over", *counts, stdin=reader) == Ended(0, b"5\n" * 4, "")
+
+
 @pytest.mark.quick
 def test_hosts_share_the_parts(store: Store, new_host: Hosts, journal: Journal) -> None:
     """Four parts on three hosts: each is started once, and each row of mod(id, 4) is handled once."""
