@@ -1,4 +1,4 @@
-"""System crontabs: which files of /etc/cron.d cron reads, and whether the lines of a crontab name a user.
+"""System crontabs: which files in /etc cron reads, and whether the lines of a crontab name a user.
 
 By name, mode and owner a file is judged as by database.c of cron 3.0pl1-162.
 
@@ -48,9 +48,12 @@ def cron_reads(name: str) -> bool:
     return _FILE_NAME.fullmatch(name) is not None
 
 
-def why_not_read(name: str, status: os.stat_result | None) -> str | None:
-    """Return why cron does not read a file, with the cure; None if it reads it. `status`: of a file in /etc."""
-    if not cron_reads(name):
+def why_not_read(name: str | None, status: os.stat_result | None) -> str | None:
+    """Return why cron does not read a file, with the cure; None if it reads it.
+
+    `name`: in a directory; None for /etc/crontab. `status`: of a file in /etc.
+    """
+    if name is not None and not cron_reads(name):
         return f"Debian's cron does not read a file with the name {name!r}; use only letters, digits, - and _ in it"
     if status is None:
         return None

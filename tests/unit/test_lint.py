@@ -15,6 +15,7 @@ from crontabs import lines
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncecron.cli.crontab.files import CrontabFile, read_source
 from oncecron.core.derived_key import derived_key
 from oncecron.crontab.crons import CRONS
 from oncecron.crontab.lint import FINDINGS, Diagnostic, LintedCrontab, lint
@@ -519,6 +520,50 @@ def test_a_file_that_cron_does_not_read(
     assert (words is None and why is None) or (words or "-") in (why or "")
     source = LintedCrontab(name, scan(b"0 2 * * * root /bin/a\n", system=True), not_read=why)
     assert kinds(lint([source])) == (["not-read"] if words else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "link", "mode", "link_owner", "words"),
+    [
+        ("/etc/cron.d/app", None, 0o664, 0, "mode 664"),
+        ("/srv/app.txt", "/etc/cron.d/app", 0o664, 0, "mode 664"),
+        ("/srv/app.txt", "/etc/cron.d/app", 0o644, 0, None),
+        ("/srv/app", "/etc/cron.d/app.txt", 0o644, 0, "only letters, digits, - and _"),
+        ("/srv/app.txt", "/etc/cron.d/app", 0o644, 7, "user 7, not to root; run `chown -h root`"),
+        ("/etc/cron.d/app", "/root/app.txt", 0o664, 7, "mode 664"),
+        ("/etc/crontab", None, 0o664, 0, "mode 664"),
+        ("/srv/all.txt", "/etc/crontab", 0o664, 0, "mode 664"),
+        ("/srv/all.txt", "/etc/crontab", 0o644, 0, None),
+    ],
+)
+def test_a_link_is_judged_where_cron_finds_it(
+    path: str, link: str | None, mode: int, link_owner: int, words: str | None
+) -> None:
+    """Its name and owner, and mode and owner of the file behind it: as Debian's cron does, also /etc/crontab."""
+    status = os.stat_result((mode, 0, 0, 1, 0, 0, 0, 0, 0, 0))
+    file = CrontabFile(path, b"", status, named=link, link_owner=link_owner)
+    why = file.not_read()
+    assert file.is_system
+    assert (words is None and why is None) or (words or "-") in (why or "")
+
+
+def test_a_link_is_read_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links above it are resolved, so that it is known however it is named."""
+    for name in ("above", "real"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "real" / "file").write_text("0 2 * * * /bin/a\n")
+    (tmp_path / "above" / "link").symlink_to("../real/file")
+    (tmp_path / "other").symlink_to("above")
+    monkeypatch.setattr("oncecron.cli.crontab.files.SYSTEM_DIRECTORY", str(tmp_path / "above"))
+    for name in ("other/link", "above/link"):
+        file = read_source([str(tmp_path / name)])
+        assert (file.path, file.place) == (
+            str(tmp_path / "real/file"),
+            str(tmp_path / "above/link"),
+        )
+        assert file.link_owner == os.geteuid()
+    file = read_source([str(tmp_path / "real" / "file")])
+    assert (file.place, file.link_owner) == (file.path, 0)
 
 
 # Zones of crons

@@ -47,24 +47,35 @@ class CrontabFile(NamedTuple):
     """Whose crontab it is, if `--user` says so."""
     named: str | None = None
     """The path by which it was named, links and all."""
+    link_owner: int = 0
+    """Whose link that is; 0 if it is none."""
+
+    @property
+    def place(self) -> str:
+        """Where cron finds it: cron judges a file by a link to it, if that lies where cron looks."""
+        link = _with_real_directory(self.named) if self.named else self.path
+        return link if _is_cron_s(link) else self.path
 
     @property
     def is_system(self) -> bool:
         """Whether cron reads this file as a system crontab, whose lines name a user."""
-        return self.path == SYSTEM_FILE or os.path.dirname(self.path) == SYSTEM_DIRECTORY
+        return _is_system(self.place)
 
     @property
     def owner(self) -> str | None:
         """The user whose crontab this is, by `--user` or its path; None if unknown."""
-        directory, name = os.path.split(self.path)
+        directory, name = os.path.split(self.place)
         return self.user or self.named_owner or (name if directory in SPOOLS else None)
 
     def not_read(self) -> str | None:
-        """Return why cron does not read this file of a directory of crontabs, None if it does or may."""
-        directory, name = os.path.split(self.path)
-        if os.path.basename(directory) != DIRECTORY_NAME:
+        """Return why cron does not read this system crontab, None if it does or may."""
+        directory, name = os.path.split(self.place)
+        if not self.is_system and os.path.basename(directory) != DIRECTORY_NAME:
             return None
-        return why_not_read(name, self.status if self.is_system else None)
+        if self.link_owner and self.is_system and self.place != self.path:
+            return f"cron refuses the link: it belongs to user {self.link_owner}, not to root; run `chown -h root`"
+        known = self.place == SYSTEM_FILE
+        return why_not_read(None if known else name, self.status if self.is_system else None)
 
     def place_of(self, number: int) -> str:
         """Return how messages name a line."""
@@ -81,6 +92,7 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
         return CrontabFile(path, _standard_input(command, named=bool(words)), None)
     named, path = path, real(path)
     try:
+        link = os.lstat(named)
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -92,7 +104,28 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > _LARGEST:
         raise InputError(f"{path} is too large for a crontab: more than {_LARGEST >> 20} MiB")
-    return CrontabFile(path, data, status, named=named)
+    link_owner = link.st_uid if stat.S_ISLNK(link.st_mode) else 0
+    return CrontabFile(path, data, status, named=named, link_owner=link_owner)
+
+
+def is_broken_link(path: str) -> bool:
+    """Return whether a file of a directory of crontabs is a link to one that is missing."""
+    return (
+        _is_cron_s(_with_real_directory(path)) and os.path.islink(path) and not os.path.exists(path)
+    )
+
+
+def _with_real_directory(path: str) -> str:
+    return os.path.join(real(os.path.dirname(path)), os.path.basename(path))
+
+
+def _is_system(path: str) -> bool:
+    return path == SYSTEM_FILE or os.path.dirname(path) == SYSTEM_DIRECTORY
+
+
+def _is_cron_s(path: str) -> bool:
+    directory = os.path.dirname(path)
+    return _is_system(path) or directory in SPOOLS or os.path.basename(directory) == DIRECTORY_NAME
 
 
 def real(path: str) -> str:
@@ -112,6 +145,8 @@ class Directory(NamedTuple):
     """Their paths."""
     not_read: list[str]
     """Files that cron does not read, because of their names."""
+    broken: list[str]
+    """Links to files that are missing."""
 
 
 def in_directory(path: str, *, system: bool) -> Directory | None:
@@ -127,10 +162,11 @@ def in_directory(path: str, *, system: bool) -> Directory | None:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     paths = [os.path.join(path, name) for name in names if name[0] != "." and name[-1] != "~"]
+    broken = list(filter(is_broken_link, paths))
     paths = list(filter(os.path.isfile, paths))
     system = system or real(path) == SYSTEM_DIRECTORY
     not_read = [each for each in paths if system and not cron_reads(os.path.basename(each))]
-    return Directory([each for each in paths if each not in not_read], not_read)
+    return Directory([each for each in paths if each not in not_read], not_read, broken)
 
 
 def _standard_input(command: str, *, named: bool) -> bytes:

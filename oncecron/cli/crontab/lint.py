@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import JSON, TableCommand
-from oncecron.cli.crontab.files import STANDARD_INPUT, in_directory, read_source
+from oncecron.cli.crontab.files import STANDARD_INPUT, in_directory, is_broken_link, read_source
 from oncecron.cli.crontab.installed import CRON, chosen_cron
 from oncecron.cli.crontab.rewriting import USER_FIELD, refuse_wrong_kind
 from oncecron.config.file import read_file
@@ -74,6 +75,10 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
 
 def _source(word: str, cron: Cron, *, system: bool) -> LintedCrontab:
     """Read a crontab; an empty word means standard input. Raises `InputError`, `UsageError`."""
+    if word and is_broken_link(word):
+        target = os.readlink(word)
+        why = f"cron cannot read it: it is a link to {target}, which is missing; restore that file, or remove the link"
+        return LintedCrontab(word, scan(b"", system=True, cron=cron), not_read=why)
     file = read_source([word] if word else [], "lint")
     crontab = scan(file.data, system=system or file.is_system, cron=cron)
     refuse_wrong_kind(crontab, file)
@@ -86,7 +91,7 @@ def _files(words: list[str], *, system: bool) -> list[str]:
     found: list[str] = []
     for word in words:
         directory = in_directory(word, system=system)
-        found += [word] if directory is None else sorted(directory.crontabs + directory.not_read)
+        found += [word] if directory is None else sorted(chain(*directory))
     return found
 
 
