@@ -24,7 +24,7 @@ from oncecron.cli.output import Writer
 from oncecron.cli.terminal import style_for
 from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
 from oncecron.config.options import Option
-from oncecron.config.run_parser import is_half, is_option
+from oncecron.config.run_parser import is_half, is_option, wrong_dash
 from oncecron.core.duration_advice import is_unit, is_unit_of_size, meant_duration, meant_size
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import INTERNAL
@@ -190,7 +190,7 @@ class LazyGroup(_Helpful, click.Group):
                 answer(ctx, ctx.get_help())
             args = [args[1], *args[2:], "--help"]
         if args[0] not in self.names and not args[0].startswith("-"):
-            raise UsageErrorWithCure(self._unknown(ctx, args[0]), ctx)
+            raise UsageErrorWithCure(wrong_dash(args[0]) or self._unknown(ctx, args[0]), ctx)
         return super().resolve_command(ctx, args)
 
     def _unknown(self, ctx: click.Context, name: str) -> str:
@@ -328,6 +328,8 @@ class TableCommand(_Helpful):
         at = 0
         while at < len(args) and words[at] != "--":
             word = words[at]
+            if why := wrong_dash(word):
+                raise UsageError(why)
             if not word.startswith("-") and not ctx.allow_interspersed_args:
                 return
             option = self._option_before_its_value(word)
@@ -336,7 +338,8 @@ class TableCommand(_Helpful):
                 at, value = at + 1, words[at + 1]
             if option and is_option(value, self.table):
                 raise UsageError(
-                    f"--{option.name} has no value before {value!r} (an unset variable?); "
+                    wrong_dash(value)
+                    or f"--{option.name} has no value before {value!r} (an unset variable?); "
                     f"a value that begins with - is written --{option.name}=VALUE"
                 )
             at += 1

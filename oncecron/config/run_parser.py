@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
+_DASHES = tuple("\u2010\u2011\u2012\u2013\u2014\u2015\u2212")
+"""What word processors, chats and wikis make of `-` and `--`."""
+
+
 class ParsedRun(NamedTuple):
     """The arguments of `run` as they were typed."""
 
@@ -32,6 +36,8 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
             at += 1
             break
         if not argument.startswith("-"):
+            if argument.startswith(_DASHES):
+                return None
             if at and arguments[at - 1][-1:].isdigit() and is_half(argument, arguments[at + 1 :]):
                 return None
             break
@@ -59,10 +65,32 @@ def is_option(word: str, table: Iterable[Option]) -> bool:
     In `--key $UNSET -- job` and `--key $UNSET -v -- job` the shell leaves the next word in its place, and all such
     lines would share one key.
     """
+    if word.startswith(_DASHES):
+        name = _without_dashes(word).partition("=")[0]
+        return not name or name in {option.name for option in table}
     if not word.startswith("-") or word == "-":
         return False
     shorts = {option.short for option in table}
     return word.startswith("--") or shorts.issuperset(word[1:])
+
+
+def wrong_dash(word: str) -> str | None:
+    """Return what to type for a word that begins with a dash other than `-`; None for any other word."""
+    rest = _without_dashes(word)
+    dashes = word[: len(word) - len(rest)]
+    name = rest.partition("=")[0]  # the value may be a password
+    if dashes.isascii() or any(sign.isspace() for sign in name):
+        return None
+    from unicodedata import name as name_of  # noqa: PLC0415 - for such a word alone
+
+    sign = next(sign for sign in dashes if not sign.isascii())
+    meant = ("-" if name and len({*name}) == 1 else "--") + name
+    found = f"{dashes}{name}"
+    return f"{found!r} is written with U+{ord(sign):04X} ({name_of(sign).lower()}); type {meant!r}"
+
+
+def _without_dashes(word: str) -> str:
+    return word.lstrip("-" + "".join(_DASHES))
 
 
 def _read_long(

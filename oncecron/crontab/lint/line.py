@@ -7,14 +7,14 @@ at every firing is a part of it.
 from __future__ import annotations
 
 import time
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.config.file import COMMAND_KEY
 from oncecron.config.job_commands import JOB_COMMAND
 from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key, values_of
 from oncecron.config.rules import tick_rules
-from oncecron.config.run_parser import parse_run
+from oncecron.config.run_parser import parse_run, wrong_dash
 from oncecron.core import shell_words as words
 from oncecron.core import tick
 from oncecron.core.derived_key import PREFIX_VARIABLE, command_of, derived_key
@@ -337,6 +337,10 @@ def _usage_error(
     configured: Mapping[str, str],
 ) -> str:
     """Return the error, empty if there is none; `configured`: the [job.KEY] section."""
+    if parsed is None:
+        options = takewhile("--".__ne__, arguments)
+        if why := next(filter(None, map(wrong_dash, options)), None):
+            return why
     if parsed is None or "key" not in parsed.given:
         known = all(map(is_literal, arguments))
         return (
