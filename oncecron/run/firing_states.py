@@ -35,7 +35,7 @@ A cell names what may follow. `=`: the state stays. `-`: the event cannot happen
                                                                        Claiming   Claiming
     Crashed     !          !          !          =          =          Over       Over       !          !
 
-    stop        Leaving    Leaving    Leaving    =          =          =          =          Recording  Leaving
+    stop        Leaving    Leaving    =          =          =          =          =          Recording  Leaving
     USR1        =          =          =          =          =          =          =          =          =
     clock       =          =          Over       Keeping    Over       Over       Over       Retrying   =
                                                  Recording
@@ -283,7 +283,8 @@ class Leaving(State):
         return _end_retries(self._guard, self._lease, self._last, why, self._why)
 
     def _on_stop(self, _why: str, exit_status: int) -> State:
-        return Leaving(self._guard, self._lease, self._last, self._why, exit_status)
+        self._exit_status = self._last.exit_status if self._last else exit_status
+        return self  # the store gets no further time
 
     def _on_due(self) -> State:
         """Exit, although the store may still grant the claim."""

@@ -90,3 +90,20 @@ def test_an_orphan_with_the_pid_of_a_failed_job_does_not_make_it_a_success(
     end = job.judge(2.0, 0.0)
     assert end is not None
     assert (end.ending.outcome, end.exit_status) == ("failed", 9)
+
+
+def test_no_further_signal_or_request_moves_the_kill_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may bring it forward: who repeats himself, or asks for a longer grace, does not prolong the end."""
+    monkeypatch.setattr(process_tree, "start", lambda *_: 7)
+    monkeypatch.setattr(process_tree, "descendants", lambda _: iter(()))
+    monkeypatch.setattr(os, "waitpid", lambda *_: (0, 0))
+    job = Job(grace=10.0, timeout=5.0, ttl=60.0, say=lambda _: None)
+    job.start("/bin/job", ["job"], {}, None, (), 0.0)
+    assert job.judge(5.0, 0.0) is None  # --timeout
+    for now, grace in ((6.0, 100.0), (7.0, 50.0)):
+        job.obey(GOOD._replace(grace=grace), now)
+        job.forward(15, now, already_there=True)
+        assert job.judge(now, 0.0) is None
+        assert job.poll_timeout(now, 0.0) == 15.0 - now
+    job.forward(15, 8.0, already_there=True)
+    assert job.poll_timeout(8.0, 0.0) < 1
