@@ -9,10 +9,8 @@ and is sent again at the next pass.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
 from functools import partial
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -21,7 +19,7 @@ from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.config.ping_table import is_like
 from oncecron.core.masking import shown_url
 from oncecron.core.stderr import complain, visible
-from oncecron.core.timing import CHANNEL_TIMEOUT
+from oncecron.core.timing import CHANNEL_TIMEOUT, KILL_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -279,6 +277,9 @@ def _run(
 
     # No pipe: what it leaves running would keep that open.
     with tempfile.TemporaryFile() as printed:
+        tree = process_tree.Tree()
+        tree.set_apart()
+        process_tree.become_subreaper()
         process_tree.restore_core_limit()
         try:
             process = as_execvp(start, command[0], command)
@@ -290,8 +291,7 @@ def _run(
             try:
                 process.communicate(given, timeout)
             except subprocess.TimeoutExpired as error:
-                with contextlib.suppress(OSError):  # it has ended, or may not be signalled
-                    os.killpg(process.pid, signal.SIGKILL)
+                tree.kill_all(KILL_TIMEOUT)
                 raise ChannelError(
                     f"{what} has not ended within {timeout:g} s and was killed"
                 ) from error

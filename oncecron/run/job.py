@@ -162,6 +162,7 @@ class Job:
         """Execute the command, or call the body; see `process_tree.start`. Raises `OSError`."""
         self._started = now
         self._on_terminal = process_group is not None
+        self._tree.set_apart()
         self._pid = process_tree.start(
             program, command, environment, process_group, signal_mask, streams, body
         )

@@ -22,7 +22,7 @@ from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError
 from oncecron.core.light_modules import signal, signal_name
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
-from oncecron.core.timing import FIRST_KILL_PAUSE, KILL_TIMEOUT, LONGEST_SLEEP, ONLY_IF_TIMEOUT
+from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, ONLY_IF_TIMEOUT
 from oncecron.core.units import format_duration
 from oncecron.run import process_tree
 
@@ -58,19 +58,23 @@ def _status(spec: RunSpec, shell: str) -> int | None:
     words = [shell, "-c", spec.only_if or ""]
     signals = process_tree.Signals()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    tree = process_tree.Tree()
+    tree.set_apart()
+    process_tree.become_subreaper()
     try:
         streams, mask = [(0, null), (1, null)], signals.mask_before
         pid = process_tree.start(shell, words, spec.job_environment(None), None, mask, streams)
-        return _wait(pid, signals)
+        tree.expect(pid)
+        return _wait(pid, tree, signals)
     finally:
+        process_tree.become_subreaper(adopts=False)  # init adopts what the job's output needs
         os.close(null)
         os.close(signals.fd)
         signal.pthread_sigmask(signal.SIG_SETMASK, signals.mask_before)
 
 
-def _wait(pid: int, signals: process_tree.Signals) -> int | None:
-    """Wait for the test; kill it and return None if it has not ended in time. End with it at a signal."""
-    tree = process_tree.Tree(pid)
+def _wait(pid: int, tree: process_tree.Tree, signals: process_tree.Signals) -> int | None:
+    """Wait for the test; kill its tree and return None if it has not ended in time. End with it at a signal."""
     poll = select.poll()
     poll.register(signals.fd, select.POLLIN)
     deadline = time.monotonic() + ONLY_IF_TIMEOUT
@@ -83,21 +87,9 @@ def _wait(pid: int, signals: process_tree.Signals) -> int | None:
         tree.reap()
         if pid in tree.statuses:
             return tree.statuses[pid]
-    _kill(pid, tree)
+    tree.kill_all(KILL_TIMEOUT)  # what cannot be killed is left
     if ended_by:
         signal.signal(ended_by, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, signals.mask_before)
         os.kill(os.getpid(), ended_by)
     return None
-
-
-def _kill(pid: int, tree: process_tree.Tree) -> None:
-    """Kill the test and all that it has started; a process that cannot be killed is left."""
-    try:
-        os.killpg(pid, signal.SIGKILL)
-    except OSError:  # a sandbox refuses kill(2), or all are of another user
-        tree.signal_awaited(signal.SIGKILL)
-    deadline = time.monotonic() + KILL_TIMEOUT
-    while pid not in tree.statuses and time.monotonic() < deadline:
-        time.sleep(FIRST_KILL_PAUSE)
-        tree.reap()

@@ -20,7 +20,7 @@ from oncecron.core.timing import FIRST_KILL_PAUSE
 from oncecron.run.program import as_execvp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import NoReturn
 
     from oncecron.core.errors import OncecronError
@@ -42,9 +42,9 @@ FORWARDED = (
 _libc = CDLL(None, use_errno=True)
 
 
-def become_subreaper() -> None:
-    """Adopt every descendant that loses its parent, instead of init."""
-    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+def become_subreaper(*, adopts: bool = True) -> None:
+    """Adopt every descendant that loses its parent, instead of init; or leave it to init again."""
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0) != 0:
         raise OSError(get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
@@ -162,8 +162,8 @@ def _read_process(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[19]), fields[0])
 
 
-def descendants(root: int) -> Iterator[Process]:
-    """Yield the processes below `root`, parents before children.
+def descendants(root: int, apart: Collection[tuple[int, int]] = ()) -> Iterator[Process]:
+    """Yield the processes below `root`, parents before children, without those that are apart and what is below them.
 
     Each process is yielded before its own children are looked up. So a process that the caller has stopped cannot fork
     in between. Zombies are included: a thread-group leader that has ended before its threads looks like one.
@@ -172,7 +172,8 @@ def descendants(root: int) -> Iterator[Process]:
     waiting = [root]
     while waiting:
         for pid in children_of(waiting.pop()):
-            if process := _read_process(pid):
+            process = _read_process(pid)
+            if process and (pid, process.started) not in apart:
                 waiting.append(pid)
                 yield process
 
@@ -267,6 +268,17 @@ class Tree:
         """The pids of those that have not been reaped."""
         self.statuses: dict[int, int] = {}
         """The wait statuses of those that have been, by pid."""
+        self._apart: set[tuple[int, int]] = set()
+        """Pid and start time of what is no part of the tree."""
+
+    def set_apart(self) -> None:
+        """Take what is below this process now for no part of the tree, and what that starts.
+
+        It was there before the tree: an earlier job that succeeded has left it on purpose. A process that such a one
+        starts later, and leaves to us, counts as a part: nothing shows where it comes from.
+        """
+        if self.reap():
+            self._apart = {(each.pid, each.started) for each in descendants(os.getpid())}
 
     def expect(self, pid: int) -> None:
         """Await a child that was just started."""
@@ -284,7 +296,7 @@ class Tree:
 
     def signal(self, number: int) -> None:
         """Send a signal to every member, and SIGCONT to those that are stopped, so that they get it."""
-        members = list(descendants(os.getpid()))
+        members = list(descendants(os.getpid(), self._apart))
         for process in members:
             send(process, number)
         for process in members:
@@ -302,10 +314,25 @@ class Tree:
             except ChildProcessError:
                 return False
             if pid == 0:
-                return True
+                return not self._apart or self._has_child()
             if pid in self.awaited:
                 self.awaited.remove(pid)
                 self.statuses[pid] = status
+
+    def _has_child(self) -> bool:
+        """Return whether a child is left that is not apart; also if that cannot be seen now.
+
+        While this process reaps none, none leaves the list that the kernel gives. Where it gives no list
+        (CONFIG_PROC_CHILDREN), what was left on purpose is waited for and ended.
+        """
+        own = os.getpid()  # also the main thread, which forks, and adopts
+        try:
+            with open(f"/proc/self/task/{own}/children", "rb") as file:
+                children = [_read_process(int(pid)) for pid in file.read().split()]
+        except OSError:
+            return True
+        known = (child and (child.pid, child.started) in self._apart for child in children)
+        return not (children and all(known))
 
     def kill(self) -> bool:
         """Send STOP, then KILL, to every process in the tree; return whether any is left.
@@ -317,7 +344,7 @@ class Tree:
         stopped: dict[tuple[int, int], Process] = {}
         for _ in range(_LOOKS):
             known = len(stopped)
-            for process in descendants(os.getpid()):
+            for process in descendants(os.getpid(), self._apart):
                 if (process.pid, process.started) not in stopped:
                     send(process, signal.SIGSTOP)
                     stopped[process.pid, process.started] = process

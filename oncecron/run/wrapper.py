@@ -69,6 +69,8 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
 def _begin(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     trust = Trust()
     signals = process_tree.Signals()
+    tree = process_tree.Tree()
+    tree.set_apart()  # what a shell started before it executed us, and what the test of --only-if has left
     capture = _capture(spec)  # before this process is a subreaper: init must adopt the forwarder
     observer = _observer(spec)  # likewise
     process_tree.become_subreaper()
@@ -87,7 +89,8 @@ def _begin(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
     os.close(reports_write)
     if capture:
         capture.close_outputs()
-    return Wrapper(spec, trust, signals, guard, orders_write, reports_read, capture, observer)
+    tree.expect(guard)
+    return Wrapper(spec, trust, signals, tree, guard, orders_write, reports_read, capture, observer)
 
 
 def _observer(spec: RunSpec) -> Observer | None:
@@ -170,6 +173,7 @@ class Wrapper:
         spec: RunSpec,
         trust: Trust,
         signals: process_tree.Signals,
+        tree: process_tree.Tree,
         guard: int,
         orders: int,
         reports: int,
@@ -184,7 +188,7 @@ class Wrapper:
         self._reports = reports
         self._capture = capture
         self._observer = observer
-        self._tree = process_tree.Tree(guard)
+        self._tree = tree
         self._lease: Lease | None = None
         self._started = 0.0
         self._asked_to_end = False

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from planting import expect_since
-from servers import Journal, eventually
+from servers import Journal, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
-from servers.process import descendants
+from servers.process import descendants, read_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,7 +119,7 @@ def test_a_misspelled_test_is_seen(any_store: Store, host: Oncecron) -> None:
 
 
 def test_a_test_that_hangs_is_killed(any_store: Store, public_path: Path) -> None:
-    """After half a minute, here a second."""
+    """After half a minute, here a second; with all that it has started, also in a session of its own."""
     script = public_path / "oncecron"
     imports = "from oncecron.__main__ import main\n"
     text = CONSOLE_SCRIPT.read_text()
@@ -128,9 +128,36 @@ def test_a_test_that_hangs_is_killed(any_store: Store, public_path: Path) -> Non
     script.write_text(text.replace(imports, limit + imports))
     script.chmod(0o755)
     host = Oncecron(any_store.url, public_path, script=script)
-    ended = host.run("k", *TICK, "--only-if", "sleep 60; :", "--", "true")
+    pids = public_path / "pids"
+    own_session = f"sh -c 'echo $$ >>{pids}; exec sleep 60'"
+    test = f"setsid {own_session} & (setsid {own_session} &); sleep 60; :"
+    ended = host.run("k", *TICK, "--only-if", test, "--", "true")
     assert (ended.status, ended.out) == (126, b"")
     assert "gave no answer (still running after 1s)" in ended.err
+    left = [int(pid) for pid in pids.read_text().split()]
+    assert len(left) == 2
+    assert [pid for pid in left if read_process(pid)] == []
+
+
+def test_what_a_test_leaves_is_no_part_of_the_run(
+    host: Oncecron, journal: Journal, public_path: Path
+) -> None:
+    """It gave an answer, so what it has left is there on purpose, and lives on when the guard is killed."""
+    pid = public_path / "pid"
+    leaves = f"setsid sh -c 'echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 60' 2>&1 &"
+    test = f"{leaves} while [ ! -e {pid} ]; do sleep 0.01; done"
+    firing = host.fire("k", *TICK, "--only-if", test, "--", *job(journal, "--sleep", 60))
+    [started] = journal.wait_for("start")
+    running = read_process(started.pid)
+    assert running
+    os.kill(running.parent, signal.SIGKILL)
+    left = int(pid.read_text())
+    try:
+        assert firing.wait().status == 75
+        assert read_process(started.pid) is None
+        assert read_process(left)
+    finally:
+        os.kill(left, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

@@ -136,3 +136,20 @@ def test_a_lost_part_is_taken_over_alone(store: Store, new_host: Hosts, journal:
     assert_exclusive(journal, attempts=True)
     assert_tokens_rise(journal)
     assert sorted(row.outcome for row in store.executions("k")) == ["lost", *["succeeded"] * 4]
+
+
+def test_what_a_successful_part_has_left_is_no_part_of_the_next_ones(
+    any_store: Store, host: Oncecron, journal: Journal
+) -> None:
+    """It lives on while others fail, are tried again and stopped, and none of them waits for it."""
+    mark = f"{journal.path}.first"
+    daemon = " ".join(job(journal, "--beats", "--sleep", 60))
+    script = f"mkdir {mark} 2>/dev/null && {{ setsid {daemon} >/dev/null 2>&1 & exit 0; }}; exit 3"
+    options = ("--retries", 1, "--retry-delay", "10ms", "--grace", "1h")
+    told = host.run("k", "--tick", "one", *FOUR, *options, "--", "sh", "-c", script)
+    assert told.status == 3
+    outcomes = [row.outcome for row in any_store.executions("k")]
+    assert outcomes == ["succeeded", *["failed"] * 6]
+    [line] = journal.wait_for("start")
+    os.kill(line.pid, signal.SIGKILL)
+    assert "TERM" not in journal.runs()[0].signals

@@ -74,7 +74,7 @@ def test_an_orphan_with_the_pid_of_a_failed_job_does_not_make_it_a_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While what the job has left is ended, the kernel may give its pid again."""
-    ends = iter([(7, 9 << 8), (0, 0), (7, 0)])
+    ends = iter([(0, 0), (7, 9 << 8), (0, 0), (7, 0)])  # the first: at the start
 
     def waitpid(*_: int) -> tuple[int, int]:
         if end := next(ends, None):
@@ -83,7 +83,7 @@ def test_an_orphan_with_the_pid_of_a_failed_job_does_not_make_it_a_success(
 
     monkeypatch.setattr(os, "waitpid", waitpid)
     monkeypatch.setattr(process_tree, "start", lambda *_: 7)
-    monkeypatch.setattr(process_tree, "descendants", lambda _: iter(()))
+    monkeypatch.setattr(process_tree, "descendants", lambda *_: iter(()))
     job = Job(grace=10.0, timeout=None, ttl=60.0, say=lambda _: None)
     job.start("/bin/job", ["job"], {}, None, (), 0.0)
     assert job.judge(1.0, 0.0) is None
@@ -95,7 +95,7 @@ def test_an_orphan_with_the_pid_of_a_failed_job_does_not_make_it_a_success(
 def test_no_further_signal_or_request_moves_the_kill_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may bring it forward: who repeats himself, or asks for a longer grace, does not prolong the end."""
     monkeypatch.setattr(process_tree, "start", lambda *_: 7)
-    monkeypatch.setattr(process_tree, "descendants", lambda _: iter(()))
+    monkeypatch.setattr(process_tree, "descendants", lambda *_: iter(()))
     monkeypatch.setattr(os, "waitpid", lambda *_: (0, 0))
     job = Job(grace=10.0, timeout=5.0, ttl=60.0, say=lambda _: None)
     job.start("/bin/job", ["job"], {}, None, (), 0.0)

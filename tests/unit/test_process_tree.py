@@ -171,7 +171,7 @@ def test_kill_returns_while_something_runs_away() -> None:
     spawn("sleep", "30")
     links = itertools.count(2**22)
     look = process_tree.descendants
-    process_tree.descendants = lambda _root: iter(
+    process_tree.descendants = lambda *_: iter(
         [process_tree.Process(next(links), os.getpid(), 1, b"R")]
     )
     signal.alarm(10)
@@ -228,6 +228,35 @@ def test_a_signal_reaches_every_member_and_wakes_the_stopped() -> None:
         time.sleep(0.002)
     assert len(tree.statuses) == len(found)
     assert {os.WTERMSIG(status) for status in tree.statuses.values()} == {signal.SIGTERM}
+
+
+@scene
+def test_what_an_earlier_job_left_on_purpose_is_no_part_of_the_next_one() -> None:
+    """Nor is what it starts meanwhile: no signal reaches it, no kill, and the tree is gone without it."""
+    process_tree.become_subreaper()
+    spawn("sh", "-c", "trap 'sleep 30 & wait' USR1; setsid sleep 30 & while :; do wait; done")
+    left = below(2, sleeping=1)
+    tree = process_tree.Tree()
+    tree.set_apart()
+    job = spawn("sh", "-c", "(setsid sleep 30 &); sleep 30; true")
+    tree.expect(job)
+    below(5, sleeping=3)
+    os.kill(left[0].pid, signal.SIGUSR1)
+    below(6, sleeping=4)
+    tree.signal(signal.SIGTERM)
+    give_up = time.monotonic() + 10
+    while tree.reap():
+        assert time.monotonic() < give_up, "the tree is never gone"
+        time.sleep(0.002)
+    assert os.WTERMSIG(tree.statuses[job]) == signal.SIGTERM
+    tree.expect(spawn("sleep", "30"))
+    until_gone(tree)
+    assert len(below(3, sleeping=2)) == 3
+    known, process_tree._read_process = process_tree._read_process, lambda _: None
+    assert tree.reap(), "what cannot be looked at may be of the job"
+    process_tree._read_process = known
+    assert not tree.reap()
+    until_gone(process_tree.Tree())
 
 
 def test_an_orphan_is_not_taken_for_a_child_that_had_or_gets_its_pid(
