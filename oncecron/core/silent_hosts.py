@@ -3,6 +3,7 @@
 A host is silent on a key that it used to fire, when other hosts fired the last three ticks of the key and it did not,
 and that for `SILENT_AFTER`: a host that reboots is not. A drained host is not: somebody knows about it. A firing by
 hand (--again) is no tick of its host. A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is none of its hosts.
+Neither is one that has fired a single tick of it: a pod, or a container, has its name for one run.
 
 A host that is silent on a key and has fired nothing else since is dead, or its cron is: that is one silence, of all its
 keys. One that fires other keys has lost a line of its crontab.
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 LAST_TICKS = 3
 """A host that has fired none of so many last ticks of a key is silent."""
+
+_HABIT = 2
+"""A host that has fired so many ticks of a key is expected to fire the next one too."""
 
 NAMES_CURE = "give each machine a name of its own, or set ONCECRON_HOST"
 
@@ -157,9 +161,11 @@ def _was_there(fired_at: Iterable[float], of_key: KeyHosts, now: float) -> bool:
 def _of_key(rows: Sequence[Row], drained: Collection[str]) -> KeyHosts:
     first: dict[str, float] = {}
     fired: dict[str, float] = {}
+    ticks_of: dict[str, set[str]] = {}
     for row in rows:
         host = row.host
         for tick, at in row.ticks:
+            ticks_of.setdefault(host, set()).add(tick)
             if tick not in first or at < first[tick]:
                 first[tick] = at
             if host not in fired or at > fired[host]:
@@ -169,7 +175,7 @@ def _of_key(rows: Sequence[Row], drained: Collection[str]) -> KeyHosts:
     silent = (
         Silence(host, at)
         for host, at in sorted(fired.items())
-        if host not in present and host not in drained
+        if host not in present and host not in drained and len(ticks_of[host]) >= _HABIT
     )
     first_at = {tick: first[tick] for tick in newest}
     return KeyHosts(newest, first_at, frozenset(present), tuple(silent))

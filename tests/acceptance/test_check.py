@@ -246,8 +246,9 @@ def test_a_host_that_has_stopped_to_fire(any_store: Store, new_host: Hosts) -> N
     del any_store
     a, b = new_host("host-a"), new_host("host-b")
     at_once = ("--silent-after", "0s")
-    b.run("k", "--tick", "0", "--", "true")
-    b.run("l", "--tick", "0", "--", "true")
+    for tick in ("0", "00"):
+        b.run("k", "--tick", tick, "--", "true")
+        b.run("l", "--tick", tick, "--", "true")
     for tick in ("1", "2", "3"):
         assert kinds(a, *at_once) == (0, [])
         a.run("k", "--tick", tick, "--", "true")

@@ -150,18 +150,19 @@ def test_the_manifest_s_command_runs_once_for_a_job_s_name(
     store, both = hosts(public_path)
     file = public_path / "address"
     file.write_text(store.url)
-    for minute in (29_500_000, 29_501_440):
-        name = f"{manifest['metadata']['name']}-{minute}"
-        for host in both:
+    names = [f"{manifest['metadata']['name']}-{29_500_000 + 1440 * night}" for night in range(5)]
+    for name in names:
+        for number, host in enumerate(both):
+            host.environment["ONCECRON_HOST"] = (
+                f"{name}-x7k{number}"  # each Job has pods of its own
+            )
             host.environment["ONCECRON_STORE_FILE"] = str(file)
             host.environment.pop("ONCECRON_STORE", None)
             arguments = [word.replace("$(JOB_NAME)", name) for word in words[1:]]
             assert host(*arguments, *job(journal, "--beats")) == (0, b"", "")
     assert_exclusive(journal)
-    assert [each.tick for each in store.executions(words[3])] == [
-        "billing-nightly-29500000",
-        "billing-nightly-29501440",
-    ]
+    assert [each.tick for each in store.executions(words[3])] == names
+    assert both[0]("check", "--silent-after", "0s").status == 0
 
 
 BLOCKS = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -75,7 +75,7 @@ def test_a_dead_host_leaves_nothing_to_say_of_its_keys(which: tuple[str | None, 
     """As long as it is dead: neither of the one that it does not fire, nor of how few fire it."""
     host, key = which
     well = HostTicks("k", "web1", NOW, 0.0, tuple((f"t{n}", NOW - 60 * n) for n in (1, 2, 3)))
-    dead = HostTicks("k", "web2", NOW - 7200, 0.0, (("t9", NOW - 7200),))
+    dead = HostTicks("k", "web2", NOW - 7200, 0.0, (("t9", NOW - 7200), ("t8", NOW - 7260)))
     limits = Limits(1, 3, DEFAULT_STATES, min_hosts=2)
     for rows, is_told in (([well, dead], False), ([well], True)):
         now = Now(Situation(NOW, [JobSummary(**NOTHING)], hosts=rows), limits, Clock(utc=True))

@@ -55,14 +55,24 @@ A = row("a", 60, 120, 180)
 @pytest.mark.parametrize(
     ("rows", "silent"),
     [
-        ([A, row("b", 240)], ["b"]),
+        ([A, row("b", 240, 300)], ["b"]),
+        ([A, row("b", 240)], []),  # a pod: its name is that of one run
+        ([A, row("b", 240), row("b", 240)._replace(shard=1)], []),
+        ([A, row("b", 240), row("b", 300)._replace(shard=1)], ["b"]),
         ([A, row("b", 180, 240, 300)], []),  # it fired one of the three
         ([row("a", 60, 120), row("b", 180, 240)], []),  # after two
         ([A, row("b", 60, 120, 180)], []),
         ([row("a"), row("b")], []),
         ([A], []),
         # A host that comes late to an old tick makes it no newer.
-        ([A, row("c", 240), row("b")._replace(ticks=(("t240", NOW - 1),))], ["b", "c"]),
+        (
+            [
+                A,
+                row("c", 240, 300),
+                row("b")._replace(ticks=(("t240", NOW - 1), ("t300", NOW - 300))),
+            ],
+            ["b", "c"],
+        ),
         ([A, row("b", 240), row("b", 60)._replace(shard=1)], []),  # another shard of the tick
     ],
 )
@@ -77,7 +87,7 @@ def test_a_host_is_silent_when_others_fired_the_last_three_ticks(
 
 def test_the_three_ticks_may_be_of_several_hosts() -> None:
     """No single host has to have fired all of them."""
-    found = last_ticks((row("a", 60, 180), row("b", 120), row("c", 240)), {})["k"]
+    found = last_ticks((row("a", 60, 180), row("b", 120), row("c", 240, 300)), {})["k"]
     assert (found.ticks, found.hosts) == (("t60", "t120", "t180"), {"a", "b"})
     assert found.silent == (Silence("c", NOW - 240),)
 
@@ -101,9 +111,9 @@ def test_a_host_at_a_glance() -> None:
     rows = [
         row("a", 60, 120, 180),
         row("a", 30, key="l", version="0.2.0", clock_ahead=-3.0),
-        row("b", 1600),
-        row("b", 1500, key="l"),
-        *(row(host, *ticks, key="x") for host, ticks in (("a", (90, 91, 92)), ("b", (1900,)))),
+        row("b", 1600, 1700),
+        row("b", 1500, 1600, key="l"),
+        *(row(host, *ticks, key="x") for host, ticks in (("a", (90, 91, 92)), ("b", (1900, 2000)))),
         row("by-hand", command=None, seen_at=NOW - 5),
         row(
             "by-hand", key="oncecron/notify", seen_at=NOW - 4, version="0.2.0"
@@ -127,7 +137,7 @@ OFTEN = row("a", 60, 120, 180)
 def test_a_dead_host_is_one_finding() -> None:
     """Of all its keys, also of those that are not due yet; with the time of its last firing."""
     keys = ("k", "l", "m", "n")
-    dead = [row("b", 1000 + 10 * number, key=key) for number, key in enumerate(keys)]
+    dead = [row("b", 1000 + 10 * n, 2000, key=key) for n, key in enumerate(keys)]
     rows = [OFTEN, row("a", 60, 120, 180, key="l"), *dead]
     [found] = findings(*rows)
     assert found[:5] == ("silent-host", "warning", None, None, 4)
@@ -139,9 +149,19 @@ def test_a_dead_host_is_one_finding() -> None:
     assert few.reason == "has been fired by 1 host in its last 3 ticks, and not by 3"
 
 
+def test_pods_are_no_dead_hosts_and_hide_none() -> None:
+    """Each fires one tick under its own name; of a fleet beside them, the machine that is lost is told."""
+    nights = [round(n * DAY) for n in range(1, 9)]
+    pods = [row(f"bill-{ago}", ago) for ago in nights]
+    assert findings(*pods) == []
+    fleet = [row("web1", *nights[:3]), row("web2", *nights[4:7])]
+    assert [each.host for each in findings(*fleet)] == ["web2"]
+    assert [each.host for each in findings(*pods, *fleet)] == ["web2"]
+
+
 def test_a_line_that_is_gone_is_a_finding_of_its_key() -> None:
     """The host fires others."""
-    [found] = findings(OFTEN, row("b", 1000), row("b", 60, key="l"))
+    [found] = findings(OFTEN, row("b", 1000, 1060), row("b", 60, key="l"))
     assert found[:5] == ("silent-host", "warning", "k", None, 1)
     at = Clock(utc=True).seconds(NOW - 1000)
     assert found.reason == f"has not been fired by b since {at}, which fires other keys"
@@ -150,7 +170,7 @@ def test_a_line_that_is_gone_is_a_finding_of_its_key() -> None:
 @pytest.mark.parametrize(("ago", "count"), [(240, 0), (899, 0), (900, 1)])
 def test_a_host_that_reboots_is_not_silent(ago: int, count: int) -> None:
     """Three ticks, and a quarter of an hour."""
-    assert len(findings(OFTEN, row("b", ago))) == count
+    assert len(findings(OFTEN, row("b", ago, 1000))) == count
 
 
 @pytest.mark.parametrize(("min_hosts", "count"), [(1, None), (2, None), (3, 1), (5, 3)])
