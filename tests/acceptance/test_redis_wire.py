@@ -15,7 +15,7 @@ import pytest
 from redis_wires import COUNT, Wires, at_most, line_of, soon
 from servers import FaultProxy, RedisServer
 from servers.process import free_port
-from servers.scripted import Scripted, says
+from servers.scripted import Behave, Scripted, dribbles, floods, says
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis.client import RedisClient
@@ -345,6 +345,26 @@ def test_what_a_server_may_say_instead(
     server = new_scripted(says(answer + b"\r\n"))
     assert told in wires.complaint(error, server.url, name="")
     assert told in wires.complaint(error, server.url)
+
+
+@pytest.mark.parametrize(
+    ("behave", "error", "told"),
+    [
+        (floods(b"$400000000000\r\n", b"x"), StoreRefusesError, "larger than 64 MB"),
+        (floods(b"*1000000000\r\n", b"$3\r\nabc\r\n"), StoreRefusesError, "larger than 64 MB"),
+        (floods(b"", b"*1\r\n"), StoreRefusesError, "is not Redis"),
+        (floods(b"+", b"x"), StoreRefusesError, "is not Redis"),
+        (floods(b"", b">1\r\n+a\r\n"), StoreUnavailable, "no answer in time"),
+        (dribbles(b"$4000\r\nabcdefghi"), StoreUnavailable, "no answer in time"),
+        (dribbles(b">2\r\n+a\r\n+b\r\n"), StoreUnavailable, "no answer in time"),
+    ],
+)
+def test_an_answer_without_end(
+    new_scripted: NewScripted, wires: Wires, behave: Behave, error: Any, told: str
+) -> None:
+    """It has a largest size and a last moment, whatever comes meanwhile: for a firing and for people."""
+    with at_most(10):
+        assert told in wires.complaint(error, new_scripted(behave).url)
 
 
 def test_a_server_that_says_why_and_hangs_up(new_scripted: NewScripted, wires: Wires) -> None:

@@ -3,14 +3,18 @@
 import contextlib
 import socket
 import threading
+import time
 import weakref
 from collections.abc import Callable
+
+Behave = Callable[[socket.socket, int], None]
+"""What a server does to its connection of this number."""
 
 
 class Scripted:
     """A server that does to each connection what the test says: `behave(socket, number)`."""
 
-    def __init__(self, behave: Callable[[socket.socket, int], None]) -> None:
+    def __init__(self, behave: Behave) -> None:
         self._behave = behave
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
@@ -44,11 +48,38 @@ class Scripted:
             each.close()
 
 
-def says(answer: bytes) -> Callable[[socket.socket, int], None]:
+def says(answer: bytes) -> Behave:
     """Return a behaviour: to each command, this."""
 
     def behave(connection: socket.socket, _: int) -> None:
         while data := connection.recv(1 << 16):
             connection.sendall(answer * (b"\r\n" + data).count(b"\r\n*"))
+
+    return behave
+
+
+def floods(beginning: bytes, more: bytes, *, asked: bool = True) -> Behave:
+    """Return a behaviour: an answer without end, to the first command or before it."""
+
+    def behave(connection: socket.socket, _: int) -> None:
+        if asked:
+            connection.recv(1 << 16)
+        connection.sendall(beginning)
+        many = more * (1 + 100_000 // len(more))
+        while True:
+            connection.sendall(many)
+
+    return behave
+
+
+def dribbles(answer: bytes, pause: float = 0.05) -> Behave:
+    """Return a behaviour: to the first command this answer, a byte at a time, again and again."""
+
+    def behave(connection: socket.socket, _: int) -> None:
+        connection.recv(1 << 16)
+        while True:
+            for byte in answer:
+                connection.sendall(bytes([byte]))
+                time.sleep(pause)
 
     return behave

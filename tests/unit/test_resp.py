@@ -1,12 +1,21 @@
 """RESP2 and what is needed of RESP3: what is sent, and what comes out of a stream however it is cut."""
 
+from itertools import chain, repeat
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.stores.redis.resp import ProtocolError, Push, ReplyError, ReplyReader, packed
+from oncecron.stores.redis.resp import (
+    LARGEST_REPLY,
+    ProtocolError,
+    Push,
+    ReplyError,
+    ReplyReader,
+    TooLargeError,
+    packed,
+)
 
 
 def reader(data: bytes, step: int = 1) -> ReplyReader:
@@ -109,8 +118,8 @@ def test_an_error_is_a_value_with_a_code() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"HTTP/1.1 400 Bad Request\r\n", b"\r\n", b":one\r\n", b"$-2\r\n", b"$99999999999\r\n",
-        b"*99999999999\r\n", b"*1\r\n" * 50, b"+" + b"a" * 100_000, b"%99999999999\r\n", b"%-2\r\n",
+        b"HTTP/1.1 400 Bad Request\r\n", b"\r\n", b":one\r\n", b"$-2\r\n",
+        b"*-2\r\n", b"*1\r\n" * 50, b"+" + b"a" * 100_000, b"%-2\r\n",
         b"%1\r\n" * 50, b"*1\r\n>1\r\n+a\r\n", b">one\r\n", b"~1\r\n+a\r\n",
     ],
 )  # fmt: skip
@@ -118,6 +127,43 @@ def test_what_is_neither(data: bytes) -> None:
     """It is told, and neither memory nor the stack is spent on it."""
     with pytest.raises(ProtocolError):
         reader(data, 1000).reply()
+
+
+@pytest.mark.parametrize(
+    ("beginning", "more"),
+    [
+        (b"$400000000000\r\n", b"x" * 65536),
+        (b"*1000000000\r\n", b":1\r\n"),
+        (b"%1000000000\r\n", b":1\r\n"),
+        (b"*1040000\r\n", b"$0\r\n\r\n"),
+        (b"*1000\r\n", b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n"),
+        (b"*1000\r\n", b"*100000\r\n" + b"*0\r\n" * 100_000),
+        (b">1000\r\n", b"$1000000\r\n" + b"x" * 1_000_000 + b"\r\n"),
+    ],
+)
+def test_a_reply_without_end(beginning: bytes, more: bytes) -> None:
+    """No more of it is read than the largest reply, nor than as many small values cost."""
+    pieces = chain([beginning], repeat(more))
+    read = []
+
+    def next_piece() -> bytes:
+        piece = next(pieces)
+        read.append(len(piece))
+        return piece
+
+    with pytest.raises(TooLargeError):
+        ReplyReader(next_piece).reply()
+    assert sum(read) < LARGEST_REPLY + 2 * len(more)
+
+
+def test_large_replies_one_after_another() -> None:
+    """Each has a size of its own."""
+    large = b"$%d\r\n%b\r\n" % (LARGEST_REPLY // 2, b"x" * (LARGEST_REPLY // 2))
+    stream = reader(large * 3, 1 << 20)
+    for _ in range(3):
+        found = stream.reply()
+        assert isinstance(found, bytes)
+        assert len(found) == LARGEST_REPLY // 2
 
 
 values = st.recursive(

@@ -22,7 +22,14 @@ from oncecron.core.timing import (
     KEEPALIVE_INTERVAL,
     SHORTEST_SERVER_TIMEOUT,
 )
-from oncecron.stores.redis.resp import ProtocolError, Push, ReplyError, ReplyReader, packed
+from oncecron.stores.redis.resp import (
+    ProtocolError,
+    Push,
+    ReplyError,
+    ReplyReader,
+    TooLargeError,
+    packed,
+)
 
 if TYPE_CHECKING:
     import _socket
@@ -208,9 +215,13 @@ class ServerConnection:
         return self._guarded(lambda: self._ask(commands), deadline)
 
     def log_in(self, *, deadline: float) -> _socket.socket:
-        """Carry out the handshake and return the socket, which is the caller's from now on. Raises as `ask` does."""
+        """Carry out the handshake and return the socket, to send commands by. Raises as `ask` does."""
         self._guarded(lambda: self._send_all(()), deadline)
         return self._socket
+
+    def reply(self, *, deadline: float) -> Reply | ReplyError:
+        """Return the reply to a command that was sent by the socket. Raises as `ask` does."""
+        return self._guarded(self._reader.reply, deadline)
 
     def listen(self, channel: str, *, deadline: float) -> ReplyError | None:
         """Subscribe to a channel, or return the refusal.
@@ -234,6 +245,10 @@ class ServerConnection:
             from oncecron.stores.redis.explain import stranger
 
             raise stranger(str(error), self._transport.where(self.place)) from error
+        except TooLargeError as error:
+            from oncecron.stores.redis.explain import too_large
+
+            raise too_large(self._transport.where(self.place)) from error
         finally:
             if not answered:
                 self.close()
@@ -310,7 +325,7 @@ class ServerConnection:
             if getattr(said, "reason", None):  # a TLS alert
                 raise
             return
-        except ProtocolError:
+        except (ProtocolError, TooLargeError):
             return
         if isinstance(reply, ReplyError):
             from oncecron.stores.redis.explain import of_command

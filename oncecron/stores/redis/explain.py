@@ -7,6 +7,7 @@ import errno
 from oncecron.core.errors import RecordRefusedError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.address import command_line
+from oncecron.stores.redis.resp import LARGEST_REPLY
 from oncecron.stores.redis.scripts import LAYOUT
 
 if TYPE_CHECKING:
@@ -258,8 +259,23 @@ def nameless(redirection: ReplyError, where: str) -> StoreError:
     )
 
 
+def too_large(where: str) -> StoreError:
+    """Return the error of an answer that is larger than any that oncecron asks for."""
+    return StoreRefusesError(
+        f"{where}: the server's answer is larger than {LARGEST_REPLY >> 20} MB; check host and port, and what is "
+        "between this host and the server"
+    )
+
+
+def no_answer_of_redis(where: str) -> StoreError:
+    """Return the error of an answer that is in the Redis protocol, but means nothing for what was asked."""
+    return StoreRefusesError(
+        f"{where}: the server's answer is not one that Redis gives; check host and port"
+    )
+
+
 def stranger(what: str, where: str) -> StoreError:
-    """Return the error of an answer that is not in the Redis protocol, or that no Redis gives."""
+    """Return the error of an answer that is not in the Redis protocol."""
     if what.startswith(("\x15\x03", "\x16\x03")):
         return StoreRefusesError(f"{where}: the server uses TLS on this port; write rediss://")
     return StoreRefusesError(

@@ -7,8 +7,8 @@ that one URL means the same to both.
 
 from __future__ import annotations
 
-import ast
 import contextlib
+import select
 
 import redis
 from redis.backoff import NoBackoff
@@ -17,7 +17,6 @@ from redis.connection import DefaultParser
 from redis.exceptions import (
     AskError,
     ClusterDownError,
-    InvalidResponse,
     MovedError,
     NoScriptError,
     RedisClusterException,
@@ -276,10 +275,13 @@ class PeopleClient:
 
 
 class _Parser(DefaultParser):  # type: ignore[valid-type, misc]
-    """Gives an error in the server's words, but for those by which redis-py finds the node of a cluster.
+    """Reads replies as a firing does: each has a largest size and a last moment, whatever the server sends meanwhile.
 
-    It takes some errors for the end of a connection: that the server is loading, or asks for no password.
+    An error is in the server's words, but for those by which redis-py finds the node of a cluster. redis-py takes some
+    errors for the end of a connection: that the server is loading, or asks for no password.
     """
+
+    _server: ServerConnection | None = None
 
     EXCEPTION_CLASSES: ClassVar = {
         "ASK": AskError,
@@ -288,6 +290,29 @@ class _Parser(DefaultParser):  # type: ignore[valid-type, misc]
         "NOSCRIPT": NoScriptError,
         "TRYAGAIN": TryAgainError,
     }
+
+    def on_connect(self, connection: Any) -> None:
+        self._server = connection.server
+
+    def on_disconnect(self) -> None:
+        self._server = None
+
+    def can_read(self, timeout: float = 0) -> bool:
+        """Return whether something has come that nobody has asked for, or the end of the connection."""
+        if self._server is None:
+            return False
+        poll = select.poll()
+        poll.register(self._server.watch_fd(), select.POLLIN)
+        return bool(poll.poll(timeout * 1000))
+
+    def read_response(self, *_: Any, **__: Any) -> Any:
+        if self._server is None:
+            raise redis.ConnectionError from hung_up()
+        try:
+            reply = self._server.reply(deadline=_deadline())
+        except StoreError as error:
+            raise redis.ConnectionError(str(error)) from error
+        return self.parse_error(str(reply)) if isinstance(reply, ReplyError) else reply
 
 
 _CODES = {found: code for code, found in _Parser.EXCEPTION_CLASSES.items()}
@@ -303,18 +328,24 @@ class _Connection(AnyConnection):
 
     transport: Transport
     handshake: Handshake
+    server: ServerConnection
     driver_info: Any
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(parser_class=_Parser, **options)
+        super().__init__(**options)
         self.driver_info = self.lib_name = self.lib_version = None  # no CLIENT SETINFO
+
+    def set_parser(self, parser_class: Any) -> None:
+        """Take ours, also for a cluster, whose client brings another one."""
+        del parser_class
+        super().set_parser(_Parser)
 
     def _connect(self) -> Any:
         place = getattr(self, "path", None) or (self.host, self.port)
         deadline = _deadline()
         try:
-            connection = ServerConnection(place, self.transport, self.handshake, deadline)
-            connected = connection.log_in(deadline=deadline)
+            self.server = ServerConnection(place, self.transport, self.handshake, deadline)
+            connected = self.server.log_in(deadline=deadline)
         except StoreError as error:  # as one that redis-py expects: it tries the next server
             raise redis.ConnectionError(str(error)) from error
         connected.settimeout(self.socket_timeout)
@@ -406,17 +437,8 @@ def _explained(error: BaseException, transport: Transport, place: Host | str) ->
             return each
         if isinstance(each, OSError):
             return transport.failure(each, place)
-        if isinstance(each, (InvalidResponse, *_OF_STRANGERS)):
-            return explain.stranger(_strange_words(each), transport.where(place))
+        if isinstance(each, _OF_STRANGERS):
+            return explain.no_answer_of_redis(transport.where(place))
     if _reply(error) is None and isinstance(error, redis.ConnectionError):
         return transport.failure(hung_up(), place)
     return None
-
-
-def _strange_words(error: BaseException) -> str:
-    """Return the words in "Protocol Error: b'...'", and how Python names what redis-py could not convert."""
-    try:
-        words: bytes = ast.literal_eval(str(error).partition("Protocol Error: ")[2])
-    except (ValueError, SyntaxError):
-        return str(error)
-    return words.decode("latin-1")

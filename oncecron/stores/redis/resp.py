@@ -15,8 +15,10 @@ Reply = bytes | int | list["Reply"] | None
 Word = bytes | str | int | float
 
 _LONGEST_LINE = 1 << 16
-_LARGEST_VALUE = 512 << 20  # bytes; proto-max-bulk-len's default
-_MOST_VALUES = 1 << 24
+LARGEST_REPLY = 64 << 20
+"""In bytes: eight of the longest outputs on record."""
+_COST_OF_VALUE = 64
+"""How many bytes of it a value counts for, beside its own: what the interpreter needs for an empty one."""
 _DEEPEST = 32
 
 
@@ -30,6 +32,10 @@ class ReplyError(Exception):
 
 class ProtocolError(Exception):
     """The other side does not use this protocol."""
+
+
+class TooLargeError(Exception):
+    """A reply is larger than any that oncecron asks for."""
 
 
 class Push(list["Reply"]):
@@ -57,6 +63,7 @@ class ReplyReader:
         self._more = more
         self._buffer = bytearray()
         self._at = 0
+        self._left = LARGEST_REPLY
         self._error: ReplyError | None = None
 
     @property
@@ -73,13 +80,21 @@ class ReplyReader:
     def next(self) -> Reply | ReplyError:
         """Return the next reply or `Push`; for an array that holds an error, the error."""
         self._error = None
+        self._left = LARGEST_REPLY
         value = self._value(_DEEPEST)
         del self._buffer[: self._at]
         self._at = 0
         return value if self._error is None else self._error
 
+    def _take(self, size: int) -> None:
+        """Count what a part of the reply needs, before it is read."""
+        self._left -= size
+        if self._left < 0:
+            raise TooLargeError
+
     def _value(self, depth: int) -> Reply:
         line = self._line()
+        self._take(len(line))
         kind, rest = line[:1], line[1:]
         if kind == b"+":
             return rest
@@ -117,8 +132,9 @@ class ReplyReader:
     def _bulk(self, size: int) -> bytes | None:
         if size == -1:
             return None
-        if not 0 <= size <= _LARGEST_VALUE:
+        if size < 0:
             raise ProtocolError(f"${size}")
+        self._take(size)
         end = self._at + size
         while len(self._buffer) < end + 2:
             self._buffer += self._more()
@@ -129,8 +145,9 @@ class ReplyReader:
     def _array(self, size: int, depth: int) -> list[Reply] | None:
         if size == -1:
             return None
-        if not 0 <= size <= _MOST_VALUES:
+        if size < 0:
             raise ProtocolError(f"*{size}")
+        self._take(size * _COST_OF_VALUE)
         return [self._value(depth - 1) for _ in range(size)]
 
 
