@@ -10,9 +10,11 @@ and is sent again at the next pass.
 from __future__ import annotations
 
 import os
+import select
 import shutil
+import time
 from functools import partial
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.alerts import message as form
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
@@ -23,6 +25,7 @@ from oncecron.core.timing import CHANNEL_TIMEOUT, KILL_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from io import RawIOBase
     from typing import Any
 
     from oncecron.alerts.findings import Finding
@@ -40,6 +43,8 @@ _FORMS: dict[str, Callable[[Message], str]] = {
 _SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail")
 _ERROR_SHOWN = 200
 """How many characters of what a program prints are shown."""
+_PIPE = 1 << 16
+"""Bytes that a pipe holds (pipe(7))."""
 
 
 class ChannelError(Exception):
@@ -263,20 +268,22 @@ def _run(
         for name, value in os.environ.items()
         if name not in (STORE.environment, LOG.environment)
     }
+    read_end, write_end = os.pipe()
 
     def start(file: str, words: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             words,
             executable=file,
-            stdin=subprocess.PIPE,
+            stdin=message,
             stdout=subprocess.DEVNULL,
-            stderr=printed,
+            stderr=write_end,
             env={**environment, **facts},
             start_new_session=True,
         )
 
-    # No pipe: what it leaves running would keep that open.
-    with tempfile.TemporaryFile() as printed:
+    with tempfile.TemporaryFile() as message, open(read_end, "rb", buffering=0) as printed:
+        message.write(given)
+        message.seek(0)
         tree = process_tree.Tree()
         tree.set_apart()
         process_tree.become_subreaper()
@@ -287,26 +294,60 @@ def _run(
             raise ChannelError(f"{what} cannot be started: {error.strerror}") from error
         finally:
             process_tree.refuse_core()
+            os.close(write_end)
         with process:
-            try:
-                process.communicate(given, timeout)
-            except subprocess.TimeoutExpired as error:
+            said = _said_until_its_end(process.pid, printed, time.monotonic() + timeout)
+            if said is None:
                 tree.kill_all(KILL_TIMEOUT)
-                raise ChannelError(
-                    f"{what} has not ended within {timeout:g} s and was killed"
-                ) from error
+                raise ChannelError(f"{what} has not ended within {timeout:g} s and was killed")
         if process.returncode:
-            said = _beginning(printed)
+            shown = visible(" ".join(said.decode("utf-8", "replace").split()))
             raise ChannelError(
-                f"{what} failed with {_status(process.returncode)}{said and f': {said}'}"
+                f"{what} failed with {_status(process.returncode)}{shown and f': {shown}'}"
             )
 
 
-def _beginning(printed: IO[bytes]) -> str:
-    """Return the beginning of what a program has printed, on one line."""
-    printed.seek(0)
-    words = printed.read(_ERROR_SHOWN).decode("utf-8", "replace").split()
-    return visible(" ".join(words))
+def _said_until_its_end(pid: int, printed: RawIOBase, deadline: float) -> bytes | None:
+    """Wait for the end of a program; return the beginning of what it has printed, None if it has not ended.
+
+    What it prints beyond that is read and dropped: it fills neither the memory nor a disk.
+    """
+    said = b""
+    os.set_blocking(printed.fileno(), False)
+    end = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(end, select.POLLIN)
+        poll.register(printed, select.POLLIN)
+        while (left := deadline - time.monotonic()) > 0:
+            ready = [descriptor for descriptor, _ in poll.poll(left * 1000)]
+            chunk = printed.read(_PIPE) if printed.fileno() in ready or end in ready else None
+            said = (said + (chunk or b""))[:_ERROR_SHOWN]
+            if end in ready:
+                if chunk != b"":
+                    _drain(printed)
+                return said
+            if chunk == b"":
+                poll.unregister(printed)
+    finally:
+        os.close(end)
+    return None
+
+
+def _drain(printed: RawIOBase) -> None:
+    """Read what others print, which the program has left running, until they end: a closed pipe would kill them."""
+    from oncecron.run import process_tree
+
+    def drain() -> None:
+        process_tree.detach((printed.fileno(),), empty=(0, 1, 2))
+        os.set_blocking(printed.fileno(), True)
+        while printed.read(_PIPE):
+            pass
+
+    try:
+        process_tree.start_detached(drain)
+    except OSError:  # the host is short of processes
+        return
 
 
 def _status(code: int) -> str:

@@ -8,17 +8,26 @@ from __future__ import annotations
 import ssl
 from base64 import b64encode
 from contextlib import closing
-from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
+from http.client import (
+    HTTPConnection,
+    HTTPException,
+    HTTPResponse,
+    HTTPSConnection,
+    RemoteDisconnected,
+)
 from queue import Empty, SimpleQueue
 from threading import Thread
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from oncecron import __version__
+from oncecron.alerts.bounded_answer import BoundedAnswer, TooLargeError
 from oncecron.core.errors import OncecronError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from email.message import Message
+    from io import BufferedReader
+    from socket import socket
 
 _TRY_AGAIN = (408, 425, 429)
 _SERVER_ERROR = 500
@@ -93,7 +102,10 @@ def _exchange(request: Request, timeout: float) -> Message:
     target = f"{place.path or '/'}{'?' if place.query else ''}{place.query}"
     with closing(connection):
         connection.request(request.method, target, request.body, headers)
-        answer = connection.getresponse()
+        try:
+            answer = connection.getresponse()
+        except TooLargeError as error:
+            raise RequestError(str(error), again=False) from error
         answer.close()  # unread: its body says nothing more
     if 200 <= answer.status < 300:  # noqa: PLR2004 - success (RFC 9110, 15.3)
         return answer.headers
@@ -104,7 +116,25 @@ def _exchange(request: Request, timeout: float) -> Message:
 
 def _connection(place: SplitResult, timeout: float) -> HTTPConnection:
     host = place.hostname or ""
+    connection = HTTPConnection(host, place.port, timeout=timeout)
     if place.scheme == "https":
         context = ssl.create_default_context()
-        return HTTPSConnection(host, place.port, timeout=timeout, context=context)
-    return HTTPConnection(host, place.port, timeout=timeout)
+        connection = HTTPSConnection(host, place.port, timeout=timeout, context=context)
+    answer = BoundedAnswer(timeout)
+
+    def response(source: socket, method: str | None = None) -> HTTPResponse:
+        return HTTPResponse(_Source(answer.stream(source)), method=method)  # type: ignore[arg-type]
+
+    connection.response_class = response  # type: ignore[assignment]
+    return connection
+
+
+class _Source:
+    """What an answer of http.client asks of a socket."""
+
+    def __init__(self, stream: BufferedReader) -> None:
+        self._stream = stream
+
+    def makefile(self, _mode: str) -> BufferedReader:
+        """Return the stream."""
+        return self._stream

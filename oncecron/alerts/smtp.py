@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from socket import SHUT_RDWR
 from threading import Thread
 
+from oncecron.alerts.bounded_answer import BoundedAnswer, TooLargeError
 from oncecron.core.errors import OncecronError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.masking import MASK
@@ -23,6 +24,7 @@ from oncecron.core.stderr import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from oncecron.alerts.mail_server import MailServer
 
@@ -59,6 +61,33 @@ def send(
     return answer
 
 
+class _Bounded:
+    """A mixin in front of smtplib's clients, whose replies may have lines without end."""
+
+    def __init__(self, answer: BoundedAnswer, *arguments: Any, **options: Any) -> None:
+        self._answer = answer
+        super().__init__(*arguments, **options)
+
+    def getreply(self: Any) -> tuple[int, bytes]:
+        """Return the next reply. Raises `TooLargeError` too."""
+        if self.file is None:
+            self.file = self._answer.stream(self.sock)
+        try:
+            reply: tuple[int, bytes] = super().getreply()  # type: ignore[misc]
+        except TooLargeError:
+            self.close()  # smtplib does so after an `OSError`
+            raise
+        return reply
+
+
+class _Smtp(_Bounded, smtplib.SMTP):
+    """A connection that may be encrypted later."""
+
+
+class _SmtpOverTls(_Bounded, smtplib.SMTP_SSL):
+    """A connection that is encrypted from the first byte."""
+
+
 class _Exchange:
     def __init__(self, server: MailServer, timeout: float) -> None:
         self._server = server
@@ -75,6 +104,8 @@ class _Exchange:
             return self._send(recipients, mail)
         except SmtpError as error:
             return error
+        except TooLargeError as error:
+            return SmtpError(f"{self._step}: {error}")
         except (OSError, ValueError) as error:  # also each SMTPException
             return SmtpError(self._why(error))
         finally:
@@ -131,11 +162,14 @@ class _Exchange:
         host, port, tls = self._server[:3]
         name = "localhost"  # without one, smtplib asks the name server for it
         timeout = self._timeout + 1  # `send` is the first to end the wait
+        answer = BoundedAnswer(timeout)
         if tls == "tls":
             context = ssl.create_default_context()
-            self._connection = smtplib.SMTP_SSL(host, port, name, timeout=timeout, context=context)
+            self._connection = _SmtpOverTls(
+                answer, host, port, name, timeout=timeout, context=context
+            )
         else:
-            self._connection = smtplib.SMTP(host, port, name, timeout=timeout)
+            self._connection = _Smtp(answer, host, port, name, timeout=timeout)
         self._greet(self._connection)
         return self._connection
 
