@@ -528,9 +528,7 @@ def moment(text: str, now: float, option: str = "since", *, utc: bool = False) -
     try:
         return read_spans(text, now, utc=utc)[0].exactly
     except ValueError as error:
-        raise UsageError(
-            f"--{option}: {text!r} is not an age or a time; use 2h or 7d, 2026-11-20, or 2026-11-20T02:00+01:00"
-        ) from error
+        raise UsageError(f"--{option}: {error}") from error
 
 
 def output_format(settings: Settings) -> str:

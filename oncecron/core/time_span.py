@@ -11,13 +11,14 @@ import re
 from datetime import UTC, date, datetime, time, timedelta
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.timing import EARLIEST_TIME, LATEST_TIME
 from oncecron.core.units import parse_duration
 
 if TYPE_CHECKING:
     from datetime import tzinfo
 
 EXPECTED = (
-    "14:47, yesterday, 'yesterday 02:00', '3 hours ago', 2026-11-20, or 2026-11-20T02:00+01:00"
+    "14:47, yesterday, 'yesterday 02:00', 2h, '3 hours ago', 2026-11-20, or 2026-11-20T02:00+01:00"
 )
 """What can be written."""
 
@@ -49,8 +50,15 @@ class Span(NamedTuple):
 def read_spans(text: str, now: float, *, utc: bool = False) -> list[Span]:
     """Return what a text means: one span, or two for a time that the local clock shows twice.
 
-    Raises `ValueError` for what is no time.
+    Raises `ValueError` for what is no time, and for one before 1970 or after 9999.
     """
+    spans = _spans(text, now, utc=utc)
+    if not all(EARLIEST_TIME <= each.start <= each.end <= LATEST_TIME for each in spans):
+        raise ValueError(f"{text!r} is too far away; write a time from 1970 to 9999")
+    return spans
+
+
+def _spans(text: str, now: float, *, utc: bool) -> list[Span]:
     words = " ".join(text.lower().split())
     age = _age(words)
     if age is not None:

@@ -145,7 +145,11 @@ def test_pages(store: Store, host: Oncecron) -> None:
         ("/key?name=bad/key&outcome=faild", 400, ("did you mean failed?",)),
         ("/key?name=bad/key&limit=0", 400, ("is not a number from 1 to 1000",)),
         ("/key?name=bad/key&since=1w+ago", 200, ("2026",)),
-        ("/?since=yesterdy", 400, ("is not an age or a time",)),
+        ("/?since=yesterdy", 400, ("is not a time; write",)),
+        *((f"/{page}since={far}", 400, ("is too far away",)) for page in ("?", "key?name=bad/key&", "host?name=web1&")
+          for far in ("999999d", "9999999999999d", "1900-01-01")),
+        ("/key?name=bad/key&tick=9999999999999d", 400, ("is neither a tick on record nor a time",)),
+        ("/key?name=bad/key&limit=" + "9" * 5000, 400, ("is not a number from 1 to 1000",)),
         ("/?since=tomorrow", 400, ("is not in the past",)),
         ("/?q=BAD", 200, ('href="key?name=bad/key"',)),
         ("/?outcome=failed&host=web1", 200, ('href="key?name=bad/key"',)),

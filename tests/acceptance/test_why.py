@@ -170,6 +170,8 @@ def test_a_name_typed_wrongly(store: Store, host: Oncecron) -> None:
     refused(host("why", "host-a"), 1, "host-a is a host, and no key", "`oncecron hosts host-a`")
     refused(host("why", "x y"), 64, "'x y' is not a valid key; use 1 to 200 of")
     refused(host("why", "billing", "--tick", ""), 64, "--tick is empty", "leave it out")
+    host.run("mail", "--tick", "2026-11-20T02:00Z", "--", "true")
+    refused(host("why", "mail", "--tick", "9999999999999d"), 64, "neither a tick on record nor")
     assert "Similar ticks on record: month-07." in told(host, "billing", "--tick", "month-7")
 
 

@@ -70,9 +70,36 @@ def test_a_time_that_the_clock_shows_twice_is_both() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "25:00", "02:30 CEST", "30 Feb", "Tue 25:00", "14:60", "2pm", "noon", "last tuesday", "3 moons ago", "-3h",
-     "yesterday 25:00", "2026-13-01", "2026-11-31", "9999-12-31", "x" * 300],
+     "yesterday 25:00", "2026-13-01", "2026-11-31", "9999-12-31", "10000-01-01", "x" * 300],
 )  # fmt: skip
 def test_what_is_no_time_is_refused(text: str) -> None:
     """With what can be written."""
     with pytest.raises(ValueError, match=r"is not a time; write 14:47, yesterday, .*'3 hours ago'"):
         read_spans(text, NOW)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["999999d", "9999999999999d", "9" * 400 + "d", "9" * 5000 + " weeks ago", "1969-12-30", "0001-01-01",
+     "0001-01-01T00:00Z", "9999-12-31T23:59Z", "9999-12-31T23:59-14:00", "1 Jan 1900"],
+)  # fmt: skip
+@pytest.mark.parametrize("utc", [True, False])
+def test_what_is_too_far_away_is_refused(text: str, utc: bool) -> None:
+    """No clock shows it, and no store keeps it."""
+    with pytest.raises(
+        ValueError, match=r"is too far away; write a time from 1970 to 9999|is not a time; write"
+    ):
+        read_spans(text, NOW, utc=utc)
+
+
+@pytest.mark.parametrize("text", ["1970-01-01", "1970-01-01T00:00+14:00", "9999-12-30", "20000d"])
+@pytest.mark.parametrize("utc", [True, False])
+def test_what_is_read_can_be_shown(text: str, utc: bool) -> None:
+    """In any zone, from the first to the last."""
+    for span in read_spans(text, NOW, utc=utc):
+        for at in (
+            *span,
+            *(side + 14 * 3600 for side in span),
+            *(side - 14 * 3600 for side in span),
+        ):
+            assert datetime.fromtimestamp(at).astimezone().isoformat()
