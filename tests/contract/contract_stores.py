@@ -67,6 +67,9 @@ class StoreKind(Protocol):
     def expire(self, key: str, shard: int = 0) -> None:
         """Make the present lease of a part of the key expired, its holder silent and without a session."""
 
+    def stored_items(self) -> int:
+        """Return how many items are stored, those of lists that nobody sees included."""
+
     def fence(self, key: str) -> int:
         """Return the last fencing token of the key's first part."""
 
@@ -161,6 +164,12 @@ class SQLiteKind:
             now=clock.lease_time(clock.MONOTONIC),
             wall=clock.wall(),
         )
+
+    def stored_items(self) -> int:
+        """Count the rows."""
+        [(count,)] = self.run("SELECT count(*) FROM item")
+        assert isinstance(count, int)
+        return count
 
     def fence(self, key: str) -> int:
         """Read the row."""

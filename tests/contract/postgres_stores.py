@@ -129,6 +129,11 @@ class PostgresKind:
         eventually(lambda: self.database.execute(
             "select 1 from pg_locks where locktype = 'advisory' and objsubid = 2") == [])  # fmt: skip
 
+    def stored_items(self) -> int:
+        """Count the rows."""
+        [(count,)] = self.database.execute("select count(*) from oncecron.item")
+        return int(count)
+
     def fence(self, key: str) -> int:
         """Read the row."""
         statement = "select fence from oncecron.job_key where key = %s and shard = 0"

@@ -84,6 +84,10 @@ class RedisKind:
         times = {"expires_at": f"{now - 1:.6f}", "heartbeat_at": f"{now - 1 - TTL:.6f}"}
         self.client.hset(f"{PREFIX}lease:{key}#{shard}", mapping=times)
 
+    def stored_items(self) -> int:
+        """Count the fields."""
+        return sum(self.client.hlen(name) for name in self.client.keys(f"{PREFIX}items:*"))
+
     def fence(self, key: str) -> int:
         """Read the field."""
         return int(self.client.hget(f"{PREFIX}key:{key}#0", "fence"))

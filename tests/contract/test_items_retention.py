@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hosts import KEY, Host, minute
-from item_hosts import LIST, Field, Slot, many
+from item_hosts import LIST, Field, Slot, many, put
 from test_items import counts
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Retention
 from oncecron.each.reports import item_lists
-from oncecron.each.values import ItemList, ItemResult, Loaded
+from oncecron.each.values import Chunk, ItemList, ItemResult, Loaded
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from contract_stores import StoreKind
 
 DAY = 86400.0
@@ -120,18 +122,24 @@ def test_ends_keep_the_list_of_a_name(field: Field) -> None:
 
 
 def ends_until(field: Field, left: list[ItemList]) -> list[ItemList]:
-    """End executions of another key until only these lists are left; return those that are.
+    """End executions of another key until only these lists are left; return those that are."""
+    for _ in ends(field):
+        if [each.items_of for each in item_lists(field.people)] == left:
+            break
+    return [each.items_of for each in item_lists(field.people)]
+
+
+def ends(field: Field) -> Iterator[None]:
+    """End executions of another key, fifty of them.
 
     An end looks at its own key, and at another one that is drawn on some stores.
     """
     host = Host(field.store.firing(), "other.example")
     for number in range(2, 52):
-        field.store.age(301)  # on PostgreSQL, not every end removes
+        field.store.age(0.0)  # on PostgreSQL, not every end removes
         lease = host.win(minute(number), key="weekly")
         assert host.finish(lease, retention=OLD)
-        if [each.items_of for each in item_lists(field.people)] == left:
-            break
-    return [each.items_of for each in item_lists(field.people)]
+        yield
 
 
 def test_a_list_of_many_chunks_goes_completely(field: Field) -> None:
@@ -143,3 +151,39 @@ def test_a_list_of_many_chunks_goes_completely(field: Field) -> None:
     assert item_lists(field.people) == []
     assert field.load(many(9)[4:], instant_list()) == Loaded(5, 0, 0, 5)
     assert field.slot(tick=INSTANT).names(9) == [item.identity for item in many(9)[4:]]
+
+
+def test_what_a_cut_off_load_has_left_goes_at_once(field: Field) -> None:
+    """Nobody sees it, and no list will be known by it; a load that goes on keeps what it has sent."""
+    going, cut, failed = field.loader(), field.slot(5), field.slot(6)
+    lists = LIST, ItemList("weekly", LIST.tick), ItemList("daily", LIST.tick)
+    for number, (loader, items_of) in enumerate(zip((going, cut, failed), lists, strict=True), 1):
+        assert put(loader, Chunk(0, many(number), is_last=False), items_of)
+    field.people.prune(OLD)
+    assert field.store.stored_items() == 6
+    assert failed.host.finish(failed.lease)
+    field.people.prune(OLD)
+    assert field.store.stored_items() == 3
+    field.die(cut)
+    next(end for end in ends(field) if field.store.stored_items() == 1)
+    assert put(cut, Chunk(1, many(4), is_last=True), lists[1]) is None
+    assert put(going, Chunk(1, many(3), is_last=True)) == Loaded(3, 0, 1, 3)
+    field.people.prune(OLD)
+    assert field.store.stored_items() == 3
+    assert field.counts() == counts(3, queued=3)
+
+
+def test_a_load_may_begin_while_retention_removes_its_list(field: Field) -> None:
+    """It is a new list, of which retention removes nothing."""
+    field.load(many(5000))
+    field.load(many(10000, 5001)[:5000])
+    field.store.age(31 * DAY)
+    some = ends(field)
+    next(end for end in some if not item_lists(field.people))
+    loader = field.loader()
+    assert put(loader, Chunk(0, many(50), is_last=False)) == Loaded(50, 0, 0, 50)
+    for _ in some:
+        pass
+    assert put(loader, Chunk(1, many(50, 51), is_last=True)) == Loaded(100, 0, 0, 100)
+    assert field.counts() == counts(100, queued=100)
+    assert field.store.stored_items() == 100

@@ -222,13 +222,13 @@ class SQLiteLeaseStore(Claimer):
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
         with self._handle.until(deadline) as store, store.writing(durable=True):
-            now = clock.wall()
+            now = moment(self._boot)
             row = store.one("find_ending", **lease_values(lease))
             if row is None:
                 return False
             execution = _known_execution(row)
             late = ENDED_LATE if execution.lost and not execution.retrying else None
-            values = lease_values(lease) | ending_values(ending) | {"finished_at": now}
+            values = lease_values(lease) | ending_values(ending) | {"finished_at": now["now"]}
             if _conclude(store, execution, values, ending.note, late):
                 expire(store, (lease.key, lease.shard), retention, now)
         return not execution.lost
@@ -250,8 +250,8 @@ class SQLiteLeaseStore(Claimer):
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
         with self._handle.until(deadline) as store, store.writing(durable=True):
-            now = clock.wall()
-            ends = _deliver(store, record, now)
+            now = moment(self._boot)
+            ends = _deliver(store, record, now["now"])
             if retention and ends:
                 expire(store, (record["key"], record["shard"]), retention, now)
 

@@ -214,7 +214,8 @@ class SQLiteReader(Reader):
         progress: Progress = no_progress,
     ) -> tuple[int, int]:
         open_store = lambda: self._handle.until(_deadline())  # noqa: E731
-        return prune(open_store, retention, names_kept, dry_run=dry_run, progress=progress)
+        now = moment(boot_id())
+        return prune(open_store, retention, now, names_kept, dry_run=dry_run, progress=progress)
 
     def initialise(
         self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress

@@ -6,7 +6,6 @@ ticks that are instants the high-water mark on the key's row does that. A runnin
 
 from __future__ import annotations
 
-from oncecron.core import clock
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST, Retention
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from oncecron.core.progress import Progress
     from oncecron.stores.sqlite.connection import Connection
 
+    Values = dict[str, Any]
     Open = Callable[[], AbstractContextManager[Connection]]
     """Gives the store for one transaction."""
 
@@ -47,16 +47,17 @@ def at_least(store: Connection, wanted: Retention) -> Retention:
     return Retention(*map(max, wanted, least_retention(store)))
 
 
-def expire(store: Connection, part: Part, wanted: Retention, now: float) -> None:
-    """Remove a few expired rows; executions of names only for this shard."""
+def expire(store: Connection, part: Part, wanted: Retention, moment: Values) -> None:
+    """Remove a few expired rows; executions of names only for this shard. `moment`: the time of all clocks."""
     kept = at_least(store, wanted)
     most = MOST_PER_FINISH
+    now = moment["now"]
     before = now - kept.executions
     most -= expire_executions(store, before, most=most)
     expire_names(store, part, before, names_kept=NAMES_KEPT, most=most)
     expire_skips(store, now - kept.skips, most=SKIPS_PER_FINISH)
     store.execute("expire_pauses", now=now)
-    expire_items(store, before, now, most=20 * MOST_PER_FINISH)  # the rows are small
+    expire_items(store, before, moment, most=20 * MOST_PER_FINISH)  # the rows are small
     expire_hosts(store, now)
 
 
@@ -89,11 +90,11 @@ def expire_skips(store: Connection, before: float, *, most: int) -> int:
     return rows + sum(map(int, plain))
 
 
-def expire_items(store: Connection, before: float, now: float, *, most: int) -> int:
-    """Remove rows of the lists of items that were loaded before a time, and whose tick is no longer in the log."""
+def expire_items(store: Connection, before: float, moment: Values, *, most: int) -> int:
+    """Remove rows of the lists of items that have expired, or that no load has completed, and none does now."""
     if not store.knows("expire_lists"):
         return 0  # a program without items
-    store.execute("expire_lists", before=before, now=now)
+    store.execute("expire_lists", before=before, **moment)
     removed = 0
     while removed < most and (found := store.one("expired_list")):
         of_list = {"list_id": found[0], "most": most - removed}
@@ -134,21 +135,27 @@ _NO_LIMIT = -1
 
 
 def prune(
-    open_store: Open, wanted: Retention, names_kept: int, *, dry_run: bool, progress: Progress
+    open_store: Open,
+    wanted: Retention,
+    moment: Values,
+    names_kept: int,
+    *,
+    dry_run: bool,
+    progress: Progress,
 ) -> tuple[int, int]:
     """Remove all that has expired; return how many executions and how many skips were removed.
 
     `dry_run`: remove nothing, and return how many would be removed.
     """
     executions = skips = 0
-    for removed in _pruned(open_store, wanted, names_kept, dry_run=dry_run):
+    for removed in _pruned(open_store, wanted, moment, names_kept, dry_run=dry_run):
         executions, skips = executions + removed[0], skips + removed[1]
         progress(executions + skips)
     return executions, skips
 
 
 def _pruned(
-    open_store: Open, wanted: Retention, names_kept: int, *, dry_run: bool
+    open_store: Open, wanted: Retention, moment: Values, names_kept: int, *, dry_run: bool
 ) -> Iterator[tuple[int, int]]:
     """Yield how many executions and how many skips each step removes."""
     in_steps = _without_a_step if dry_run else _in_steps
@@ -157,7 +164,7 @@ def _pruned(
         parts: list[Part] = [
             (row["key"], row["shard"]) for row in store.execute("parts_with_names")
         ]
-    now, most = clock.wall(), ROWS_PER_STEP
+    now, most = moment["now"], ROWS_PER_STEP
     before = now - kept.executions
     for gone in in_steps(open_store, lambda store: expire_executions(store, before, most=most)):
         yield gone, 0
@@ -175,7 +182,7 @@ def _pruned(
     if dry_run:
         return
     for _ in _in_steps(
-        open_store, lambda store: expire_items(store, before, now, most=ITEMS_PER_STEP)
+        open_store, lambda store: expire_items(store, before, moment, most=ITEMS_PER_STEP)
     ):
         yield 0, 0
     with open_store() as store, store.writing(durable=False):

@@ -16,8 +16,8 @@
 --   divisions   hash     KEY -> "SHARDS TICK ...": the number of parts of its last eight granted ticks
 --   pauses      hash     KEY or * -> JSON: author, reason, at, until
 --   drains      hash     host -> JSON: author, at
---   lists       zset     KEY#TICK of every list of items, by when it was loaded. One that was looked at and kept comes last of those
---                        that may expire
+--   lists       zset     KEY#TICK of every list of items, by when it was loaded, 0 before that. One that was looked at and kept comes
+--                        last of those that may expire
 --   mark        hash     nothing; it is written before each WAIT
 --   notices     hash     channel -> "VERSION:DOCUMENT": what `oncecron notify` has notified it of
 --   key         hash     fence, high_water, running, last_start ...: what retention may not remove

@@ -11,7 +11,8 @@ if redis.call('HGET', list.list, 'loading_execution') ~= given.execution_id then
   if remove_leftovers(10000) > 0 then return {'again'} end
   local from = redis.call('HGET', list.list, 'total') or '0'
   set(list.list, {loading_execution = given.execution_id, loading_number = '-1', loading_from = from, loading_until = from,
-    loading_known = '0', loading_repeated = '0'})
+    loading_known = '0', loading_repeated = '0', loading_lease = own.lease})
+  redis.call('ZADD', shared.lists, 'NX', 0, given.list) -- so that retention finds it, should this load be cut off
 end
 
 local load = hash(list.list)
