@@ -38,7 +38,7 @@ from oncecron.core.model import (
     Ending,
 )
 from oncecron.core.timing import SPOOL_WRITE_TIMEOUT
-from oncecron.core.units import LARGEST_SIZE
+from oncecron.core.units import DAY, LARGEST_SIZE
 from oncecron.stores.address import masked, state_directory
 
 if TYPE_CHECKING:
@@ -337,10 +337,13 @@ def _remove(path: str) -> None:
 
 
 def _remove_unless_written(temporary: str) -> None:
-    """Remove a temporary file, unless its process may still run, here or in a container with the same directory."""
-    if os.path.exists(f"/proc/{temporary.rpartition('.')[2]}"):
-        return
-    if abs(clock.wall() - _modified(temporary)) > SPOOL_WRITE_TIMEOUT:
+    """Remove a temporary file, unless its process may still run, here or in a container with the same directory.
+
+    After a day another process has its pid: in containers, most have the same.
+    """
+    age = abs(clock.wall() - _modified(temporary))
+    lives = os.path.exists(f"/proc/{temporary.rpartition('.')[2]}")
+    if age > (DAY if lives else SPOOL_WRITE_TIMEOUT):
         _remove(temporary)
 
 

@@ -344,12 +344,13 @@ def test_a_broken_file_is_set_aside(spool: Spool, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lives", "age", "kept"), [(False, 60, False), (True, 60, True), (False, 0, True)]
+    ("lives", "age", "kept"),
+    [(False, 60, False), (True, 60, True), (True, 90_000, False), (False, 0, True)],
 )
 def test_what_a_killed_process_was_writing_goes(
     spool: Spool, lives: bool, age: float, kept: bool
 ) -> None:
-    """Unless its process lives, or may live where nobody sees it: in another container."""
+    """Unless its process lives, or may live where nobody sees it: in another container. A pid returns."""
     spool.add(record())
     [(path, _)] = spool.pending("k")
     with subprocess.Popen(["true"]) as gone:
