@@ -283,7 +283,7 @@ def _may_stop_jobs(name: str, value: Any) -> bool:
     """
     from oncecron.core.suggestion import similar  # noqa: PLC0415 - for an error message alone
 
-    known = (*_OF_JOBS, *_OBSERVERS, *(option.replace("-", "_") for option in _TOP_KEYS))
+    known = (*_OF_JOBS, *_OBSERVERS, *(option.replace("-", "_") for option in _job_keys()))
     meant = [name] if name in known else similar(name, known)
     if meant:
         return meant[0] not in _OBSERVERS

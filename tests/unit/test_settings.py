@@ -283,6 +283,7 @@ OF_JOBS = (
         "[[billing]]\ntimeout = 9\n",
         "other = 'x'\n",
     ),
+    *("retries = 2\n", "command = 'x'\n", "shards = 2\n", "only-if = 'x'\n", "slots = 2\n"),
 )
 
 
