@@ -22,6 +22,7 @@ _DATABASE = "/usr/share/zoneinfo"
 _MAGIC = b"TZif"
 _LOCALTIME = "/etc/localtime"
 _TIMEZONE = "/etc/timezone"
+_LONGEST_NAME = 1024
 
 _NAMES_OF_UTC = frozenset(
     ("UTC", "Etc/UTC", "UCT", "Etc/UCT", "Universal", "Etc/Universal", "Zulu", "Etc/Zulu")
@@ -87,7 +88,7 @@ def _zone_of_copy() -> str:
     """Return the zone in /etc/timezone, if /etc/localtime has the same offsets this year."""
     try:
         with open(_TIMEZONE, encoding="utf-8", errors="replace") as file:
-            name = file.read().strip()
+            name = file.read(_LONGEST_NAME).strip()
     except OSError:
         raise ValueError(f"{_LOCALTIME} is a copy, not a link to a named zone; {_CURE}") from None
     zone = find_zone(name)

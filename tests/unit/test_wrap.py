@@ -1,5 +1,6 @@
 """wrap and unwrap: exactly the prefix, for exactly the lines that are meant, and back byte for byte."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,11 @@ from crontabs import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from oncecron.cli.crontab.files import CrontabFile, read_source
+from oncecron.cli.crontab.rewriting import Plan
+from oncecron.cli.crontab.warnings import warn_of_missing_store
 from oncecron.core.derived_key import derived_key
+from oncecron.core.errors import InputError
 from oncecron.crontab.firing_times import schedule_of
 from oncecron.crontab.percent_sign import CUT, CUT_CURE, shell_command
 from oncecron.crontab.prefix import read_prefix
@@ -545,3 +550,47 @@ def test_a_test_of_the_host_that_stays_is_named() -> None:
     assert "`[ -x '/opt/a b' ]` stays in the command" in warning
     named = wrap(scan(f"# oncecron: key=a only-if=/opt/has-a\n{line}".encode()), GUARDING)
     assert (named.changed, named.warnings) == (1, [])
+
+
+# Files of other users
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("kind", "warns"),
+    [
+        *(("missing", True), ("empty", True), ("store", False)),
+        *(("pipe", False), ("endless", False), ("large", False)),
+    ],
+)
+def test_the_configuration_of_another_user_is_not_read_without_a_bound(
+    kind: str, warns: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Root wraps it: neither a pipe, nor a device, nor a large file of theirs stops that. `run` says what is wrong."""
+    path = tmp_path / "config.toml"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "endless":
+        path.symlink_to("/dev/zero")
+    elif kind != "missing":
+        path.write_text('store = "local"\n' if kind == "store" else "")
+    if kind == "large":
+        os.truncate(path, 1 << 40)  # with a hole
+    text = f"ONCECRON_CONFIG={path}\n@daily root /bin/a\n".encode()
+    source = CrontabFile("/etc/crontab", text, None)
+    crontab = scan(text, system=True)
+    warn_of_missing_store(Plan(source, crontab, wrap(crontab, EVERYTHING)))
+    assert ("no store is configured for root" in capfd.readouterr().err) == warns
+
+
+def test_a_crontab_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a file, and on standard input."""
+    path = tmp_path / "large"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(InputError, match="large is too large for a crontab: more than 16 MiB"):
+        read_source([str(path)])
+    with path.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with pytest.raises(InputError, match="standard input is too large for a crontab"):
+            read_source(["-"])

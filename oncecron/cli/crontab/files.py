@@ -99,11 +99,9 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
                 raise InputError(
                     f"{path} is not a regular file; to read a pipe, use - and redirect it"
                 )
-            data = file.read(_LARGEST + 1)
+            data = _not_too_large(file.read(_LARGEST + 1), path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > _LARGEST:
-        raise InputError(f"{path} is too large for a crontab: more than {_LARGEST >> 20} MiB")
     link_owner = link.st_uid if stat.S_ISLNK(link.st_mode) else 0
     return CrontabFile(path, data, status, named=named, link_owner=link_owner)
 
@@ -178,9 +176,15 @@ def _standard_input(command: str, *, named: bool) -> bytes:
             f"name a crontab file, or pipe one in: `crontab -l | oncecron crontab {command}`"
         )
     try:
-        return stream.buffer.read()  # type: ignore[no-any-return]
+        return _not_too_large(stream.buffer.read(_LARGEST + 1), "standard input")
     except OSError as error:
         raise InputError(f"cannot read standard input: {error.strerror}") from error
+
+
+def _not_too_large(data: bytes, name: str) -> bytes:
+    if len(data) > _LARGEST:
+        raise InputError(f"{name} is too large for a crontab: more than {_LARGEST >> 20} MiB")
+    return data
 
 
 def difference(source: CrontabFile, new: bytes) -> bytes:
@@ -230,7 +234,7 @@ def _refuse_changed(source: CrontabFile) -> None:
     with open(source.path, "rb") as file:
         now = os.fstat(file.fileno())
         same = (now.st_dev, now.st_ino) == (before.st_dev, before.st_ino)
-        if not same or file.read() != source.data:
+        if not same or file.read(len(source.data) + 1) != source.data:
             raise OutputError(
                 f"{source.path} changed while it was read, so it is left unchanged; run the command again"
             )

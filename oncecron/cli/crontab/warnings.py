@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from oncecron.cli.crontab.user_crontab import own_name
 from oncecron.config.file import find_file
+from oncecron.config.file_reader import read_private
+from oncecron.core.errors import ConfigurationError
 from oncecron.core.stderr import complain
 from oncecron.core.text import visible
 from oncecron.crontab.lint.keys import check_users
@@ -82,12 +84,12 @@ def _has_store(prefix: Prefix, environment: Mapping[str, str], user: str) -> boo
     import tomllib  # noqa: PLC0415 - not for --help
 
     path = prefix.options.get("config") or find_file(environment, lambda: _home(user))
-    try:
-        with open(path or os.devnull, "rb") as file:
-            data = tomllib.load(file)
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError, RecursionError):  # `oncecron run` says what is wrong with it
+    try:  # it may be another user's
+        text, _ = read_private(path or os.devnull, "configuration file", trusting=True)
+        data = tomllib.loads(text)
+    except ConfigurationError as error:  # `oncecron run` says what is wrong with it
+        return not isinstance(error.__cause__, FileNotFoundError)
+    except (ValueError, RecursionError):
         return True
     job: Any = data.get("job")
     section = job.get(prefix.options["key"]) if isinstance(job, dict) else None
