@@ -16,8 +16,8 @@ loop around it.
 The order of the decision:
 
 0. A known owner. An execution of this owner, key and shard that still has its lease gets the same lease again, renewed,
-   because the answer to its claim was lost. If it has ended since, the answer is `done`. An owner is never refused
-   because of its own lease.
+   because the answer to its claim was lost. If it has ended since, the answer is `done` by its own execution
+   (`Refusal.own`), which has never begun. An owner is never refused because of its own lease.
 1. `paused` and `drained` are refused. Three things are a `ConfigurationError`:
    - The host's clock names the tick, and it differs from the store's clock by more than `MAX_CLOCK_SKEW`.
    - The tick is an instant more than that ahead of the store's clock: every tick before it would be skipped. A name
@@ -237,7 +237,8 @@ def decide(
     `watched` and `alone` are those of `LeaseStore.claim`.
     """
     if state.own is not None:  # 0
-        return Regain(state.own) if state.own_has_lease else _because_of("done", state.own)
+        lost = _because_of("done", state.own)._replace(own=True)
+        return Regain(state.own) if state.own_has_lease else lost
     if state.stop is not None:  # 1
         return stop_refusal(state.stop)
     _check_clocks(state, firing)

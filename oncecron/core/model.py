@@ -263,6 +263,8 @@ class Refusal(NamedTuple):
     """With `held`."""
     recorded: bool = True
     """Whether the store has the skip; False: it could not be recorded after a claim."""
+    own: bool = False
+    """The firing had the lease, and lost it before it got this answer: no skip is recorded."""
 
 
 class BlockingLease(NamedTuple):

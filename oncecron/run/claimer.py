@@ -11,6 +11,7 @@ claim has one of these results:
   settled, because nothing would renew that lease.
 - `held`: with --failover, if it is the firing's own tick, or with --wait, the claimer waits. Else it is a refusal.
 - Refused: it is reported to the guard. When every shard is refused, the firing is over.
+- Lost: an earlier claim was granted, and the lease ended before its answer came. That it never began is recorded.
 
 To wait, the connection listens to the shard and claims it once more, because the lease may have ended before. Then the
 thread sleeps until the first of three: a notification, the end of the lease, or a random time of at most a third of the
@@ -43,7 +44,7 @@ from oncecron.core.timing import (
     WAIT_OVERRUN,
 )
 from oncecron.run.reporter import waiting_message
-from oncecron.run.spool import skip_record
+from oncecron.run.spool import not_started_record, skip_record
 from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import Firing
     from oncecron.run.spec import RunSpec
+    from oncecron.run.spool import Spool
     from oncecron.stores.api import LeaseStore
 
 
@@ -80,6 +82,16 @@ class StoreConnection:
         self._listening.clear()
         self.store.close()
 
+    def take_back(self, firing: Firing, spool: Spool, why: str) -> None:
+        """Record that an attempt never began which was granted, or may have been: only that re-opens its tick."""
+        record = not_started_record(firing, why)
+        deadline = clock.lease_time(self.store.lease_clock) + CALL_TIMEOUT
+        try:
+            self.store.deliver(record, deadline=deadline)
+        except StoreError:
+            self.close()
+            spool.keep(record)
+
 
 class Claimer:
     """The shards that a firing may still get."""
@@ -89,13 +101,12 @@ class Claimer:
         spec: RunSpec,
         connection: StoreConnection,
         sleep: Callable[[float, int | None], bool],
-        report_refusal: Callable[[Firing, Refusal, bool, bool], None],
+        report_refusal: Callable[[Firing, Refusal, bool], None],
     ) -> None:
         """Take two functions.
 
         `sleep(seconds, descriptor)` returns True as soon as the descriptor is readable, and raises when the firing is
-        to end. `refused(firing, refusal, unanswered, waits)` reports a refused shard: `unanswered` if a claim of it was
-        not answered, `waits` if it is claimed again.
+        to end. `refused(firing, refusal, waits)` reports a refused shard: `waits` if it is claimed again.
         """
         self._connection = connection
         self._sleep = sleep
@@ -124,10 +135,11 @@ class Claimer:
         """Return a lease that was granted and does not count, to be given back."""
         return next((claim.unconfirmed for claim in self._open if claim.unconfirmed), None)
 
-    def next(self, began: float) -> Lease | Unconfirmed | None:
+    def next(self, began: float) -> Lease | Unconfirmed | Refusal | None:
         """Claim until a shard is granted; return None when no shard is left. Raises `StoreError`.
 
-        `began`: when the budget began, with what had to be done before the claim (lease clock).
+        A `Refusal` is the firing's own: it had the lease, and has lost it. `began`: when the budget began, with what
+        had to be done before the claim (lease clock).
         """
         if self._patience.is_wanted:
             spec = self._spec
@@ -138,7 +150,7 @@ class Claimer:
         finally:
             self._patience.over()
 
-    def _next(self, began: float) -> Lease | Unconfirmed | None:
+    def _next(self, began: float) -> Lease | Unconfirmed | Refusal | None:
         asking = list(self._open)
         for claim in asking:
             claim.begin(began)
@@ -150,8 +162,12 @@ class Claimer:
                 continue
             self.newest_claim = claim.firing
             answer = claim.ask(self._now())
+            if isinstance(answer, Refusal) and answer.own:
+                why = "the answer to its claim came after the lease had ended"
+                self._connection.take_back(claim.firing, self._spec.spool, why)
+                return answer
             if isinstance(answer, Refusal):
-                self._report_refusal(claim.firing, answer, claim.unanswered, False)
+                self._report_refusal(claim.firing, answer, False)
                 asking.remove(claim)
                 if answer.reason in ("paused", "drained"):
                     break  # this holds for all shards
@@ -162,7 +178,7 @@ class Claimer:
                 return answer
             elif refusal := claim.waiting_for():
                 self._patience.over()  # that is reported at once
-                self._report_refusal(claim.firing, refusal, claim.unanswered, True)
+                self._report_refusal(claim.firing, refusal, True)
         self._connection.close()
         return None
 
@@ -192,6 +208,7 @@ class _ShardClaim:
         """When to claim (lease clock)."""
         self.unconfirmed: Unconfirmed | None = None
         self.unanswered = False
+        """Whether a claim may have been granted without a lease that counts."""
         self.unsettled = False
         """Whether the last claim may have been granted: nothing would renew that lease while another shard runs."""
         self._spec = spec
@@ -238,7 +255,7 @@ class _ShardClaim:
             self._connection.close()
             return self._failed(error)
         if isinstance(answer, Unconfirmed):
-            self.unconfirmed, self.unsettled = answer, True
+            self.unconfirmed, self.unsettled, self.unanswered = answer, True, True
             return self._failed(answer.error)
         self._spec.spool.note_reached(self.firing.key)
         self._backoff.reset()

@@ -20,8 +20,6 @@ class Refused(NamedTuple):
 
     firing: Firing
     refusal: Refusal
-    unanswered: bool
-    """Whether an earlier claim of the shard was not answered, so that it may have been granted."""
     waits: bool
     """Whether the shard is claimed again."""
 
@@ -45,7 +43,10 @@ class Renewed(NamedTuple):
 
 
 class Lost:
-    """The lease is lost for good: another host may have it."""
+    """The lease is lost for good: another host may have it.
+
+    If an attempt may have been granted that never began, that is on record.
+    """
 
 
 class Kept:

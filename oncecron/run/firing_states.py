@@ -27,7 +27,7 @@ A cell names what may follow. `=`: the state stays. `-`: the event cannot happen
                            Over
     Renewed     -          -          =          =          -          =          =          =          =
                                                                                              Recording  Leaving
-    Lost        -          Over       Over       =          -          =          =          Over       Over
+    Lost        Over       Over       Over       =          -          =          =          Over       Over
     Kept        -          -          -          -          -          Waiting    -          -          -
                                                                        Recording
     NotRetried  -          -          Recording  -          -          -          -          -          Recording
@@ -176,6 +176,8 @@ class State:
 class Claiming(State):
     """The store is asked for a lease."""
 
+    _last: JobEnd | None = None
+
     def _on_granted(self, lease: Lease) -> State:
         return _begin(self._guard, lease, None)
 
@@ -191,7 +193,10 @@ class Claiming(State):
         return self
 
     def _on_no_shard_left(self) -> State:
-        return _no_shard_left(self._guard)
+        return _leave(self._guard, 0 if self._guard.shard_statuses else self._guard.spec.skip_exit)
+
+    def _on_lost(self) -> State:
+        return _lost(self._guard, self._last)
 
     def _on_failed(self, event: events.Failed) -> State:
         without = _runs_without(self._guard, event.error)
@@ -231,7 +236,7 @@ class Renewing(State):
         return Leaving(self._guard, self._lease, self._last, why, exit_status)
 
 
-class Leaving(State):
+class Leaving(Claiming):
     """The firing is to end while the store is asked. What it grants now is given back."""
 
     def __init__(
@@ -255,13 +260,6 @@ class Leaving(State):
     def _on_unconfirmed(self, claim: Unconfirmed) -> State:
         return self._on_granted(claim.lease)
 
-    def _on_refused(self, event: events.Refused) -> State:
-        self._guard.reporter.say_refusal(event)
-        return self
-
-    def _on_no_shard_left(self) -> State:
-        return _no_shard_left(self._guard)
-
     def _on_failed(self, event: events.Failed) -> State:
         if self._lease:
             return _give_back(self._guard, self._lease, _ASKED_TO_STOP, self._exit_status)
@@ -272,9 +270,6 @@ class Leaving(State):
     def _on_renewed(self, lease: Lease) -> State:
         """Ignore a heartbeat of the last attempt."""
         return self if self._last else super()._on_renewed(lease)
-
-    def _on_lost(self) -> State:
-        return _lost(self._guard, self._last) if self._lease else super()._on_lost()
 
     def _on_not_retried(self, event: events.NotRetried) -> State:
         if self._lease is None or self._last is None:
@@ -576,10 +571,6 @@ def _lost(guard: Guard, last: JobEnd | None) -> State:
     when = "between two attempts" if last else _BEFORE_THE_START
     guard.reporter.say(f"the lease was lost {when}")
     return _leave(guard, last.exit_status if last else EX_TEMPFAIL)
-
-
-def _no_shard_left(guard: Guard) -> State:
-    return _leave(guard, 0 if guard.shard_statuses else guard.spec.skip_exit)
 
 
 def _leave(guard: Guard, exit_status: int) -> State:

@@ -9,16 +9,16 @@ import time
 from oncecron.core import stderr
 from oncecron.core.errors import EX_NOT_EXECUTABLE, StoreUnavailable, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Ending, Refusal
+from oncecron.core.model import Refusal
 from oncecron.core.timing import SILENT_WAIT
 from oncecron.core.units import format_duration
-from oncecron.run.spool import execution_record, skip_record
+from oncecron.run.spool import not_started_record, skip_record
 
 if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.errors import OncecronError
-    from oncecron.core.model import AskAgain, Firing, Lease
+    from oncecron.core.model import AskAgain, Ending, Firing, Lease
     from oncecron.run.events import NotRetried, Refused
     from oncecron.run.log_mirror import LogMirror
     from oncecron.run.spec import RunSpec
@@ -103,10 +103,8 @@ class Reporter:
 
     def say_refusal(self, event: Refused) -> None:
         """Report that a shard was refused; the store has recorded it."""
-        firing, refusal, unanswered, waits = event
+        firing, refusal, waits = event
         self._skip(firing, refusal, waits=waits)
-        if unanswered and (refusal.reason, refusal.holder) == ("done", firing.holder):
-            self.spool_not_started(firing, "the answer to its claim came after the lease had ended")
 
     def say_no_retry(self, lease: Lease, event: NotRetried, stop_reason: str | None = None) -> str:
         """Report that no further attempt starts; return the note for the last one.
@@ -144,8 +142,7 @@ class Reporter:
 
     def spool_not_started(self, firing: Firing, why: str) -> None:
         """Spool `not-started` for a lease that may have been granted: only that record re-opens a tick."""
-        ending = Ending("not-started", None, None, 0.0, why)
-        self.spool(execution_record(firing, None, ending))
+        self.spool(not_started_record(firing, why))
 
     def spool(self, record: dict[str, object]) -> bool:
         """Spool a record for the store; return whether the disk has taken it."""

@@ -439,6 +439,11 @@ def execution_record(
     }
 
 
+def not_started_record(firing: Firing, why: str) -> dict[str, Any]:
+    """Return the record of an attempt that may have been granted and never began: its owner's newest."""
+    return execution_record(firing, None, Ending("not-started", None, None, 0.0, why))
+
+
 def start_record(firing: Firing, lease: Lease) -> dict[str, Any]:
     """Return the record of a start."""
     started = execution_record(firing, lease, Ending("running", None, None, 0.0))

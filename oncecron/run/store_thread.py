@@ -6,8 +6,8 @@ another, and posts events as answers, in the order in which things happen:
 
     claim        The thread begins with it (see `claimer`), after it has delivered what a claim needs of the spool: how
                  runs of this key ended.  `Granted` or `Unconfirmed`: the lease is parked until the next order, so that
-                 the guard forks while this thread holds no lock of a library.  `NoShardLeft`, or `Failed` with the
-                 shards that may have been granted: the thread ends.  `Refused` may come before.
+                 the guard forks while this thread holds no lock of a library.  `NoShardLeft`, `Lost`, or `Failed`
+                 with the shards that may have been granted: the thread ends.  `Refused` may come before.
     renew        Renews once a lease that was granted too late to start with, within the budget of a claim:
                  `Granted`, `Lost` or `Failed`.
     begin        The job runs, and the heartbeats start.  The lease is renewed every sixth of the ttl, and immediately
@@ -29,7 +29,8 @@ another, and posts events as answers, in the order in which things happen:
 The rest of the spool is delivered when nothing else is to be done: before `NoShardLeft`, and before the `Recorded` of a
 key without shards, whose lease is then released. Between two heartbeats the thread does nothing that could delay one.
 
-A bug ends the thread with `Crashed`.
+An attempt that was, or may have been, granted and never began is recorded before `Lost`. A bug ends the thread with
+`Crashed`.
 """
 
 from __future__ import annotations
@@ -213,7 +214,7 @@ class StoreThread:
     # Claiming
 
     def _claim(self, claimer: Claimer, began: float) -> Lease | None:
-        """Claim; return the lease that was posted to the guard, or None after `NoShardLeft`."""
+        """Claim; return the lease that was posted to the guard, or None after `NoShardLeft` or `Lost`."""
         try:
             answer = claimer.next(began)
         except Withdrawn:
@@ -224,6 +225,9 @@ class StoreThread:
         if answer is None:
             self._deliver_rest()
             self._post(NoShardLeft())
+            return None
+        if isinstance(answer, Refusal):
+            self._post(Lost())
             return None
         if isinstance(answer, Unconfirmed):
             self._post(answer)
@@ -243,10 +247,8 @@ class StoreThread:
             raise Withdrawn
         return readable
 
-    def _post_refusal(
-        self, firing: Firing, refusal: Refusal, unanswered: bool, waits: bool
-    ) -> None:
-        self._post(Refused(firing, refusal, unanswered, waits))
+    def _post_refusal(self, firing: Firing, refusal: Refusal, waits: bool) -> None:
+        self._post(Refused(firing, refusal, waits))
 
     def _report_lost(self, firing: Firing, lost: LostRun) -> None:
         if self._observer:
@@ -351,8 +353,7 @@ class StoreThread:
                 self._post(Failed(error, []))
             return
         if renewed is None:
-            self._park()
-            self._post(Lost())
+            self._lose(unbegun=self._renew_deadline < NEVER)
             return
         self._lease = renewed
         self._backoff.reset()
@@ -366,6 +367,14 @@ class StoreThread:
             return
         if self._listen_at == NEVER and not self._connection.listens(firing):
             self._listen_at = self._now()  # a new connection
+
+    def _lose(self, *, unbegun: bool) -> None:
+        """Post that the lease is lost; record an attempt that was, or may have been, granted and never began."""
+        self._park()
+        if unbegun:
+            firing, why = self._spec.firing_of(self._lease), "its lease ended before it could start"
+            self._connection.take_back(firing, self._spec.spool, why)
+        self._post(Lost())
 
     def _keep(self, ending: Ending) -> None:
         store, lease = self._connection.store, self._lease
@@ -400,8 +409,7 @@ class StoreThread:
                 self._sleep(pause)
         self._patience.over()
         if answer is None:
-            self._park()
-            self._post(Lost())
+            self._lose(unbegun=unanswered)
         elif isinstance(answer, Lease):
             self._lease = answer
             self._park()

@@ -67,7 +67,7 @@ class LeaseStore(Protocol):
         alone: bool = False,
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
-        """Claim (key, tick). A refusal is recorded as a skip, if possible (`Refusal.recorded`).
+        """Claim (key, tick). A refusal is recorded as a skip, if possible (`Refusal.recorded`), unless it is `own`.
 
         `watched`: the heartbeat from the last answer `stale`, or from a `held` at least a third of the ttl ago.
         `alone`: continue without the session lock, after two seconds of `contended`. `awaited`: the execution that the

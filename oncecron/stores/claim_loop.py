@@ -152,7 +152,7 @@ def _claim(
         if isinstance(answer, AskAgain):
             return answer
         if isinstance(answer, Refusal):
-            if answer.reason != "held" or awaited is None:
+            if not answer.own and (answer.reason != "held" or awaited is None):
                 plain = plain_skip(state, firing, answer)
                 recorded = _is_recorded(store, firing, answer, plain, deadline)
                 return answer._replace(recorded=recorded)

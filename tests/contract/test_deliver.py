@@ -9,7 +9,7 @@ from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
 from oncecron.core.log_rows import owner_digest
-from oncecron.core.model import Lease, Retention
+from oncecron.core.model import Lease, Refusal, Retention
 from oncecron.core.tick import NO_TICK, named_tick
 
 if TYPE_CHECKING:
@@ -92,10 +92,14 @@ def test_a_delivered_word_that_it_did_not_start_opens_the_tick(
 def test_who_gave_up_before_an_answer_was_not_lost(
     a: Host, b: Host, store: StoreKind, log: Log
 ) -> None:
-    """Its lease was taken away meanwhile: the tick is open again."""
+    """Its lease was taken away meanwhile: it learns that it had it, without a skip, and the tick is open again."""
     firing, lease = won(a)
     store.expire(KEY)
     assert b.lose(minute(1)).detail == "lost"
+    answer = a.ask(firing)
+    assert isinstance(answer, Refusal)
+    assert (answer.own, answer.reason, answer.holder) == (True, "done", a.holder)
+    assert [skip.host for skip in log.skips()] == [b.holder.host]
     a.deliver({**execution_record(firing, lease, "not-started"), "attempt": None})
     assert log.outcomes() == ["not-started"]
     assert b.win(minute(1)).attempt == 2

@@ -61,6 +61,11 @@ class Scripted:
         """Note when."""
         self.closed.append(self.time.now)
 
+    def sleep(self, seconds: float, _fd: int | None) -> bool:
+        """Let the time pass."""
+        self.time.now += seconds
+        return False
+
     @property
     def times(self) -> list[float]:
         """When it was asked, from the first time on."""
@@ -123,7 +128,7 @@ def wait(
         spec,
         StoreConnection(store),  # type: ignore[arg-type]
         sleep,
-        lambda _f, refusal, _u, waits: told.append((refusal.reason, waits)),
+        lambda _f, refusal, waits: told.append((refusal.reason, waits)),
     )
     return claimer.next(started), told
 
@@ -384,9 +389,10 @@ def unanswered() -> StoreUnavailable:
     return error
 
 
-@pytest.mark.parametrize(
-    "first", [unanswered(), Unconfirmed(granted(0), StoreUnavailable("no replica"))]
-)
+NOT_CONFIRMED = Unconfirmed(granted(0), StoreUnavailable("no replica"))
+
+
+@pytest.mark.parametrize("first", [unanswered(), NOT_CONFIRMED])
 def test_no_other_part_is_asked_for_before_one_is_settled(
     time: Time, new_spec: Callable[..., RunSpec], first: Any
 ) -> None:
@@ -396,6 +402,47 @@ def test_no_other_part_is_asked_for_before_one_is_settled(
     store = Scripted(time, lambda part, _: next(answers, granted(part)), stirs=True)
     lease, _ = wait(store, new_spec(shards="4"))
     assert [part for _, part, *_ in store.asked] == [lease.shard] * 5
+
+
+@pytest.mark.parametrize("delivers", [True, False])
+@pytest.mark.parametrize("first", [unanswered(), NOT_CONFIRMED])
+def test_a_lease_that_ended_before_its_answer_came_is_said_not_to_have_started(
+    time: Time, new_spec: Callable[..., RunSpec], first: Any, delivers: bool
+) -> None:
+    """Granted without an answer, or without the replicas, and ended unseen. It is spooled if it must be."""
+    spec = new_spec(shards="4")
+    own = DONE._replace(holder=spec.firing.holder, own=True)
+    answers = iter([first, own])
+    store = Scripted(time, lambda *_: next(answers), stirs=True)
+    delivered: list[Any] = []
+    spooled: list[Any] = []
+
+    def deliver(record: Any, *, deadline: float) -> None:
+        if not delivers:
+            raise StoreUnavailable("away")
+        delivered.append(record)
+
+    store.deliver = deliver  # type: ignore[attr-defined]
+    spec.spool.add = spooled.append  # type: ignore[method-assign]
+    assert wait(store, spec) == (own, [])
+    [record] = delivered if delivers else spooled
+    assert (record["outcome"], record["shard"]) == ("not-started", store.asked[0][1])
+    assert (record["attempt"], record["fencing_token"]) == (None, None)
+    assert len(delivered) + len(spooled) == 1
+
+
+def test_a_lease_that_does_not_count_may_have_been_granted(
+    time: Time, new_spec: Callable[..., RunSpec]
+) -> None:
+    """If its budget ends while another firing is met, that it did not start is said all the same."""
+    contended = AskAgain("contended", 0.05, 0.0, Refusal("held"))
+    answers = iter([NOT_CONFIRMED])
+    store = Scripted(time, lambda *_: next(answers, contended), stirs=True)
+    spec = new_spec(connect_timeout="5s")
+    claimer = Claimer(spec, StoreConnection(store), store.sleep, lambda *_: None)  # type: ignore[arg-type]
+    with pytest.raises(StoreUnavailable, match="still claiming"):
+        claimer.next(time.now)
+    assert claimer.unanswered == [spec.firing]
 
 
 def test_a_skip_that_the_store_did_not_take_is_spooled(

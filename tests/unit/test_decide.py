@@ -184,13 +184,14 @@ def test_a_gap_and_a_deadline_are_kept(claim: Claim) -> None:
 @many
 @given(claims("own"))
 def test_a_known_owner_is_never_refused_because_of_its_own_lease(claim: Claim) -> None:
-    """Whatever else the store knows. If its execution has ended, the answer says how."""
+    """Whatever else the store knows. If its execution has ended, the answer says how, and that it is its own."""
     own = claim.state.own
     assume(own is not None)
     assert own is not None
     has_lease, has_none = claim.but(own_has_lease=True), claim.but(own_has_lease=False)
     assert has_lease.answer() == Regain(own)
-    assert has_none.answer() == Refusal("done", own.holder, own.started_at, own.outcome)
+    done = Refusal("done", own.holder, own.started_at, own.outcome, own=True)
+    assert has_none.answer() == done
 
 
 # Clocks and shards

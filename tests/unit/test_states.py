@@ -81,7 +81,7 @@ def forms_of(event: str, bench: Bench) -> Iterator[Callable[[State], State]]:
             for lease in (LEASE, LATE_LEASE)
             for error in (AWAY, StoreRefusesError("not so"))
         ],
-        "Refused": [events.Refused(bench.spec.firing, HELD, False, False)],
+        "Refused": [events.Refused(bench.spec.firing, HELD, False)],
         "NoShardLeft": [events.NoShardLeft()],
         "Failed": [events.Failed(AWAY, []), events.Failed(StoreRefusesError("not so"), [])],
         "Renewed": [events.Renewed(LEASE), events.Renewed(asked)],
@@ -246,7 +246,7 @@ def test_the_status_of_who_leaves_is_that_of_the_last_signal(bench: Bench) -> No
     assert bench.told.unstarted == [(0, "asked to stop")]
 
 
-@pytest.mark.parametrize("happens", [events.Renewed(LEASE), events.Lost(), events.NotRetried(HELD)])
+@pytest.mark.parametrize("happens", [events.Renewed(LEASE), events.NotRetried(HELD)])
 def test_who_leaves_without_a_lease_is_told_of_none(bench: Bench, happens: events.Event) -> None:
     """They are answers to what was not ordered."""
     with pytest.raises(ImpossibleEventError, match="Leaving cannot take"):
@@ -299,6 +299,18 @@ def test_a_lease_that_is_lost_while_nothing_runs_ends_the_firing(
     assert over.exit_status == status
     when = "between two attempts" if last else "before the command was started"
     assert bench.told.lines == [f"the lease was lost {when}"]
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_lease_that_ended_before_it_was_seen_is_lost_too(bench: Bench, stopped: bool) -> None:
+    """The answer to the claim came too late: nothing has run, so that it is no success."""
+    state: State = firing_states.Claiming(bench)
+    if stopped:
+        state = state.take_signal(signal.SIGTERM, already_there=False)
+    over = state.take(events.Lost())
+    assert isinstance(over, firing_states.Over)
+    assert over.exit_status == 75
+    assert bench.told.lines == ["the lease was lost before the command was started"]
 
 
 @pytest.mark.parametrize("outcome", ["stopped", "lost", "not-started"])

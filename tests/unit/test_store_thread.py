@@ -1,4 +1,4 @@
-"""The heartbeats of the store thread, what it delivers of the spool and when, and a store that is away for long."""
+"""The heartbeats of the store thread, what it delivers, a store that is away for long, and a lease that is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from oncecron.config.run_parser import ParsedRun
 from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.model import Ending, Holder, Lease, Refusal
-from oncecron.run.events import Failed, NoShardLeft, Recorded
+from oncecron.core.retry import Backoff
+from oncecron.run.claimer import StoreConnection
+from oncecron.run.events import Failed, Lost, NoShardLeft, Recorded
 from oncecron.run.spec import RunSpec, make_spec
 from oncecron.run.spool import execution_record, skip_record
 from oncecron.run.store_thread import StoreThread
@@ -271,3 +273,90 @@ def test_nothing_is_delivered_between_two_heartbeats(
     assert store.now - 1000 - store.times("finish")[0] == pytest.approx(1.0)
     [recorded] = [event for event in thread.events() if isinstance(event, Recorded)]
     assert recorded.error is None
+
+
+# A lease that is lost
+
+
+LEASE = Lease("k", 3, "t", "o", 1, 42, 9, TTL, 0.0, 0.0)
+
+
+class Losing:
+    """A store that has given the lease to somebody else; first it does not answer for so many calls."""
+
+    lease_clock = clock.BOOTTIME
+
+    def __init__(self, silent: int = 0) -> None:
+        self.silent = silent
+        self.delivered: list[Any] = []
+
+    def renew(self, _lease: Lease, *, deadline: float) -> None:
+        """Answer that it is lost."""
+        if self.silent > 0:
+            self.silent -= 1
+            error = StoreUnavailable("silent")
+            error.unanswered = True
+            raise error
+
+    retry = renew
+
+    def deliver(self, record: Any, *, deadline: float) -> None:
+        """Take it."""
+        self.delivered.append(record)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture
+def losing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Losing]]:
+    """Give a function that makes the thread of a firing that has a lease, and its store."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    spec = make_spec(ParsedRun({"key": "k", "tick": "t", "store": "local"}, ["true"]))
+
+    def make(silent: int = 0) -> tuple[Any, Losing]:
+        store = Losing(silent)
+        thread: Any = StoreThread(spec, lambda: pytest.fail("nothing is claimed"))
+        thread._connection = StoreConnection(store)  # type: ignore[arg-type]
+        thread._clock = clock.BOOTTIME
+        thread._backoff = Backoff(cap=0.001)
+        thread._lease = LEASE
+        thread._park()
+        return thread, store
+
+    return make
+
+
+def lost_with(thread: Any, store: Losing) -> list[tuple[str, int]]:
+    """Return outcome and shard of what was recorded before the thread said that the lease is lost."""
+    assert [type(event) for event in thread.events()] == [Lost]
+    return [(record["outcome"], record["shard"]) for record in store.delivered]
+
+
+def test_a_lease_that_is_lost_before_the_start_did_not_start(
+    losing: Callable[..., tuple[Any, Losing]],
+) -> None:
+    """Only that word re-opens its tick: a guard was stopped between its grant and its start, until the lease ended."""
+    thread, store = losing()
+    thread._obey("renew", None)
+    thread._renew()
+    assert lost_with(thread, store) == [("not-started", 3)]
+
+
+def test_a_lease_that_a_heartbeat_finds_lost_is_the_guards_to_record(
+    losing: Callable[..., tuple[Any, Losing]],
+) -> None:
+    """A job may be running, or have run."""
+    thread, store = losing()
+    thread._renew()
+    assert lost_with(thread, store) == []
+
+
+@pytest.mark.parametrize(("silent", "recorded"), [(0, []), (1, [("not-started", 3)])])
+def test_a_retry_that_may_have_been_granted_did_not_start(
+    losing: Callable[..., tuple[Any, Losing]], silent: int, recorded: list[Any]
+) -> None:
+    """If a call had no answer: the attempt may be on record, and would be taken for one that ran."""
+    thread, store = losing(silent)
+    thread._retry()
+    assert lost_with(thread, store) == recorded
