@@ -211,7 +211,13 @@ _MUTATIONS = (
         EVERYWHERE,
         (),
         "No fault is needed: a job fails.",
-        (Change("run/process_tree.py", "    return os.WEXITSTATUS(status)\n", "    return 0\n"),),
+        (
+            Change(
+                "run/process_tree.py",
+                "    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)\n",
+                "    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0\n",
+            ),
+        ),
     ),
     Mutation(
         "kill-group-only",
@@ -224,8 +230,8 @@ _MUTATIONS = (
         (
             Change(
                 "run/process_tree.py",
-                "            if process := _read_process(pid):\n",
-                "            if (process := _read_process(pid)) and _in_group(pid):\n",
+                "            if process and (pid, process.started) not in apart:\n",
+                "            if process and (pid, process.started) not in apart and _in_group(pid):\n",
             ),
             Change(
                 "run/process_tree.py",
