@@ -65,6 +65,7 @@ class Wires:
                 ask(url, *words, **options)
             assert type(caught.value) is error
             lines.add(line_of(caught.value))
+        assert len(lines) == 1, lines
         [line] = lines
         return line
 

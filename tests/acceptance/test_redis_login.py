@@ -76,7 +76,7 @@ def test_nothing_is_executed_in_another_database(new_redis: NewRedis, wires: Wir
     server = new_redis(databases=4, user=[CRON + " ~* -select"])
     question = ("EVAL", COUNT, 1, "n")
     assert wires.ask(server.url(3), *question) == 1
-    assert "choose a smaller number" in wires.complaint(StoreRefusesError, server.url(4), *question)
+    assert "choose another database" in wires.complaint(StoreRefusesError, server.url(4), *question)
     url = server.url(3, login=f"cron:{SECRET}")
     assert "ACL SETUSER cron +select" in wires.complaint(StoreRefusesError, url, *question)
     assert (counted(server), counted(server, 3)) == (0, 1)

@@ -328,7 +328,6 @@ def test_a_socket_that_this_user_may_not_use(
         (b"-MASTERDOWN Link with MASTER is down", StoreUnavailable, "lost its master"),
         (b"-CLUSTERDOWN The cluster is down", StoreUnavailable, "cluster info"),
         (b"-TRYAGAIN Multiple keys request during rehashing of slot", StoreUnavailable, "moving to another node"),
-        (b"-ERR max number of clients reached", StoreUnavailable, "maxclients"),
         (b"-NOAUTH Authentication required.", StoreRefusesError, "give username and password"),
         (b"-DENIED Redis is running in protected mode because ...", StoreRefusesError, "requirepass"),
         (b"-MOVED 1 127.0.0.1:1", StoreRefusesError, "write redis+cluster://"),
@@ -341,10 +340,52 @@ def test_a_socket_that_this_user_may_not_use(
 def test_what_a_server_may_say_instead(
     new_scripted: NewScripted, wires: Wires, answer: bytes, error: Any, told: str
 ) -> None:
-    """To the first thing that it hears, or to a later one."""
+    """To the first thing that it hears, or to a later one. Its code tells what it is, and never its words."""
     server = new_scripted(says(answer + b"\r\n"))
     assert told in wires.complaint(error, server.url, name="")
     assert told in wires.complaint(error, server.url)
+
+
+@pytest.mark.parametrize("login", ["", ":secret", "cron:secret"])
+@pytest.mark.parametrize("words", [b"max number of clients reached", b"zu viele Verbindungen"])
+def test_a_server_that_is_full(
+    new_scripted: NewScripted, wires: Wires, words: bytes, login: str
+) -> None:
+    """It says so, in whatever words, and hangs up: it may have room later."""
+
+    def refuse(connection: socket.socket, _: int) -> None:
+        connection.sendall(b"-ERR %b\r\n" % words)
+
+    url = new_scripted(refuse).url.replace("//", f"//{login}@" if login else "//")
+    for database in ("", "/3"):
+        assert words.decode() in wires.complaint(StoreUnavailable, url + database)
+
+
+def answers(*replies: bytes) -> Behave:
+    """Return a behaviour: one reply to each command, and then the last one."""
+
+    def behave(connection: socket.socket, _: int) -> None:
+        left = list(replies)
+        while data := connection.recv(1 << 16):
+            for _command in range((b"\r\n" + data).count(b"\r\n*")):
+                connection.sendall(left.pop(0) if len(left) > 1 else left[0])
+
+    return behave
+
+
+@pytest.mark.parametrize("words", [b"-ERR kein Passwort\r\n", b"-ERR invalid password\r\n"])
+def test_a_password_that_is_refused_for_an_unknown_reason(
+    new_scripted: NewScripted, wires: Wires, words: bytes
+) -> None:
+    """It is wrong where the server asks for one. A user's is always: the command would run as somebody else."""
+    unasked = new_scripted(answers(words, b"+OK\r\n", b"+PONG\r\n"))
+    for ask in (wires.ask, wires.ask_as_people):
+        assert ask(unasked.url.replace("//", "//:secret@")) in (b"PONG", True)
+    wrong = new_scripted(answers(words, b"-NOAUTH x\r\n"))
+    for server, login in ((wrong, ":secret"), (wrong, "cron:secret"), (unasked, "cron:secret")):
+        told = wires.complaint(StoreRefusesError, server.url.replace("//", f"//{login}@"))
+        assert words.decode()[1:-2] in told
+        assert "check username and password" in told
 
 
 @pytest.mark.parametrize(
@@ -394,4 +435,4 @@ def test_what_was_said_before_a_reset_is_heard(new_scripted: NewScripted, wires:
     waiting = select.poll()
     waiting.register(wire.fileno(), 0)  # errors alone
     assert waiting.poll(5000)[0][1] & select.POLLERR
-    assert "maxclients" in dies(wire)
+    assert "said: ERR max number of clients reached" in dies(wire)

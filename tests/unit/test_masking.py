@@ -145,7 +145,6 @@ def test_an_old_redis_repeats_the_arguments_of_auth() -> None:
     """Where AUTH or HELLO is renamed or unknown."""
     told = ReplyError("ERR unknown command 'AUTH', with args beginning with: 'u' 'Xq7Vd9'")
     error = explain.of_handshake("AUTH", told, "Redis redis://h", "", "default")
-    assert error is not None
     assert not leaks(str(error))
     assert "unknown command 'AUTH'" in str(error)
 

@@ -228,7 +228,8 @@ def master(target: Target, transport: Transport, deadline: float) -> Host:
 def _named_by(place: Host, target: Target, transport: Transport, deadline: float) -> Host:
     where = transport.where(place)
     until = transport.server_deadline(deadline)
-    handshake = Handshake(target.sentinel_username, target.sentinel_password, prefix="sentinel_")
+    login = target.sentinel_username, target.sentinel_password
+    handshake = Handshake(*login, name="oncecron", prefix="sentinel_")
     connection = ServerConnection(place, transport, handshake, until)
     try:
         question = packed(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.master))

@@ -172,6 +172,8 @@ class ServerConnection:
         self.place = place
         self._transport = transport
         self._handshake: Handshake | None = handshake
+        self._said: tuple[str, ReplyError] | None = None
+        """The first refusal in the handshake, and of what, until the server has answered a command."""
         self.channels: set[str] = set()
         """The channels that this connection has subscribed to."""
         self._unread_fd: int | None = None
@@ -215,13 +217,27 @@ class ServerConnection:
         return self._guarded(lambda: self._ask(commands), deadline)
 
     def log_in(self, *, deadline: float) -> _socket.socket:
-        """Carry out the handshake and return the socket, to send commands by. Raises as `ask` does."""
-        self._guarded(lambda: self._send_all(()), deadline)
+        """Carry out the handshake and return the socket. Raises as `ask` does."""
+        self._guarded(self._log_in, deadline)
         return self._socket
 
+    def _log_in(self) -> None:
+        self._send_all(())
+        if self._said:  # a server that is full hangs up now
+            self._ask((packed(("PING",)),))
+
+    def send(self, commands: bytes, *, deadline: float) -> None:
+        """Send commands, whose replies are to be read. Raises as `ask` does."""
+        self._guarded(lambda: self._send_all((commands,)), deadline)
+
     def reply(self, *, deadline: float) -> Reply | ReplyError:
-        """Return the reply to a command that was sent by the socket. Raises as `ask` does."""
-        return self._guarded(self._reader.reply, deadline)
+        """Return the reply to the next command that was sent. Raises as `ask` does."""
+        return self._guarded(self._next_reply, deadline)
+
+    def _next_reply(self) -> Reply | ReplyError:
+        reply = self._reader.reply()
+        self._said = None
+        return reply
 
     def listen(self, channel: str, *, deadline: float) -> ReplyError | None:
         """Subscribe to a channel, or return the refusal.
@@ -255,6 +271,10 @@ class ServerConnection:
         return reply
 
     def _failure(self, error: OSError) -> StoreError:
+        if self._said and not isinstance(error, TimeoutError):
+            from oncecron.stores.redis.explain import turned_away
+
+            return turned_away(self._said[1], self._transport.where(self.place))
         if (
             isinstance(error, ConnectionResetError)
             and not self._incoming.has_begun
@@ -266,7 +286,7 @@ class ServerConnection:
 
     def _ask(self, commands: Sequence[bytes]) -> Reply | ReplyError:
         self._send_all(commands)
-        return [self._reader.reply() for _ in commands][-1]
+        return [self._next_reply() for _ in commands][-1]
 
     def _listen(self, channel: str) -> ReplyError | None:
         self._send_all((packed(("HELLO", 3)), packed(("SUBSCRIBE", channel))))
@@ -295,15 +315,28 @@ class ServerConnection:
             self._read_handshake(handshake)
 
     def _read_handshake(self, handshake: Handshake) -> None:
-        """Read the replies to the handshake. Raises `StoreError` for a refusal."""
+        """Read the replies to the handshake. Raises `StoreError` for a refusal.
+
+        ERR says nothing of the cause. A server that is full says so and hangs up (`_failure`), so the other replies
+        are read before it counts.
+        """
+        refused: StoreError | None = None
         for verb in handshake.verbs:
             reply = self._reader.reply()
-            if isinstance(reply, ReplyError):
-                from oncecron.stores.redis.explain import of_handshake
+            if not isinstance(reply, ReplyError):
+                continue
+            from oncecron.stores.redis.explain import is_harmless, of_handshake
 
-                where = self._transport.where(self.place)
-                if refused := of_handshake(verb, reply, where, handshake.prefix, handshake.user):
-                    raise refused
+            self._said = self._said or (verb, reply)
+            if is_harmless(verb, reply, handshake.user):
+                continue
+            cause = self._said if reply.code == "NOAUTH" else (verb, reply)
+            where = self._transport.where(self.place)
+            refused = refused or of_handshake(*cause, where, handshake.prefix, handshake.user)
+            if reply.code != "ERR":
+                break
+        if refused:
+            raise refused
 
     def _send(self, data: bytes) -> None:
         rest = memoryview(data)
@@ -328,10 +361,9 @@ class ServerConnection:
         except (ProtocolError, TooLargeError):
             return
         if isinstance(reply, ReplyError):
-            from oncecron.stores.redis.explain import of_command
+            from oncecron.stores.redis.explain import turned_away
 
-            if refused := of_command(reply, self._transport.where(self.place)):
-                raise refused
+            raise turned_away(reply, self._transport.where(self.place))
 
 
 class _Incoming:

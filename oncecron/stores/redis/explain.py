@@ -1,4 +1,9 @@
-"""Turn an error of Redis into a one-line message with a cure, and without a password."""
+"""Turn an error of Redis into a one-line message with a cure, and without a password.
+
+What an error is, is known by its code, the first word, and by the command that it answers; its words may only add a
+cure. Servers that are not Redis, and services that rename commands, have words of their own. The codes after which a
+retry may help are listed. Every other answer is a refusal: a server that answers is not away.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +29,17 @@ _TEMPORARY = {
     "TRYAGAIN": "the slot is moving to another node",
 }
 _LOGIN = "in the store's URL, in store_file or under [redis]"
+_CHECK = f"check {{}}username and {{}}password {_LOGIN}"
 _CURES = {
-    "WRONGPASS": f"check {{}}username and {{}}password {_LOGIN}",
+    "WRONGPASS": _CHECK,
     "NOAUTH": f"give {{}}username and {{}}password {_LOGIN}",
     "DENIED": "set a password (requirepass) or a bind address on the server",
 }
+_CURES_OF_HANDSHAKE = {
+    "AUTH": _CHECK,
+    "SELECT": "choose another database: the server may have fewer, and a cluster has one",
+}
+_OTHER_CURE = "correct the store's URL"
 _LOGIN_RIGHTS = "+select +client|setname"
 _IN_A_CLUSTER = "+asking +command +cluster|slots"
 READING = (
@@ -74,24 +85,22 @@ def acl_command(target: Target, words: list[str]) -> str:
 
 _WITHOUT_A_RIGHT = ("NOPERM", "The user executing the script can't", "ACL failure in script")
 _STEP_REFUSED = {
-    "unknown command": "oncecron needs Redis 6.2 or newer, with EVAL and EVALSHA allowed",
     "WRONGTYPE": "another program uses keys with this prefix; choose another --namespace",
     "CROSSSLOT": "this is a cluster; write redis+cluster://HOST,HOST",
 }
+_OTHER_STEP = "oncecron needs Redis 6.2 or newer, with EVAL and EVALSHA allowed"
 _STEP_FAILED = {
     "OOM": "the server's memory is full; raise maxmemory, or remove data",
     "MISCONF": "the server cannot save its data to disk; see its log",
     "NOREPLICAS": "the server has too few replicas (min-replicas-to-write)",
     "READONLY": "the server has become a replica",
+    "UNBLOCKED": "the server has become a replica",
 }
 _UNREADABLE = (
     "a row of the store that cannot be read is named by `oncecron locks` or `oncecron history`: "
     "correct it in the store"
 )
 _NETWORK = "check the network and firewalls in between"
-_NO_PASSWORD_NEEDED = "without any password configured"  # noqa: S105 - the server's words
-_UNKNOWN_DATABASE = "DB index is out of range"
-
 
 _UNREACHABLE = {
     errno.ECONNREFUSED: "check that the server runs, and bind and port in redis.conf",
@@ -117,73 +126,80 @@ def reason_of(error: OSError, *, is_socket: bool) -> str:
     return f"{error.strerror or error}{f' ({cure})' if cure else ''}"
 
 
-def at_the_door(error: ReplyError, where: str) -> StoreError | None:
-    """Return the error of a server that refuses every connection; else None."""
-    if str(error).startswith("ERR max number of clients"):
-        return StoreUnavailable(f"{where}: the server has reached its client limit (maxclients)")
-    return _refused(error, where) if error.code == "DENIED" else None
-
-
-def temporary(error: ReplyError, where: str) -> StoreError | None:
-    """Return the error of an answer after which a retry may help, or of a refused connection; else None."""
-    if error.code in _TEMPORARY:
-        return StoreUnavailable(f"{where}: {_TEMPORARY[error.code]}")
-    return at_the_door(error, where)
-
-
 def of_command(error: ReplyError, where: str) -> StoreError | None:
     """Return the error of an answer that is not about the command itself; else None."""
-    return _refused(error, where) if error.code == "NOAUTH" else temporary(error, where)
+    if error.code in _TEMPORARY:
+        return _temporary(error, where)
+    return _refused(error, where) if error.code in ("NOAUTH", "DENIED") else None
 
 
-def of_handshake(
-    verb: str, error: ReplyError, where: str, prefix: str, user: str
-) -> StoreError | None:
-    """Return the error of a refused command of the handshake; None if the refusal does no harm.
+def _temporary(error: ReplyError, where: str) -> StoreError:
+    return StoreUnavailable(f"{where}: {_TEMPORARY[error.code]}")
+
+
+def is_harmless(verb: str, error: ReplyError, user: str) -> bool:
+    """Return whether the handshake goes on after a refusal.
+
+    Without a name nothing is lost. A password that the server does not ask for is not wrong, as in libpq: if it does,
+    it refuses the next command (NOAUTH). To the many arguments of a script it would reply "Protocol error:
+    unauthenticated multibulk length", so the name is always among the commands of the handshake.
+    """
+    if verb == "CLIENT":
+        return error.code not in ("NOAUTH", "DENIED", *_TEMPORARY)
+    return verb == "AUTH" and error.code == "ERR" and user == "default"
+
+
+def of_handshake(verb: str, error: ReplyError, where: str, prefix: str, user: str) -> StoreError:
+    """Return the error of a refused command of the handshake.
 
     `prefix`: the prefix of the URL's user and password parameters.
     """
-    # A refused client name does no harm. But NOAUTH is reported here: to the many arguments of a script from a
-    # client that has not logged in, Redis replies "Protocol error: unauthenticated multibulk length".
-    if verb == "CLIENT" and error.code != "NOAUTH":
-        return at_the_door(error, where)
-    if _NO_PASSWORD_NEEDED in str(error):
-        return None  # as in libpq: a password that the server does not ask for is not wrong
     if error.code == "NOPERM":
         return _without_right(error, where, user, f"+{verb.lower()}")
-    return temporary(error, where) or _refused(error, where, prefix)
+    if error.code in _TEMPORARY:
+        return _temporary(error, where)
+    return _refused(error, where, prefix, _CURES_OF_HANDSHAKE.get(verb, _OTHER_CURE))
+
+
+def turned_away(error: ReplyError, where: str) -> StoreError:
+    """Return the error of a server that has refused a command and hung up, as one does that is full."""
+    if error.code == "DENIED":
+        return _refused(error, where)
+    return StoreUnavailable(f"{where}: the server closed the connection and said: {_line(error)}")
 
 
 def of_sentinel(error: ReplyError, where: str, user: str) -> StoreError:
     """Return the error of a sentinel that does not answer the question."""
     if error.code == "NOPERM":
         return _without_right(error, where, user, "+sentinel")
-    if str(error).startswith("ERR unknown command"):
-        return StoreRefusesError(
-            f"{where}: this is not a sentinel; write redis://, or use the sentinel's port"
-        )
-    return temporary(error, where) or _refused(error, where, "sentinel_")
+    if error.code in _TEMPORARY:
+        return _temporary(error, where)
+    not_one = "this may not be a sentinel; write redis://, or use the sentinel's port"
+    return _refused(error, where, "sentinel_", not_one)
 
 
 def of_step(error: ReplyError, target: Target, namespace: str) -> StoreError:
-    """Return the oncecron error of an answer that is an error.
-
-    Redis before 7 puts the error of a script into a longer sentence, so the code may stand anywhere.
-    """
-    text = _line(error)
+    """Return the oncecron error of an answer that is an error."""
+    text, code = _line(error), _code_of_step(error)
     if any(words in text for words in _WITHOUT_A_RIGHT):
         return StoreRefusesError(
             f"Redis {target.shown}: {text}; as its administrator, {_cure_of_rights(text, target, namespace)}"
         )
-    for found, cure in _STEP_REFUSED.items():
-        if found in text:
-            return StoreRefusesError(f"Redis {target.shown}: {text}; {cure}")
-    for found, meaning in _STEP_FAILED.items():
-        if found in text:
-            return StoreUnavailable(f"Redis {target.shown}: {meaning} ({text})")
-    if _is_about_values(text):
+    if code in _STEP_FAILED:
+        return StoreUnavailable(f"Redis {target.shown}: {_STEP_FAILED[code]} ({text})")
+    if code not in _STEP_REFUSED and _is_about_values(text):
         return RecordRefusedError(f"Redis {target.shown}: {text}; {_UNREADABLE}")
-    return StoreUnavailable(f"Redis {target.shown}: {text}")
+    return StoreRefusesError(
+        f"Redis {target.shown}: {text}; {_STEP_REFUSED.get(code, _OTHER_STEP)}"
+    )
+
+
+def _code_of_step(error: ReplyError) -> str:
+    """Return the code of an answer to a script: Redis before 7 puts the error of a command into a sentence (`-OOM`)."""
+    if error.code != "ERR":
+        return error.code
+    inner = (word[1:] for word in str(error).split() if word[:1] == "-" and word[1:].isupper())
+    return next(inner, error.code)
 
 
 def _cure_of_rights(text: str, target: Target, namespace: str) -> str:
@@ -244,10 +260,10 @@ def of_a_circle(redirection: str, where: str) -> StoreError:
     )
 
 
-def of_no_cluster(where: str) -> StoreError:
-    """Return the error of a single server that the address names as a cluster."""
+def of_no_cluster(error: ReplyError, where: str) -> StoreError:
+    """Return the error of a server that does not say which nodes its cluster has."""
     return StoreRefusesError(
-        f"{where}: this server is not a node of a Redis Cluster; write redis://"
+        f"{where}: this server is not a node of a Redis Cluster ({_line(error)}); write redis://"
     )
 
 
@@ -292,13 +308,12 @@ def _without_right(error: ReplyError, where: str, user: str, right: str) -> Stor
     )
 
 
-def _refused(error: ReplyError, where: str, prefix: str = "") -> StoreRefusesError:
-    text = _line(error)
-    if error.code == "DENIED":
-        text = "the server is in protected mode"
-    cure = _CURES.get(error.code, "correct the store's URL").format(prefix, prefix)
-    if _UNKNOWN_DATABASE in text:
-        cure = "the server has fewer databases; choose a smaller number"
+def _refused(
+    error: ReplyError, where: str, prefix: str = "", cure: str = _OTHER_CURE
+) -> StoreRefusesError:
+    """Return the error of a refusal; `cure`: for a code that says nothing."""
+    text = "the server is in protected mode" if error.code == "DENIED" else _line(error)
+    cure = _CURES.get(error.code, cure).format(prefix, prefix)
     return StoreRefusesError(f"{where}: {text}; {cure}")
 
 

@@ -194,7 +194,8 @@ class PeopleClient:
 
     def _master(self, login: Handshake) -> redis.Redis:
         target, transport = self._target, self._transport
-        theirs = Handshake(target.sentinel_username, target.sentinel_password, prefix="sentinel_")
+        their_login = target.sentinel_username, target.sentinel_password
+        theirs = Handshake(*their_login, name="oncecron", prefix="sentinel_")
         to_sentinel = _with(_ToSentinel, transport, theirs)
         sentinels = Sentinel([])
         sentinels.sentinels = [self._kept(_pool_of(place, to_sentinel)) for place in target.hosts]
@@ -229,9 +230,9 @@ class PeopleClient:
         try:
             yield
         except _FAILURES as error:
-            place = self._place()
+            explained = self._explain(error, self._place())
             self.close()
-            raise self._explain(error, place) from error
+            raise explained from error
 
     def _place(self) -> Any:
         """Return the server that was asked last, as far as that is known."""
@@ -253,8 +254,10 @@ class PeopleClient:
         if self._target.kind == "cluster":
             if reply.code in ("MOVED", "ASK", "TTL"):
                 return explain.of_a_circle(str(reply), where)
-            if "cluster support disabled" in str(reply):
-                return explain.of_no_cluster(where)
+            if (
+                reply.code == "ERR" and self._client is None
+            ):  # to the question which nodes there are
+                return explain.of_no_cluster(reply, where)
         elif reply.code in ("MOVED", "ASK"):
             return explain.of_a_cluster(where)
         refused = explain.of_command(reply, where)
@@ -348,8 +351,19 @@ class _Connection(AnyConnection):
             connected = self.server.log_in(deadline=deadline)
         except StoreError as error:  # as one that redis-py expects: it tries the next server
             raise redis.ConnectionError(str(error)) from error
-        connected.settimeout(self.socket_timeout)
         return connected
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send commands as a firing does: a server that hangs up meanwhile may have said why."""
+        del check_health
+        if self._sock is None:
+            self.connect()
+        try:
+            words = command if isinstance(command, bytes) else b"".join(command)
+            self.server.send(words, deadline=_deadline())
+        except StoreError as error:
+            self.disconnect()
+            raise redis.ConnectionError(str(error)) from error
 
 
 class _Tcp(_Connection, redis.Connection):

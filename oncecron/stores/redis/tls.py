@@ -39,6 +39,9 @@ _PERMANENT = (
     ("UNSUPPORTED_PROTOCOL", "the server and this host have no version of TLS in common"),
 )
 
+_MISMATCHES = (62, 63, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH, of an address of mail, and of an IP address (X509_verify_cert_error_string(3))."""
+
 
 def context(tls: Tls, where: str) -> ssl.SSLContext:
     """Return a context with the files of the address. Raises `StoreRefusesError` with the file."""
@@ -95,7 +98,7 @@ def wrapped(made: ssl.SSLContext, raw: _socket.socket, host: str) -> ssl.SSLSock
 def explain(error: ssl.SSLError, where: str) -> StoreError:
     """Return the oncecron error of a failed handshake, also if the server rejects it later."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        mismatch = "mismatch" in error.verify_message
+        mismatch = error.verify_code in _MISMATCHES
         cure = (
             "use the host name that the certificate has, or set ssl_check_hostname=false"
             if mismatch
