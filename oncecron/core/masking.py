@@ -2,9 +2,9 @@
 
     address     of a store, or a URL: an address that cannot be read is hidden rather than shown. A password of only
                 digits in place of a port, or one in place of a user name, cannot be told from what it looks like
-    command     NAME=VALUE and NAME: VALUE whose name says that it is a secret, --NAME VALUE, a password in a URL,
-                `mysql -pSECRET`, `curl -u USER:SECRET`, `sshpass -p SECRET`. A masked value ends where its word ends.
-                The string of `sh -c` is divided as a shell divides it
+    command     NAME=VALUE and NAME: VALUE whose name says that it is a secret, --NAME VALUE, a password in a URL, the
+                log-in options of known programs. A masked value ends where its word ends. The string of `sh -c` is
+                divided as a shell divides it
     message     a URL in it, whatever somebody mistyped
 
 Any other secret of a command (`login hunter2`) is not found: `--record-command program` records no arguments.
@@ -12,10 +12,10 @@ Any other secret of a command (`login hunter2`) is not found: `--record-command 
 
 from __future__ import annotations
 
-from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 MASK = "***"
 
@@ -26,7 +26,20 @@ _ENDS = (
     *("privatekey", "secretkey", "authkey", "credential", "pwd", "pass", "passwrd", "pasword"),
 )
 _PARTS = frozenset(
-    ("pw", "psw", "psk", "auth", "authorization", "cookie", "cred", "jwt", "passin", "passout")
+    (
+        "pw",
+        "psw",
+        "psk",
+        "auth",
+        "authorization",
+        "bearer",
+        "cookie",
+        "cred",
+        "jwt",
+        "passin",
+        "passout",
+        "sig",
+    )
 )
 _KEYS = frozenset(
     (
@@ -146,6 +159,7 @@ def without(message: str, address: str) -> str:
     hidden = [address[start:end] for start, end in _spans(address, True)]
     if not hidden:
         return message
+    hidden.append(login_secret(address))
     from urllib.parse import unquote  # noqa: PLC0415 - for error messages alone
 
     forms = {form for piece in hidden for form in (piece, unquote(piece))}
@@ -183,40 +197,56 @@ def quoting(message: str, address: str) -> str:
 
 
 def login_secret(address: str) -> str:
-    """Return what `masked` hides in front of the @ in the address of a store, or the empty text."""
+    """Return what may be the login of an address that cannot be read; nothing of one that can be."""
     begin = _after_scheme(address)
-    span = _login(address, begin, _scheme_of(address, begin), True)
-    return address[span[0] : span[1]] if span else ""
+    if _spans(address, True) != [(begin, len(address))]:
+        return ""
+    login = address[begin:].rpartition("@")[0]
+    return login.partition(":")[2] or login
 
 
 def _spans(text: str, store: bool) -> list[tuple[int, int]]:
+    """Return what is hidden of an address: all that is behind its scheme, where it cannot be read."""
     begin = _after_scheme(text)
-    found = [*_in_pairs(text)] if store and not begin else []
-    scheme = _scheme_of(text, begin)
-    login = _login(text, begin, scheme, store)
-    at = begin
-    if login:
-        found.append(login)
-        at = login[1]
-    if not _is_path(text, begin, scheme):
-        found += _behind_hosts(text, at)
-    if store and begin:
-        found += _behind_parameter(text, begin)
+    if store and not begin:
+        return _merged([*_in_words(text)])
+    scheme = text[:begin].partition(":")[0].rstrip("/").lower().partition("+")[0]
+    end = next((at for at in range(begin, len(text)) if text[at] in "/?#"), len(text))
+    query = text.find("?", end)
+    path = text[end : query if query >= 0 else len(text)]
+    login, at, hosts = text[begin:end].rpartition("@")
+    if scheme in _FILES and text[:begin].endswith("///") and ":" not in text[begin:end]:
+        path = login = hosts = at = ""  # a path of a file may contain any sign
+    behind = text[query + 1 :] if query >= 0 else ""
+    is_cut = "@" in behind and not all(map(_is_parameter, behind.split("&")))
+    if not _are_hosts(hosts) or (store and ("@" in login + path or is_cut)):
+        return [(begin, len(text))]
+    found = []
+    user, colon, _ = login.partition(":")
+    if at and (colon or scheme in ("http", "https") or _NOT_IN_A_USER.intersection(user)):
+        found.append((begin + len(user) + 1 if colon else begin, begin + len(login)))
     found += _in_web_hook(text, begin)
-    query = text.find("?", at)
-    if begin and query >= 0:  # a path of SQLite may contain one
+    if query >= 0:
         found += _in_parameters(text, query + 1, store and scheme != "sqlite")
     return _merged(found)
+
+
+def _in_words(text: str) -> Iterator[tuple[int, int]]:
+    """Yield what is hidden of a text that is no URL: `NAME=VALUE ...` from the first secret on, and behind a colon."""
+    at = text.find("=")
+    while at >= 0 and _name_before(text, at) in _SHOWN:
+        at = text.find("=", at + 1)
+    if at >= 0:
+        yield at + 1 + (text[at + 1 : at + 2] == " "), len(text)
+    if ":" in text or "@" in text:
+        yield text.find(":") + 1, len(text)
 
 
 def _in_web_hook(text: str, begin: int) -> Iterator[tuple[int, int]]:
     for place in _WEB_HOOKS:
         at = text.find(place, begin)
         if begin and at >= 0:
-            end = min(
-                end for end in (text.find("?", at), text.find("#", at), len(text)) if end >= 0
-            )
-            yield at + len(place), end
+            yield at + len(place), at + len(text[at:].partition("?")[0].partition("#")[0])
 
 
 def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -229,38 +259,6 @@ def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((start, end))
     return merged
-
-
-def _behind_hosts(text: str, at: int) -> list[tuple[int, int]]:
-    """Return what is neither a host nor a port, and all that is behind it."""
-    at = max(text.rfind("@", at, _end_of_authority(text, at)) + 1, at)
-    end = _end_of_authority(text, at)
-    colon = text.find(":", at, end if at else len(text))
-    if colon < 0:
-        return []
-    if colon < end and _are_hosts(text[at:end]) and (at or text[colon + 1 : end].isdigit()):
-        return []
-    return [(colon + 1, len(text))]
-
-
-def _behind_parameter(text: str, begin: int) -> Iterator[tuple[int, int]]:
-    """Yield all that is behind the first secret parameter if there is an @: it may be a part of the value."""
-    at = text.find("=", max(text.find("?", begin), 0)) if "?" in text[begin:] else -1
-    while 0 <= at < text.rfind("@"):
-        if is_secret_name(_name_before(text, at)):
-            yield at + 1, len(text)
-            return
-        at = text.find("=", at + 1)
-
-
-def _is_path(text: str, begin: int, scheme: str) -> bool:
-    """Return whether an address has an absolute path only, in whose first name there is no colon."""
-    colon, slash = text.find(":", begin), text.find("/", begin)
-    return scheme in _FILES and text[:begin].endswith("///") and (colon < 0 or 0 <= slash < colon)
-
-
-def _scheme_of(text: str, begin: int) -> str:
-    return text[:begin].partition(":")[0].rstrip("/").lower().partition("+")[0]
 
 
 def _after_scheme(text: str) -> int:
@@ -278,28 +276,6 @@ def _after_scheme(text: str) -> int:
     return at
 
 
-def _login(text: str, begin: int, scheme: str, store: bool) -> tuple[int, int] | None:
-    end, query = len(text), text.find("?", begin)
-    if query >= 0 and _is_query(text, begin, query, store):
-        end = query
-    at = text.rfind("@", begin, end)
-    colon = text.find(":", begin, max(at, begin))
-    if at < 0 or _is_path(text, begin, scheme):
-        return None
-    host_end = _end_of_authority(text, begin)
-    if not store and at > host_end and (colon < 0 or _are_hosts(text[begin:host_end])):
-        return None
-    if colon >= 0:
-        return colon + 1, at
-    if scheme in ("http", "https"):
-        return begin, at  # a token
-    return (begin, at) if store and _NOT_IN_A_USER.intersection(text[begin:at]) else None
-
-
-def _end_of_authority(text: str, begin: int) -> int:
-    return next((at for at in range(begin, len(text)) if text[at] in "/?#"), len(text))
-
-
 def _are_hosts(text: str) -> bool:
     """Return whether a text is HOST, HOST:PORT or several, without a login."""
     for host in text.split(","):
@@ -311,68 +287,81 @@ def _are_hosts(text: str) -> bool:
     return True
 
 
-def _is_query(text: str, begin: int, query: int, store: bool) -> bool:
-    """Return whether a `?` begins the parameters, although an @ is behind it, and is no part of a password."""
-    authority = text[begin : _end_of_authority(text, begin)]
-    if not _are_hosts(authority.rpartition("@")[2]):
-        return False
-    before_at = text[query + 1 :].rpartition("@")[0]
-    names = [piece.partition("=") for piece in before_at.split("&")]
-    return all(
-        equals and (not store or name in _SHOWN or is_secret_name(name))
-        for name, equals, _ in names
-    )
+def _is_parameter(piece: str) -> bool:
+    """Return whether a piece of a query is a parameter of a store, and no part of a value with a raw &."""
+    name, equals, _ = piece.partition("=")
+    return name in _SHOWN or (equals != "" and is_secret_name(name) and _NAME.issuperset(name))
 
 
 def _in_parameters(text: str, start: int, store: bool) -> Iterator[tuple[int, int]]:
+    """Yield the secret values of a query; all that is behind one if that is no parameter, but perhaps a part of it."""
     hidden: tuple[int, int] | None = None
     for piece in text[start:].split("&"):
-        end = start + len(piece)
         name, equals, _ = piece.partition("=")
-        secret = bool(equals) and is_secret_name(name) and _NAME.issuperset(name)
-        shown = name in _SHOWN if store else not secret and not (hidden and not equals)
-        if hidden and (shown or secret):
-            yield hidden
-            hidden = None
-        if hidden:  # the rest of a value with a raw &
-            hidden = hidden[0], end
-        elif not shown:
-            named = equals and name and _NAME.issuperset(name)
-            hidden = (start + len(name) + 1 if named else start), end
-        start = end + 1
-    if hidden and hidden[0] < hidden[1]:
-        yield hidden
-
-
-def _in_pairs(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the end of a text `NAME=VALUE ...` from the first name on whose value may be a secret."""
-    at = text.find("=")
-    while at >= 0:
-        if _name_before(text, at) not in _SHOWN:
-            at += 1
-            while text[at : at + 1] == " ":
-                at += 1
-            yield at, len(text)
+        value = start + len(name) + 1 if equals and _NAME.issuperset(name) else start
+        if (store and not _is_parameter(piece)) or (hidden and not store):
+            yield hidden[0] if hidden else value, len(text)
             return
-        at = text.find("=", at + 1)
+        if hidden:
+            yield hidden
+        end = start + len(piece)
+        hidden = (value, end) if value > start and is_secret_name(name) else None
+        start = end + 1
+    if hidden:
+        yield hidden
 
 
 # Commands
 
+
+class _Options(NamedTuple):
+    """What the options of a program say about secrets."""
+
+    secrets: Mapping[str, str]
+    """Options whose value has one: the sign that is in front of it in the value, empty if all of it is secret."""
+    others: str = ""
+    """The letters of other options with a value, such as the `o` in `-so FILE`. No option is behind them."""
+    apart: bool = True
+    """Whether the value may be the next word: not that of `mysql -p`, which is a database."""
+
+
+_PASSWORD_OF_MYSQL = _Options({"-p": ""}, "DehPSTru", apart=False)
+_LOGIN_OF_SAMBA = _Options({"-U": "%", "--user": "%"}, "ADIMNRTWbcdilmnops")
+_PROGRAMS = {
+    "curl": _Options(
+        {
+            **dict.fromkeys(("-u", "-U", "-E", "--user", "--proxy-user", "--cert", "--proxy-cert"), ":"),
+            "-b": "=",
+        },
+        "ACDFHKPQTXYcdehmortwxyz",
+    ),
+    **dict.fromkeys(("http", "https", "xh"), _Options({"-a": ":"}, "Aops")),
+    **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), _Options({"-a": ""}, "DXdhinprstu")),
+    **dict.fromkeys(("xtrabackup", "innobackupex"), _PASSWORD_OF_MYSQL),
+    **dict.fromkeys(("smbclient", "smbget", "smbcacls", "rpcclient"), _LOGIN_OF_SAMBA),
+    **dict.fromkeys(("7z", "7za", "7zr", "rar", "unrar"), _Options({"-p": ""}, "aimorstuvwx", apart=False)),
+    **dict.fromkeys(("zip", "unzip"), _Options({"-P": ""}, "bdintx")),
+    **dict.fromkeys(("sqlcmd", "bcp", "tsql"), _Options({"-P": ""}, "DHSUbcdefhikorstw")),
+    **dict.fromkeys(("sshpass", "cqlsh", "login"), _Options({"-p": ""}, "Pdfu")),  # `docker login`, `az login`
+    "lftp": _Options({"-u": ","}, "efp"),
+    "ipmitool": _Options({"-P": ""}, "ACHIKLNRSUfgkopty"),
+    "ldappasswd": _Options({"-w": "", "-a": "", "-s": ""}, "DHhpy"),
+}  # fmt: skip
+_FAMILIES = {
+    "mysql": _PASSWORD_OF_MYSQL,
+    "maria": _PASSWORD_OF_MYSQL,
+    "mongo": _Options({"-p": ""}, "cdfhjkoqu"),
+    "ldap": _Options({"-w": ""}, "DEFHPRSTUXYZabdefhlopsyz"),
+    "snmp": _Options({"-c": "", "-A": "", "-X": ""}, "CDEILMNOPalmnrtuvx"),
+    "ncftp": _Options({"-p": ""}, "PRSWdru"),
+    "mosquitto_": _Options({"-P": ""}, "ALMUVWhiklmnopqtux"),
+}
+"""The same by how the names of their programs begin."""
 _MARKS = (
-    *("pass", "pwd", "pw", "psw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "jwt"),
-    *("pasword", "://", "mysql", "maria", "curl", *_MISTYPED),
-)
+    *("pass", "pwd", "pw", "psw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "jwt", "bearer"),
+    *("pasword", "://", *_PROGRAMS, *_FAMILIES, *_MISTYPED),
+)  # fmt: skip
 """A command without one of these has no secret that is looked for."""
-_ATTACHED = frozenset(
-    (
-        *("mysql", "mysqldump", "mysqladmin", "mysqlcheck", "mysqlimport", "mysqlshow"),
-        *("mariadb", "mariadb-dump", "mariadb-admin", "mariadb-check", "mariabackup", "sshpass"),
-    )
-)
-"""Programs with `-pSECRET`."""
-_PROGRAMS = frozenset((*_ATTACHED, "curl"))
-_LOGINS = ("-u", "-U", "--user", "--proxy-user")  # of curl
 _BEFORE_A_NAME = ("-u", "--user", "--name")  # `sudo -u mysql`, `docker run --name mysql`
 _BEFORE_A_LINE = ("--shell", "--command", "eval")
 _SIGNS = " \t\n;&|<>()"
@@ -382,14 +371,59 @@ _DEEPEST, _LONGEST = 5, 20_000
 
 def masked_words(words: Sequence[str], depth: int = 0) -> list[str]:
     """Return the words of one command, or of a wrapper and the command it starts, without their secrets."""
-    shown, program, before = [], "", ""
+    shown: list[str] = []
+    before, program, sign = "", None, None
     for word in words:
-        directory, _, name = word.rpartition("/")
-        if name in _PROGRAMS and directory[-3:] in ("", "bin") and before not in _BEFORE_A_NAME:
-            program = name
-        shown.append(_masked_word(word, before, program, depth))
+        if before not in _BEFORE_A_NAME:
+            program = _program_of(word) or program
+        if before[1:] and before[0] == "-" and "=" not in before and is_secret_name(before):
+            masked_word, sign = MASK, None
+        elif sign is not None:
+            masked_word, sign = _without_value(word, sign), None
+        else:
+            masked_word, sign = _masked_option(word, program) if program else (word, None)
+            if masked_word == word:
+                masked_word = _masked_word(word, before, depth)
+        shown.append(masked_word)
         before = word
     return shown
+
+
+def _program_of(word: str) -> _Options | None:
+    directory, _, name = word.rpartition("/")
+    if directory[-3:] not in ("", "bin"):
+        return None
+    if name in _PROGRAMS or not name.replace("-", "").replace("_", "").isalpha():
+        return _PROGRAMS.get(name)
+    return next((of for begin, of in _FAMILIES.items() if name.startswith(begin)), None)
+
+
+def _masked_option(word: str, program: _Options) -> tuple[str, str | None]:
+    """Return a word of a program without the secret in it, and the sign in front of one in the next word, if any.
+
+    Single letters stand for themselves or in a cluster, the last one with its value behind it or in the next word.
+    """
+    name, equals, value = word.partition("=")
+    sign = program.secrets.get(name) if word[:2] == "--" else None
+    if sign is not None:
+        return (f"{name}={_without_value(value, sign)}", None) if equals else (word, sign)
+    for at in range(1, len(word) if word[:1] == "-" != word[1:2] else 0):
+        sign = program.secrets.get(f"-{word[at]}")
+        if sign is not None:
+            value = word[at + 1 :]
+            shown = word[: at + 1] + _without_value(value, sign)
+            return (shown, None) if value else (word, sign if program.apart else None)
+        if word[at] in program.others:
+            break
+    return word, None
+
+
+def _without_value(value: str, sign: str) -> str:
+    """Return the value of an option without the secret behind a sign; all of it is hidden if nothing is behind it."""
+    if not sign:
+        return MASK
+    name, found, secret = value.partition(sign)
+    return f"{name}{found}{MASK}" if secret else MASK if found else value
 
 
 def masked_line(line: str, depth: int = 0) -> str:
@@ -404,10 +438,8 @@ def masked_line(line: str, depth: int = 0) -> str:
     try:
         found = shell_words.tokens(line.encode("utf-8", "surrogateescape"))
     except shell_words.UnclosedError:
-        words = line.split(" ")
-        shown = masked_words([word.strip("'\"\\(){}$`") for word in words], depth + 1)
-        first = next((at for at, word in enumerate(shown) if MASK in word), None)
-        return line if first is None else " ".join((*words[:first], MASK))
+        words = [word.strip("'\"\\(){}$`") for word in line.split(" ")]
+        return line if masked_words(words, depth + 1) == words else MASK
     texts = [token.text.decode("utf-8", "surrogateescape") for token in found]
     words_at: list[int] = []
     for at, token in enumerate((*found, None)):
@@ -434,13 +466,8 @@ def _written(word: str) -> str:
     return word if quoted(plain) == plain else quoted(text).decode("utf-8", "surrogateescape")
 
 
-def _masked_word(word: str, before: str, program: str, depth: int) -> str:
-    """Return a word without its secrets; `before`: the word before it, `program`: the last known one before it."""
-    if before[1:] and before[0] == "-" and "=" not in before and is_secret_name(before):
-        return MASK
-    login = _masked_login(word, before, program)
-    if login is not None:
-        return login
+def _masked_word(word: str, before: str, depth: int) -> str:
+    """Return a word without its secrets, whatever program it is for; `before`: the word before it."""
     has_signs = any(sign in word for sign in _SIGNS)
     string_follows = before[:1] == "-" and before[1:].isalpha() and before.endswith("c")
     if has_signs and (string_follows or before in _BEFORE_A_LINE):
@@ -456,30 +483,10 @@ def _masked_word(word: str, before: str, program: str, depth: int) -> str:
     )
 
 
-def _masked_login(word: str, before: str, program: str) -> str | None:
-    """Return a word of a known program without the password that it is; None if it is none."""
-    if program == "sshpass" and before == "-p":
-        return MASK
-    if program in _ATTACHED and word[:2] == "-p" and word[2:]:
-        return f"-p{MASK}"
-    if program == "curl" and (before in _LOGINS or _has_login(word)) and ":" in word:
-        return f"{word.partition(':')[0]}:{MASK}"
-    return None
-
-
-def _has_login(word: str) -> bool:
-    """Return whether a word of curl has `USER:SECRET` behind an option, as in `-fsSLuUSER:SECRET`."""
-    if word[:2] == "--":
-        name, equals, _ = word.partition("=")
-        return bool(equals) and name in _LOGINS
-    return word[:1] == "-" and "u" in word.partition(":")[0].lower()
-
-
 def _without_values(word: str) -> str:
     """Return a word without the passwords of a URL, and up to the first value of a name that says it is a secret."""
     spans = _spans_in_word(word)
-    names = (at for at, sign in enumerate(word) if sign in "=:")
-    for at in names:
+    for at in (at for at, sign in enumerate(word) if sign in "=:"):
         if is_secret_name(_name_before(word, at)) and (value := word[at + 1 :].strip()):
             spans.append((word.index(value, at + 1), len(word)))
             break
