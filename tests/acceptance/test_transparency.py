@@ -405,6 +405,20 @@ def test_signals_are_as_without_oncecron(host: Oncecron) -> None:
     }
 
 
+def test_what_the_caller_ignores_stays_ignored_but_for_what_python_hides(host: Oncecron) -> None:
+    """SIGPIPE and SIGXFSZ are as cron gives them, also under systemd, which ignores the first; nohup's HUP is kept."""
+    ignoring = "trap '' PIPE XFSZ HUP WINCH USR1 TERM; exec \"$@\""
+    host.prefix = ["sh", "-c", ignoring, "sh"]
+    show = ("sed", "-n", "s/^SigIgn:\\s*//p", "/proc/self/status")
+    mask = int(host.run("k", "--", *show).out, 16)
+    kept = (signal.SIGHUP, signal.SIGWINCH, signal.SIGUSR1, signal.SIGTERM)
+    assert mask == sum(1 << (number - 1) for number in kept)
+    trapped = host.run(
+        "k", "--tick", "2", "--shell", f"trap '' PIPE; exec {' '.join(map(shlex.quote, show))}"
+    )
+    assert int(trapped.out, 16) == mask | 1 << (signal.SIGPIPE - 1)
+
+
 def test_a_closed_reader_ends_the_command(host: Oncecron) -> None:
     """`oncecron run -- yes | head -1`: the writer dies of SIGPIPE, as without oncecron."""
     firing = host.start("run", "--key", "k", "--", "yes")
