@@ -116,8 +116,8 @@ KINDS = {
         "in_future",
     ),
     "zone": Kind(
-        WARNING, "1: the key starts some quarters of an hour after its ticks.", "{key} has a wrong time zone",
-        "wrong_zone",
+        WARNING, "1: the key starts some quarters of an hour after its ticks, or its hosts disagree about its zone.",
+        "{key} has a wrong time zone", "wrong_zone",
     ),
     "same-name": Kind(
         WARNING, "Two machines have the name of one host.", "two machines are called {host}"

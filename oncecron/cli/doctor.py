@@ -33,7 +33,7 @@ from oncecron.core.errors import ConfigurationError, OncecronError
 from oncecron.core.silent_hosts import recent
 from oncecron.core.text import Clock
 from oncecron.crontab.crons import CRONS
-from oncecron.log.wrong_times import future_marks, wrong_zones
+from oncecron.log.wrong_times import future_marks, zones
 from oncecron.run.sandbox import diagnoses, refused
 from oncecron.run.spool import spool_of
 from oncecron.stores.address import masked
@@ -121,8 +121,9 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
                 yield from of_hosts(rows := reader.key_hosts(), now := clock.wall())
                 keys = reader.job_keys()
                 marks = future_marks(keys, reader.pauses(), now, Clock(utc=False))
-                zones = wrong_zones(reader, keys, recent(rows, now))
-                yield from of_keys({"marks": marks, "zones": zones})
+                fired = list(recent(rows, now))
+                wrong = zones(reader, keys, fired, lambda: fired)
+                yield from of_keys({"marks": marks, "zones": wrong})
                 channels = channel_names(settings.file)  # and the ping
                 if len(channels) > 1:
                     yield from of_notices(reader.other_notices(channels))

@@ -35,6 +35,7 @@ _CRON_PATH = "/usr/bin:/bin"
 """PATH in the environment of cron's jobs, unless the crontab sets it."""
 
 _PROGRAM = "oncecron"
+_TZ_DATA = "/usr/share/zoneinfo/tzdata.zi"
 _DAEMONS = ("cron", "crond", "bcron-start", "bcron-sched", "supercronic", "fcron", "busybox")
 _NAMED = 5
 _SHOWN = 100
@@ -153,9 +154,20 @@ def _processes(proc: str) -> Iterator[str]:
 def of_zone() -> Diagnosis:
     """Name the time zone in which a schedule without --tz is read."""
     try:
-        return Diagnosis("ok", "zone", f"schedules without --tz are in {host_zone()}")
+        text = f"schedules without --tz are in {host_zone()}; the tz database is {_tz_database()}"
+        return Diagnosis("ok", "zone", text)
     except (OncecronError, ValueError) as error:
         return Diagnosis("warn", "zone", str(error), "give --tz, or correct /etc/localtime")
+
+
+def _tz_database() -> str:
+    """Return the version of the system's tz database, such as `2026a`."""
+    try:
+        with open(_TZ_DATA, encoding="ascii", errors="replace") as file:
+            first = file.readline(100).split()  # `# version 2026a`
+    except OSError:
+        first = []
+    return first[2] if first[:2] == ["#", "version"] and first[2:] else "of an unknown version"
 
 
 def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
@@ -187,7 +199,7 @@ def of_keys(remarks: Mapping[str, Iterable[Remark]]) -> Iterator[Diagnosis]:
     """Say what is known of keys: by what was looked at, each key with what is wrong."""
     well = {
         "marks": "no tick, start or pause is in the future",
-        "zones": "no key starts some quarters of an hour after its ticks",
+        "zones": "every key starts at its ticks, and its hosts agree about its zone",
     }
     for name, of_name in remarks.items():
         wrong = list(of_name)

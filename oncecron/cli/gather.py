@@ -28,7 +28,7 @@ from oncecron.each.reports import (
 from oncecron.log.gaps import reason_text
 from oncecron.log.gone_lines import gone_lines
 from oncecron.log.jobs import jobs
-from oncecron.log.wrong_times import future_marks, wrong_zones
+from oncecron.log.wrong_times import future_marks, zones
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -148,7 +148,7 @@ def _remarks(
         "in-doubt": items_in_doubt(newest_lists(lists).values()),
         "left": items_left([*lists]),
         "future": future_marks(keys, sources.pauses, now, clock),
-        "zone": wrong_zones(sources.log, keys, recent(hosts, now)),
+        "zone": zones(sources.log, keys, list(recent(hosts, now)), lambda: sources.key_hosts),
     }
 
 

@@ -202,6 +202,7 @@ def presence_values(firing: Firing) -> Values:
         "host_now": clock.wall(),
         "schedule": firing.expected_schedule,
         "zone": firing.zone,
+        "utc_offset": firing.utc_offset,
         "shown_command": firing.shown_command,
         "machine": firing.machine,
         "again": firing.again,

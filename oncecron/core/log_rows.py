@@ -208,6 +208,8 @@ class KeyHost(NamedTuple):
     """How often it did not."""
     machines: int = 1
     """2: two machines or more have fired the same ticks under its name."""
+    utc_offset: int | None = None
+    """Seconds by which its zone was ahead of UTC at the last tick, by its own tz database; None: no schedule."""
 
 
 class HostTicks(NamedTuple):
@@ -219,6 +221,7 @@ class HostTicks(NamedTuple):
     clock_ahead: float
     ticks: tuple[tuple[str, float], ...]
     machines: int = 1
+    utc_offset: int | None = None
 
 
 class LeaseView(NamedTuple):

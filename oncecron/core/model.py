@@ -169,6 +169,8 @@ class Firing(NamedTuple):
     """Whether it goes on with a tick whose last attempt was lost or stopped (`each`), however often and however old."""
     machine: str | None = None
     """Which boot of which machine or container fires; None: not known."""
+    utc_offset: int | None = None
+    """Seconds by which the zone is ahead of UTC at the tick, by the tz database of this host; None: no schedule."""
 
     @property
     def shown_command(self) -> str:

@@ -58,7 +58,14 @@ def minute_tick(fired_at: float) -> Tick:
 
 
 def scheduled_tick(schedule: str, zone: str | None, fired_at: float) -> Tick:
+    """Return the latest scheduled time, as `scheduled` does."""
+    return scheduled(schedule, zone, fired_at)[0]
+
+
+def scheduled(schedule: str, zone: str | None, fired_at: float) -> tuple[Tick, int]:
     """Return the latest scheduled time that is no later than `fired_at` + `EARLY`, however long ago it was.
+
+    And by how many seconds local time is ahead of UTC then: other hosts may have another tz database.
 
     `schedule` is five crontab fields or a nickname such as `@daily`; `zone` is a name of the tz database, None for
     the host's; `fired_at` is in epoch seconds by the host's clock.
@@ -69,7 +76,7 @@ def scheduled_tick(schedule: str, zone: str | None, fired_at: float) -> Tick:
 
     with BorrowedZone(host_zone() if zone is None else zone) as borrowed:
         latest = Schedule(schedule, borrowed.offset).latest(int((fired_at + EARLY) // 1))
-    return _at(latest, "schedule")
+        return _at(latest, "schedule"), borrowed.offset(latest)
 
 
 def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:

@@ -4,11 +4,15 @@ A firing does not count a mark that is more than the allowed skew ahead (`core.d
 
 A key whose --tz is not the zone of its cron starts each tick too late, by the same number of quarters of an hour: all
 zones differ by these.
+
+Hosts whose tz databases differ, or whose own zones do where there is no --tz, take one local time of a schedule for two
+instants: these are two ticks, and each is run. Every firing tells how far its zone is ahead of UTC at its tick.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from typing import TYPE_CHECKING
 
 from oncecron.core import tick
@@ -16,17 +20,19 @@ from oncecron.core.clock import is_ahead
 from oncecron.core.job_summary import Remark
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.silent_hosts import last_ticks
+from oncecron.core.time_zone import canonical, offsets
 from oncecron.core.timing import ZONE_STEP, ZONE_STEP_WITHIN
 from oncecron.core.units import plain_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import Expectation, HostTicks, JobKey, KeyHost, Pause
     from oncecron.core.text import Clock
     from oncecron.stores.reader import Reader
 
 _TWICE = 2
+_NAMED_HOSTS = 3
 
 
 def future_marks(
@@ -58,6 +64,22 @@ def future_marks(
     yield from found.values()
 
 
+def zones(
+    log: Reader,
+    keys: Iterable[JobKey],
+    rows: Sequence[HostTicks | KeyHost],
+    of_hosts: Callable[[], Iterable[KeyHost]],
+) -> Iterator[Remark]:
+    """Yield the keys whose zone is wrong, or is not the same on all hosts; `of_hosts` reads more of the same rows."""
+    offsets_of: dict[str, set[int | None]] = {}
+    for row in rows:
+        offsets_of.setdefault(row.key, set()).add(row.utc_offset)
+    differ = any(len(found - {None}) > 1 for found in offsets_of.values())
+    found = {each.key: each for each in differing_zones(of_hosts())} if differ else {}
+    yield from found.values()
+    yield from (each for each in wrong_zones(log, keys, rows) if each.key not in found)
+
+
 def wrong_zones(
     log: Reader, keys: Iterable[JobKey], rows: Iterable[HostTicks | KeyHost]
 ) -> Iterator[Remark]:
@@ -76,6 +98,84 @@ def wrong_zones(
             zone = f"--tz {plan.zone}" if plan.zone else "the time zone of the host"
             text = f"starts {plain_duration(late)} after its ticks: {zone} is probably not that of cron"
             yield Remark(key, text, "give --tz the zone in which cron reads the line")
+
+
+def differing_zones(rows: Iterable[KeyHost]) -> Iterator[Remark]:
+    """Yield the keys of which two hosts have fired one local time of the same schedule and zone as two ticks."""
+    groups: dict[tuple[str, str, str], list[KeyHost]] = {}
+    for row in rows:
+        if row.schedule is not None and row.utc_offset is not None:
+            which = row.key, row.schedule, canonical(row.zone or "")
+            groups.setdefault(which, []).append(row)
+    told: set[str] = set()
+    for (key, schedule, zone), group in sorted(groups.items()):
+        wrong = [row for row in group if not _agrees(row)]
+        pairs = (
+            pair
+            for pair in itertools.combinations(group, 2)
+            if any(row in wrong for row in pair) and _are_apart(*pair, schedule)
+        )
+        if key not in told and (pair := next(pairs, None)):
+            told.add(key)
+            yield _of_zone(key, zone, group, pair)
+
+
+def _agrees(row: KeyHost) -> bool:
+    """Return whether the zone has this offset at the last tick by the tz database of this host, too.
+
+    Of two that agree with it, the clock has changed between their ticks.
+    """
+    with contextlib.suppress(ValueError):  # this host knows no such zone
+        last = tick.instant_of(row.ticks[0][0]) if row.ticks else None
+        return last is not None and offsets(row.zone)(int(last)) == row.utc_offset
+    return False
+
+
+def _are_apart(a: KeyHost, b: KeyHost, schedule: str) -> bool:
+    """Return whether two hosts have fired one local time as two ticks, and one would not fire that of the other."""
+    if a.utc_offset is None or b.utc_offset is None or a.utc_offset == b.utc_offset:
+        return False
+    apart = b.utc_offset - a.utc_offset
+    ticks = [{tick.instant_of(text) for text, _ in row.ticks} - {None} for row in (a, b)]
+    return any(
+        at is not None and at - apart in ticks[1] and not _is_tick(schedule, b.utc_offset, at)
+        for at in ticks[0] - ticks[1]
+    )
+
+
+def _is_tick(schedule: str, utc_offset: int, instant: float) -> bool:
+    with contextlib.suppress(ValueError):  # of another version
+        return tick.Schedule(schedule, lambda _: utc_offset).latest(int(instant)) == instant
+    return True
+
+
+def _of_zone(
+    key: str, zone: str, group: Sequence[KeyHost], pair: tuple[KeyHost, KeyHost]
+) -> Remark:
+    hosts: dict[int, list[str]] = {}
+    for row in group:
+        hosts.setdefault(row.utc_offset or 0, []).append(row.host)
+    shown = [f"{_offset(each)} on {_listed(names)}" for each, names in sorted(hosts.items())]
+    of = f"--tz {zone}" if zone else "the zone of the host"
+    last = " and ".join(row.ticks[0][0] for row in pair)
+    why = f"{of} is {', '.join(shown)} (last ticks {last})"
+    text = f"runs more than once, because its hosts disagree about the zone: {why}"
+    cure = (
+        "bring tzdata up to date on each host; `oncecron doctor` names its version"
+        if zone
+        else "give --tz, the same zone on each host"
+    )
+    return Remark(key, text, cure)
+
+
+def _offset(seconds: int) -> str:
+    hours, minutes = divmod(abs(seconds) // 60, 60)
+    return f"{'-' if seconds < 0 else '+'}{hours:02d}:{minutes:02d}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_HOSTS
+    return ", ".join([*names[:_NAMED_HOSTS], *([f"{more} more"] if more > 0 else [])])
 
 
 def _late_by(fired: Sequence[tuple[str, float | None]]) -> float:

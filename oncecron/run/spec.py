@@ -166,7 +166,7 @@ def spec_of(
                 complain(str(problem))
     command = _command(settings, words, key)
     shown = shown_words(command, settings["record-command"])
-    firing_tick, schedule = _tick(settings, fired_at)
+    firing_tick, schedule, utc_offset = _tick(settings, fired_at)
     policy = retry_policy(settings)
     address, log, namespace = settings.address(), settings.log(), settings["namespace"]
     firing = Firing(
@@ -189,6 +189,7 @@ def spec_of(
         if settings["failover"] and settings["retries"] is None
         else policy.retries,
         machine=machine(),
+        utc_offset=utc_offset,
     )
     return RunSpec(
         firing=firing,
@@ -271,20 +272,22 @@ def check_key(key: str | None) -> str:
     return key
 
 
-def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None]:
+def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None, int | None]:
+    """Return the tick, its schedule, and how far local time is ahead of UTC then."""
     rule = next(iter(tick_rules(settings.__getitem__, settings.is_typed)), "minute")
     try:
         if rule == "schedule":
             schedule = settings["schedule"]
-            return tick.scheduled_tick(schedule, settings["tz"], fired_at), schedule
+            found, utc_offset = tick.scheduled(schedule, settings["tz"], fired_at)
+            return found, schedule, utc_offset
         if rule == "tick":
-            return tick.named_tick(settings["tick"]), None
+            return tick.named_tick(settings["tick"]), None, None
     except ValueError as error:
         wrong_zone = isinstance(error, UnknownZoneError) and settings["tz"] is not None
         culprit = "tz" if wrong_zone else rule
         kind = UsageError if settings.is_typed(culprit) else ConfigurationError
         raise kind(f"{settings.source(culprit)}: {error}") from error
-    return (tick.NO_TICK if rule == "no-tick" else tick.minute_tick(fired_at)), None
+    return (tick.NO_TICK if rule == "no-tick" else tick.minute_tick(fired_at)), None, None
 
 
 def _min_gap(settings: Settings, firing_tick: tick.Tick) -> float | None:

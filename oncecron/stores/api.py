@@ -197,10 +197,10 @@ class Views(Protocol):
         - `keys`: key, shard, schedule, zone, shards, starting_deadline, since (of the schedule), high_water,
           last_start, forgotten_at, forgotten_by.
         - `key_hosts`: key, shard, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command,
-          wins, skips, twice, hours. `ticks`, `ticks_at` and `twice` are words. `wins` and `skips` are numbers of
-          the last 24 hours; or the counts of each hour, the newest last, of which `hours` have passed since.
-        - `host_ticks`: key, host, seen_at, clock_ahead, ticks, ticks_at, twice, of the same rows. There may be tens
-          of thousands.
+          wins, skips, twice, hours, utc_offset. `ticks`, `ticks_at` and `twice` are words. `wins` and `skips` are
+          numbers of the last 24 hours; or the counts of each hour, the newest last, of which `hours` have passed since.
+        - `host_ticks`: key, host, seen_at, clock_ahead, ticks, ticks_at, twice, utc_offset, of the same rows. There may
+          be tens of thousands.
         - `leases`: the fields of `LeaseView` up to `asked_at`: every lease, and every session lock without one.
         - `pauses`: the fields of `Pause`. Exactly: those that have not ended.
         - `notices` (channels: a list): the fields of `Notice`. Exactly: the channels.

@@ -42,6 +42,7 @@ from oncecron.core.model import LEAST, OUTCOMES, Output, Retention, is_key
 from oncecron.core.stderr import complain
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import PLAIN_SKIP_EARLY
+from oncecron.core.units import DAY
 from oncecron.stores.api import Views
 
 if TYPE_CHECKING:
@@ -377,9 +378,9 @@ def _job_key(*row: Any) -> JobKey:
 
 
 def _key_host(*row: Any) -> KeyHost:
-    *known, ticks, ticks_at, schedule, zone, command, wins, skips, twice, hours = row
+    *known, ticks, ticks_at, schedule, zone, command, wins, skips, twice, hours, utc_offset = row
     counts = _of_last_day(wins, hours), _of_last_day(skips, hours)
-    shown = (schedule, zone, command, *counts, _machines(ticks, twice))
+    shown = (schedule, zone, command, *counts, _machines(ticks, twice), _utc_offset(utc_offset))
     return KeyHost._make((*known, _fired(ticks, ticks_at), *shown))
 
 
@@ -391,9 +392,19 @@ def _host_ticks(
     ticks: str | None,
     ticks_at: str | None,
     twice: str | None,
+    utc_offset: int | None,
 ) -> HostTicks:
     fired = _fired(ticks, ticks_at)
-    return HostTicks._make((key, host, seen_at, clock_ahead, fired, _machines(ticks, twice)))
+    machines = _machines(ticks, twice)
+    return HostTicks._make(
+        (key, host, seen_at, clock_ahead, fired, machines, _utc_offset(utc_offset))
+    )
+
+
+def _utc_offset(seconds: int | None) -> int | None:
+    if seconds is not None and not -DAY < seconds < DAY:
+        raise ValueError("the offset from UTC is none")
+    return seconds
 
 
 @lru_cache(4096)  # most hosts have the same counts: they fire the same schedules

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from answers import refused
+from answers import answer, refused
 from log_of import Store
 from servers import Database, RedisServer, eventually, skewed
 from servers.disk import Disk
@@ -167,6 +167,36 @@ def test_records_that_wait_and_hosts_that_differ(any_store: Store, new_host: Hos
     assert diagnoses(a)["spool"]["state"] == "warn"
     assert a("flush").status == 0
     assert diagnoses(a)["spool"]["state"] == "ok"
+
+
+@pytest.mark.stores("all")
+def test_hosts_that_disagree_about_a_zone(
+    store: Store, new_host: Hosts, public_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One has another tz database; the job has run on both, and `check` says so too."""
+    del store
+    old, new = new_host("old"), new_host("new")
+    monkeypatch.delenv("PYTHONTZPATH", raising=False)
+    for host, hours in ((old, 6), (new, 5)):
+        zones = public_path / f"zones-{hours}" / "Asia"
+        zones.mkdir(parents=True)
+        shutil.copy(f"/usr/share/zoneinfo/Etc/GMT-{hours}", zones / "Almaty")
+        host.environment["PYTHONTZPATH"] = str(zones.parent)
+        host.run("bill", "--schedule", "0 3 1 1 *", "--tz", "Asia/Almaty", "--", "true")
+    assert [each["outcome"] for each in answer(new, "history", "bill")] == ["succeeded"] * 2
+    found = diagnoses(new)["zones"]
+    assert (found["state"], found["text"].startswith("bill runs more than once, ")) == (
+        "warn",
+        True,
+    )
+    assert "--tz Asia/Almaty is +05:00 on new, +06:00 on old" in found["text"]
+    checked = new("check", "bill")
+    assert (checked.status, found["text"].encode() in checked.out) == (1, True)
+    for host in (old, new):  # its line names another zone, or its database is the same
+        host.environment["PYTHONTZPATH"] = str(public_path / "zones-5")
+        host.run("bill", "--schedule", "0 3 1 1 *", "--tz", "Asia/Almaty", "--", "true")
+    assert diagnoses(new)["zones"]["state"] == "ok"
+    assert new("check", "bill").status == 0
 
 
 def test_a_full_disk_keeps_no_record(any_store: Store, new_host: Hosts) -> None:

@@ -37,7 +37,11 @@ def ticks(host: KeyHost) -> list[str]:
 def test_winner_and_loser_are_seen(a: Host, b: Host, log: Log) -> None:
     """With version and clock, tick and crontab, and what came of it."""
     before = clock.wall() - 1
-    crontab: dict[str, Any] = {"schedule": "*/5 * * * *", "zone": "Europe/Berlin"}
+    crontab: dict[str, Any] = {
+        "schedule": "*/5 * * * *",
+        "zone": "Europe/Berlin",
+        "utc_offset": 7200,
+    }
     a.run(minute(5), **crontab)
     b.lose(minute(5))
     won, lost = seen(log).values()
@@ -45,6 +49,7 @@ def test_winner_and_loser_are_seen(a: Host, b: Host, log: Log) -> None:
     assert (lost.host, lost.wins, lost.skips) == ("bb.example", 0, 1)
     assert (won.schedule, won.zone, won.command) == ("*/5 * * * *", "Europe/Berlin", COMMAND)
     assert (lost.schedule, lost.zone, lost.command) == (None, None, COMMAND)
+    assert (won.utc_offset, lost.utc_offset) == (7200, None)
     for each in (won, lost):
         assert (each.key, each.shard, each.version) == (KEY, 0, __version__)
         assert abs(each.clock_ahead) < 5
@@ -70,13 +75,14 @@ def test_two_machines_that_fire_the_same_ticks_are_told_apart(a: Host, log: Log)
 
 
 def test_a_plain_skip_tells_its_machine_too(a: Host, log: Log) -> None:
-    """It has a way of its own on PostgreSQL."""
+    """And what it takes its zone for. It has a way of its own on PostgreSQL."""
     for number in range(2):
         tick = minute_tick(clock.wall() + 60 * number)
-        told: dict[str, Any] = {"fired_at": clock.wall()}
-        assert a.finish(a.win(tick, machine="x", **told))
-        a.lose(tick, machine="y", **told)
+        told: dict[str, Any] = {"fired_at": clock.wall(), "schedule": "* * * * *"}
+        assert a.finish(a.win(tick, machine="x", utc_offset=-3600, **told))
+        a.lose(tick, machine="y", utc_offset=20700 + number, **told)
         assert machines(log) == 1 + number
+        assert seen(log)["a.example"].utc_offset == 20700 + number
 
 
 @pytest.mark.parametrize(
@@ -120,14 +126,14 @@ def test_the_last_three_ticks_are_known(a: Host, log: Log) -> None:
 
 def test_a_repetition_by_hand_says_nothing_about_the_crontab(a: Host, b: Host, log: Log) -> None:
     """It counts, but its host does not fire the key thereby."""
-    crontab: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
+    crontab: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC", "utc_offset": 0}
     a.run(minute(1), **crontab)
-    a.run(minute(2), again=True, schedule="0 0 1 1 *", command="./other.sh")
-    b.run(minute(2), again=True)
+    a.run(minute(2), again=True, schedule="0 0 1 1 *", utc_offset=3600, command="./other.sh")
+    b.run(minute(2), again=True, utc_offset=3600)
     before, by_hand = seen(log).values()
     assert ticks(before) == [minute(1).text]
     assert (before.schedule, before.zone, before.command) == ("* * * * *", "UTC", COMMAND)
-    assert before.wins == 2
+    assert (before.wins, before.utc_offset, by_hand.utc_offset) == (2, 0, None)
     assert by_hand[6:12] == ((), None, None, None, 1, 0)
 
 
@@ -202,7 +208,7 @@ def test_a_host_that_has_gone_is_forgotten(a: Host, b: Host, store: StoreKind, l
 def test_what_check_reads_is_the_same_with_fewer_fields(a: Host, b: Host, log: Log) -> None:
     """Of every row, by key and host."""
     for number in (1, 2, 3, 4):
-        a.run(minute(number))
+        a.run(minute(number), schedule="* * * * *", utc_offset=3600)
         b.lose(minute(number))
         b.run(minute(number), key="other", shard=number % 2, shards=2)
     a.run(minute(4), again=True)

@@ -120,7 +120,7 @@ begin
   for v_tick in 0 .. {ticks} - 1 loop
     perform oncecron.skip_plainly_v1(
         k.key_id, format('app-%s.example.org', h), v_minute + v_tick,
-        524288 + 21000 + floor(random() * 3000)::integer, '1.0', 0, '* * * * *', null, './bill.sh', 'm1')
+        524288 + 21000 + floor(random() * 3000)::integer, '1.0', 0, '* * * * *', null, null, './bill.sh', 'm1')
       from oncecron.job_key k, generate_series(1, {hosts}) h;
     commit;
   end loop;
@@ -176,7 +176,8 @@ do $$ declare
 begin
   for v_minute in {first} .. {first} + {ticks} - 1 loop
     perform oncecron.skip_plainly_v1(
-        v_key, format('app-%s.example.org', h), v_minute, 524288 + h, '1.0', 0, '* * * * *', null, './bill.sh', 'm1')
+        v_key, format('app-%s.example.org', h), v_minute, 524288 + h,
+        '1.0', 0, '* * * * *', null, null, './bill.sh', 'm1')
       from generate_series(1, {hosts}) h;
     v_prunes := oncecron.prunes(v_prunes)
       and oncecron.prune_key_v1(v_key, '-infinity', to_timestamp((v_minute - {kept}) * 60.0));

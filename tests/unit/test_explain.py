@@ -65,6 +65,7 @@ def at_a_glance(
         history=lambda query: (each for each in newest if each.outcome in query.outcomes),
         newest=lambda limit, _keys: iter(newest[:limit]),
         reasons=lambda _since: iter(()),
+        skips=lambda _query: iter(()),
     )
     people = cast("Reader", store)
     [job] = jobs(Sources(people, people, NOW))

@@ -96,6 +96,7 @@ class World:
                 history=lambda query: (e for e in self.newest if e.outcome in query.outcomes),
                 newest=self._newest,
                 reasons=lambda _since: iter(self.skips),
+                skips=lambda _query: iter(()),
             ),
         )
         found = list(jobs(Sources(people, people, NOW), brief=brief))

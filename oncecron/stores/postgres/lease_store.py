@@ -320,7 +320,7 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         if plain is not None:
             skipped = (self._key_id, firing.holder.host, plain.minute, plain.code)
             function = self._door("skip_plainly_v1", deadline)
-            sources = f"{self._schema}.{function}($1,$2,$3,$4,$5,$6,$7,$8,$9,$10)"
+            sources = f"{self._schema}.{function}($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)"
             columns = self._call_installed(sources, (*skipped, *presence[:-1]), deadline)
             if columns[0] == b"t":
                 return

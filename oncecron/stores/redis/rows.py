@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _INTEGERS = {
     *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token", "holder_pid", "count"),
-    *("execution_id", "shards", "expected_shards", "hour"),
+    *("execution_id", "shards", "expected_shards", "hour", "utc_offset"),
 }
 _FLOATS = {
     *("started_at", "finished_at", "duration", "acquired_at", "heartbeat_at", "expires_at"),
@@ -49,7 +49,7 @@ def _with_kinds(*names: str) -> tuple[tuple[str, Callable[..., Any] | None], ...
 
 
 _EXECUTION = _with_kinds(*Execution._fields, "tick_instant", "fired_at", "lost_at")
-_HOST_TICKS = _with_kinds("seen_at", "clock_ahead", "ticks", "ticks_at", "twice")
+_HOST_TICKS = _with_kinds("seen_at", "clock_ahead", "ticks", "ticks_at", "twice", "utc_offset")
 
 
 class Shard(NamedTuple):
@@ -238,7 +238,7 @@ def key_host(shard: Shard, host: str, text: bytes, hour: int) -> Columns:
     """Return a host of a key; `hour`: the present one, since the epoch."""
     row = _row_of(text)
     known = ("version", "clock_ahead", "ticks", "ticks_at", "schedule", "zone", "command")
-    counts = row["wins"], row["skips"], row.get("twice"), hour - row["hour"]
+    counts = row["wins"], row["skips"], row.get("twice"), hour - row["hour"], row.get("utc_offset")
     return shard.key, shard.number, host, row["seen_at"], *map(row.get, known), *counts
 
 

@@ -326,7 +326,7 @@ def _ticks_and_counts(row: Values | None, firing: Firing, now: float, *, won: bo
     ticks, ticks_at, twice = (before[name].split() for name in ("ticks", "ticks_at", "twice"))
     known_machine = before.get("machine")
     if firing.again:  # it says nothing about the crontab either
-        crontab = {name: before.get(name) for name in ("schedule", "zone")}
+        crontab = {name: before.get(name) for name in ("schedule", "zone", "utc_offset")}
         crontab["shown_command"] = before.get("command")
     else:
         crontab = {}

@@ -15,7 +15,8 @@ create function {ns}.grant_v1(
   p_fired_at double precision, p_shards integer, p_retries integer,
   p_lateness double precision, p_ttl double precision, p_starting_deadline double precision,
   p_client_backend integer, p_backend_start timestamptz, p_alone boolean, p_full integer,
-  p_oncecron text, p_host_now double precision, p_schedule text, p_zone text, p_shown_command text, p_machine text, p_again boolean,
+  p_oncecron text, p_host_now double precision, p_schedule text, p_zone text, p_utc_offset integer, p_shown_command text, p_machine text,
+  p_again boolean,
   out execution_id bigint, out fencing_token bigint, out started_at double precision, out own_backend boolean, out locked boolean,
   out is_full boolean
 )
@@ -85,8 +86,8 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
      where d.key_id = f.key_id and d.divisions is distinct from {ns}.divided(d.divisions, p_shards, p_tick))
   select s.execution_id, s.fencing_token, date_part('epoch'::text, s.started_at::timestamptz), b.own_backend, b.locked, b.is_full
     from started s, bolt b, held h
-   where {ns}.see_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_shown_command, 1, 0,
-                    null, null, p_machine)
+   where {ns}.see_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_utc_offset, p_shown_command,
+                    1, 0, null, null, p_machine)
      and (not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null)
 $$;
 

@@ -55,7 +55,7 @@ create view {ns}.skips as
 create view {ns}.key_hosts as
   select k.key, k.shard, h.host, h.seen_at, h.version, h.clock_ahead, pg_catalog.array_to_string(h.ticks, ' ') as ticks,
          pg_catalog.array_to_string(h.ticks_at, ' ') as ticks_at,
-         h.schedule, h.zone, h.command, pg_catalog.array_to_string(h.twice, ' ') as twice,
+         h.schedule, h.zone, h.utc_offset, h.command, pg_catalog.array_to_string(h.twice, ' ') as twice,
          (select pg_catalog.sum(x) from pg_catalog.unnest(h.wins[greatest(n.hour - greatest(h.hour, 0), 0) + 1:]) x) as wins,
          (select pg_catalog.sum(x) from pg_catalog.unnest(h.skips[greatest(n.hour - greatest(h.hour, 0), 0) + 1:]) x) as skips
     from (select pg_catalog.floor(pg_catalog.date_part('epoch', pg_catalog.now()) / 3600)::integer as hour) n

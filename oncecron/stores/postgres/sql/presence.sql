@@ -38,7 +38,7 @@ $$;
 -- what that costs a new session. No answer: nothing was done.
 create function {ns}.see_again_v1(
   p_key_id integer, p_tick text, p_host text, p_oncecron text, p_host_now double precision,
-  p_schedule text, p_zone text, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_machine text,
+  p_schedule text, p_zone text, p_utc_offset integer, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_machine text,
   p_hour integer
 ) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
@@ -53,7 +53,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
          skips = case when h.hour = p_hour then array_append(h.skips[:23], h.skips[24] + p_skipped)
                       else {ns}.counted(h.skips, p_hour - greatest(h.hour, 0), p_skipped) end,
          plain = case when p_minute is null then h.plain else array_append(h.plain, (p_minute - h.plain_from) << 20 | p_code) end,
-         machine = left(p_machine, 40), twice = {ns}.fired_twice(h.twice, h.ticks, p_tick, h.machine, p_machine)
+         utc_offset = p_utc_offset, machine = left(p_machine, 40), twice = {ns}.fired_twice(h.twice, h.ticks, p_tick, h.machine, p_machine)
    where h.key_id = p_key_id and h.host = p_host and h.version = p_oncecron and h.schedule is not distinct from p_schedule
      and h.zone is not distinct from p_zone and h.command is not distinct from p_command
      and case when p_minute is null then true else {ns}.has_room(h.plain_from, h.plain, p_minute) end
@@ -63,18 +63,20 @@ $$;
 -- The same for any host. What a role makes up is cut.
 create function {ns}.see_anew_v1(
   p_key_id integer, p_tick text, p_host text, p_oncecron text, p_host_now double precision, p_again boolean,
-  p_schedule text, p_zone text, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_machine text
+  p_schedule text, p_zone text, p_utc_offset integer, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_machine text
 ) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   insert into {ns}.key_host as h
-      (key_id, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command, hour, wins, skips, plain_from, plain, machine)
+      (key_id, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command, hour, wins, skips, plain_from, plain, machine,
+       utc_offset)
     select p_key_id, p_host, n.at, left(p_oncecron, 100), greatest(least(p_host_now - date_part('epoch'::text, n.at), float8 '1e9'), float8 '-1e9'),
            case when p_again or p_tick is null then '{}' else array[p_tick] end,
            case when p_again or p_tick is null then '{}' else array[date_part('epoch'::text, n.at)] end,
            case when not p_again then left(p_schedule, 1000) end, case when not p_again then left(p_zone, 1000) end,
            case when not p_again then left(p_command, 1000) end, floor(date_part('epoch'::text, n.at) / float8 '3600'),
            array_fill(0, array[23]) || p_won, array_fill(0, array[23]) || p_skipped,
-           p_minute, case when p_minute is null then '{}' else array[p_code] end, left(p_machine, 40)
+           p_minute, case when p_minute is null then '{}' else array[p_code] end, left(p_machine, 40),
+           case when not p_again then p_utc_offset end
       from (select clock_timestamp() as at) n
     on conflict (key_id, host) do update
       set seen_at = excluded.seen_at, version = excluded.version, clock_ahead = excluded.clock_ahead,
@@ -83,6 +85,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
           schedule = case when p_again then h.schedule else excluded.schedule end,
           zone = case when p_again then h.zone else excluded.zone end,
           command = case when p_again then h.command else excluded.command end,
+          utc_offset = case when p_again then h.utc_offset else excluded.utc_offset end,
           hour = excluded.hour, wins = {ns}.counted(h.wins, excluded.hour - greatest(h.hour, 0), p_won),
           skips = {ns}.counted(h.skips, excluded.hour - greatest(h.hour, 0), p_skipped),
           plain_from = case when p_minute is null or {ns}.has_room(h.plain_from, h.plain, p_minute) then h.plain_from else p_minute end,
@@ -98,25 +101,25 @@ $$;
 -- caller checks tick and host, or writes them where they are checked. p_minute and p_code: a plain skip. True.
 create function {ns}.see_v1(
   p_key_id integer, p_tick text, p_host text, p_oncecron text, p_host_now double precision, p_again boolean,
-  p_schedule text, p_zone text, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_machine text
+  p_schedule text, p_zone text, p_utc_offset integer, p_command text, p_won integer, p_skipped integer, p_minute integer, p_code integer, p_machine text
 ) returns boolean
 language sql volatile set search_path = pg_catalog, pg_temp as $$
   select case when p_oncecron is null then true else coalesce(
-    case when not p_again then {ns}.see_again_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_schedule, p_zone, p_command,
-      p_won, p_skipped, p_minute, p_code, p_machine, floor(date_part('epoch'::text, clock_timestamp()) / float8 '3600')::integer) end,
-    {ns}.see_anew_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command,
-      p_won, p_skipped, p_minute, p_code, p_machine)) end
+    case when not p_again then {ns}.see_again_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_schedule, p_zone, p_utc_offset,
+      p_command, p_won, p_skipped, p_minute, p_code, p_machine, floor(date_part('epoch'::text, clock_timestamp()) / float8 '3600')::integer) end,
+    {ns}.see_anew_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_utc_offset,
+      p_command, p_won, p_skipped, p_minute, p_code, p_machine)) end
 $$;
 
 -- A plain skip (core/decision.py): one update of its host's row, which the firing makes anyway. Another value than a claim
 -- sends, or a key that is not there, writes nothing, and there is no answer. It does not wait for the disk.
 create function {ns}.skip_plainly_v1(
   p_key_id integer, p_host text, p_minute integer, p_code integer, p_oncecron text, p_host_now double precision,
-  p_schedule text, p_zone text, p_command text, p_machine text
+  p_schedule text, p_zone text, p_utc_offset integer, p_command text, p_machine text
 ) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   select {ns}.see_v1(k.key_id, to_char(to_timestamp(p_minute::float8 * float8 '60') at time zone 'UTC'::text, 'YYYY-MM-DD"T"HH24:MI"Z"'::text),
-                     p_host, p_oncecron, p_host_now, false, p_schedule, p_zone, p_command, 0, 1, p_minute, p_code, p_machine)
+                     p_host, p_oncecron, p_host_now, false, p_schedule, p_zone, p_utc_offset, p_command, 0, 1, p_minute, p_code, p_machine)
     from {ns}.job_key k
    where k.key_id = p_key_id and octet_length(p_host) <= 1020 and p_minute >= 0 and p_code between 0 and 1048575
      and set_config('synchronous_commit', 'off', true) is not null

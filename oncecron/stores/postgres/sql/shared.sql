@@ -138,8 +138,8 @@ create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
   p_holder_host text, p_holder_pid integer, p_detail text, p_fired_at double precision, p_at double precision, p_count bigint,
   p_delivered_of text, p_oncecron text default null, p_host_now double precision default null,
-  p_schedule text default null, p_zone text default null, p_command text default null, p_machine text default null,
-  p_again boolean default null
+  p_schedule text default null, p_zone text default null, p_utc_offset integer default null, p_command text default null,
+  p_machine text default null, p_again boolean default null
 ) returns integer
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   with k as materialized (
@@ -160,8 +160,8 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
             delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
         where (strpos(s.delivered, excluded.delivered) > 0) is not true)
   select k.key_id from k
-   where {ns}.see_v1(k.key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_command, 0, 1, null, null,
-                    p_machine)
+   where {ns}.see_v1(k.key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_utc_offset, p_command, 0, 1, null,
+                    null, p_machine)
 $$;
 
 -- Join notes into one text without repetition, of at most 10,000 characters: an end must be recorded, whatever another

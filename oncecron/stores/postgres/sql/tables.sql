@@ -196,6 +196,7 @@ create table {ns}.key_host (
   plain       integer[] not null,
   machine     text,                          -- which one fired last, see core/host.py
   twice       text[] not null default '{}',  -- the last two ticks that two machines fired under this name
+  utc_offset  integer,                       -- seconds by which the zone was ahead of UTC at its last tick, by its own tz database
   primary key (key_id, host)
 ) with (fillfactor = 50);
 

@@ -390,9 +390,10 @@ end
 local function tell_of_host(before, wins, skips)
   local row = {seen_at = seconds(now), version = given.oncecron, clock_ahead = seconds(given.host_now - now),
     ticks = before.ticks, ticks_at = before.ticks_at, hour = whole(math.floor(now / 3600)),
-    schedule = given.schedule, zone = given.zone, command = given.shown_command, machine = given.machine, twice = before.twice}
+    schedule = given.schedule, zone = given.zone, utc_offset = given.utc_offset, command = given.shown_command,
+    machine = given.machine, twice = before.twice}
   if given.again then
-    row.schedule, row.zone, row.command = before.schedule, before.zone, before.command
+    row.schedule, row.zone, row.utc_offset, row.command = before.schedule, before.zone, before.utc_offset, before.command
   elseif given.tick and not string.find(' ' .. (row.ticks or '') .. ' ', ' ' .. given.tick .. ' ', 1, true) then
     local last, last_at = string.gmatch(row.ticks or '', '%S+'), string.gmatch(row.ticks_at or '', '%S+')
     row.ticks = table.concat({given.tick, last(), last()}, ' ')

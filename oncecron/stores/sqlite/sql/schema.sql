@@ -163,6 +163,7 @@ CREATE TABLE key_host (
   skips    TEXT    NOT NULL,
   machine  TEXT,              -- which one fired last, see core/host.py
   twice    TEXT    NOT NULL,  -- the last two ticks that two machines fired under this name
+  utc_offset INTEGER,         -- seconds by which the zone was ahead of UTC at its last tick, by its own tz database
   PRIMARY KEY (key, shard, host)
 ) WITHOUT ROWID
 
