@@ -150,6 +150,7 @@ _MEANINGS: tuple[tuple[type[BaseException], str, str], ...] = (
     (IndexError, "", _NO_FORM),
     (AttributeError, "", _NO_FORM),
     (ValueError, "to unpack", _NO_FORM),
+    (ValueError, "zip()", _NO_FORM),
     (ValueError, "integer string conversion", "a number in it has too many digits"),
     (ValueError, "invalid literal for int", "a number in it is not a whole one"),
     (ValueError, "could not convert string to float", "a number in it is not one"),

@@ -109,7 +109,7 @@ def test_files_of_tls(new_postgres: NewPostgres, certificates: Certificates) -> 
     for more, told in (
         (f"{own}{key}", f"; run `chmod 600 {key}`"),
         (f"{own}/none.key", 'key file "/none.key"; correct sslkey, or the file'),
-        ("&sslrootcert=/none.crt", "; create it, or correct the store's URL"),
+        ("&sslrootcert=/none.crt", "; correct sslrootcert, or the file"),
     ):
         mode = "verify-full" if "root" in more else "require"
         host = Oncecron(f"{database.url()}?sslmode={mode}{more}", certificates.directory)
@@ -185,8 +185,8 @@ def test_a_switchover_is_waited_for(ready: Database, public_path: Path) -> None:
 
 
 STANDBY = "session is read-only"
-BUSY = "FATAL: sorry, too many clients already"
-PASSWORD = "FATAL: password authentication failed"
+BUSY = "FATAL:  53300: sorry, too many clients already"
+PASSWORD = "FATAL:  28P01: password authentication failed"
 
 
 @pytest.mark.parametrize(
@@ -203,11 +203,11 @@ PASSWORD = "FATAL: password authentication failed"
 )
 def test_what_is_worth_asking_again(servers: list[str], expected: type[StoreError]) -> None:
     """Only what no server of the list can answer later is refused at once."""
-    said = zip(servers[::2], servers[1::2], strict=True)
-    message = "\n".join(
-        f"connection to server at {name}, port 1 failed: {why}" for name, why in said
-    )
-    assert type(explain(message, "postgresql://a,b/")) is expected
+    said = [
+        (name.partition(" ")[0], f"connection to server at {name}, port 1 failed: {why}")
+        for name, why in zip(servers[::2], servers[1::2], strict=True)
+    ]
+    assert type(explain(said, "postgresql://a,b/")) is expected
 
 
 def test_a_notice_of_the_server_is_not_mailed(ready: Database, public_path: Path) -> None:

@@ -1,75 +1,72 @@
-"""Servers that speak the protocol of PostgreSQL and do not keep its promises are refused by name, on every path."""
+"""Servers that speak the protocol of PostgreSQL and do not keep its promises: no command hangs or grows."""
 
-import contextlib
-import socket
-import struct
-import threading
-from collections.abc import Iterator
+import itertools
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from servers.oncecron import Oncecron
+from servers import Database
+from servers.fake_postgres import (
+    LET_IN,
+    READY,
+    columns,
+    error,
+    fake_postgres,
+    message,
+    notice,
+    parameters,
+    row,
+    rows,
+)
+from servers.oncecron import Ended, Oncecron
+from servers.require import program
 
-NO_ENCRYPTION = (80877103, 80877104)
-"""The codes of SSLRequest and GSSENCRequest, which are refused with one byte."""
-USUAL = {
-    "server_version": "15.4",
-    "server_encoding": "UTF8",
-    "default_transaction_read_only": "off",
-    "in_hot_standby": "off",
-}
 COMMANDS = (("run", "--key", "k", "--tick", "one", "--", "true"), ("history",), ("init",))
+ENOUGH = 300 << 20
+"""In bytes of memory."""
+FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "notices": lambda: itertools.repeat(notice() * 1000),
+    "notifications": lambda: itertools.repeat(message(b"A", b"\0\0\0\1chan\0pay\0") * 1000),
+    "settings": parameters,
+    "rows": lambda: itertools.chain([columns(25)], itertools.repeat(row(b"x" * 10_000))),
+    "results": lambda: itertools.repeat(message(b"C", b"SELECT 1\0") * 1000),
+    "copy": lambda: itertools.repeat(message(b"H", b"\0\0\0") + message(b"d", b"x") * 1000),
+}
+INTEGER = 23
+ANSWERS: dict[str, Callable[[], Iterator[bytes]]] = {
+    "nothing": lambda: iter([READY]),
+    "an empty query": lambda: iter([message(b"I"), READY]),
+    "a copy": lambda: iter([message(b"G", b"\0\0\0")]),
+    "no number": lambda: iter([rows(INTEGER, b"abc")]),
+    "a large number": lambda: iter([rows(INTEGER, b"9" * 400)]),
+    "no column": lambda: iter([rows(INTEGER)]),
+    "many columns": lambda: iter([rows(INTEGER, *[b"1"] * 60)]),
+    "no UTF-8": lambda: iter([rows(25, b"\xff")]),
+    "an error of its own": lambda: iter([error("P0001", "nein", "FEHLER"), READY]),
+}
 
 
-def message(kind: bytes, body: bytes) -> bytes:
-    """Return a message of the server."""
-    return kind + struct.pack("!i", len(body) + 4) + body
-
-
-@contextlib.contextmanager
-def server(**parameters: str) -> Iterator[str]:
-    """Let everybody in, send these settings, and close the connection at the first query; give the address."""
-    settings = (f"{name}\0{value}\0".encode() for name, value in (USUAL | parameters).items())
-    opening = message(b"R", struct.pack("!i", 0)) + b"".join(
-        message(b"S", each) for each in settings
+def fired(host: Oncecron, *more: str) -> Ended:
+    """Fire a key whose job would say that it ran."""
+    return host(
+        "run", "--key", "k", "--tick", "one", "--connect-timeout", "1s", *more, "--", "echo", "ran"
     )
-    opening += message(b"K", struct.pack("!ii", 4711, 1)) + message(b"Z", b"I")
-
-    def serve(listening: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = listening.accept()
-                with connection, contextlib.suppress(OSError, struct.error):
-                    while (
-                        struct.unpack("!ii", connection.recv(8, socket.MSG_PEEK))[1]
-                        in NO_ENCRYPTION
-                    ):
-                        connection.recv(8)
-                        connection.sendall(b"N")
-                    connection.recv(10000)
-                    connection.sendall(opening)
-                    connection.recv(10000)
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        threading.Thread(target=serve, args=(listening,), daemon=True).start()
-        yield f"postgresql://u@127.0.0.1:{listening.getsockname()[1]}/d"
-        with contextlib.suppress(OSError):
-            listening.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: str(words[0]))
 @pytest.mark.parametrize(
-    ("parameters", "name"),
+    ("settings", "name"),
     [
         ({"crdb_version": "CockroachDB CCL v24.1.0", "server_version": "13.0.0"}, "CockroachDB"),
         ({"server_version": "11.2-YB-2.21.1.0-b0"}, "YugabyteDB"),
     ],
 )
 def test_it_is_refused_by_name(
-    public_path: Path, words: tuple[str, ...], parameters: dict[str, str], name: str
+    public_path: Path, words: tuple[str, ...], settings: dict[str, str], name: str
 ) -> None:
     """Before the first query, whoever connects."""
-    with server(**parameters) as address:
+    with fake_postgres(**settings) as address:
         ended = Oncecron(address, public_path)(*words)
     assert ended.status == 78, ended
     assert f": this is {name}, whose " in ended.err
@@ -77,7 +74,149 @@ def test_it_is_refused_by_name(
 
 def test_postgresql_itself_is_not(public_path: Path) -> None:
     """The same server without these settings is asked."""
-    with server() as address:
+    with fake_postgres() as address:
         ended = Oncecron(address, public_path)("history")
     assert "this is" not in ended.err
     assert ended.status == 69, ended
+
+
+# The language of a server
+
+
+@pytest.mark.parametrize(
+    ("code", "cure"),
+    [
+        ("28P01", "; check the password in the store's URL or in ~/.pgpass"),
+        (
+            "28000",
+            "; let this role log in from this host: by the right LOGIN, and by the server's pg_hba.conf",
+        ),
+        ("3D000", "; create the database, or correct the store's URL"),
+        ("42501", "; grant CONNECT on the database to the role"),
+        ("0A000", "; correct the store's URL, or what the server's log says of this login"),
+    ],
+)
+def test_a_refusal_in_any_language_is_an_answer(public_path: Path, code: str, cure: str) -> None:
+    """Nobody starts a job because of it, and people and firings are told the same."""
+    with fake_postgres(greeting=lambda: iter([error(code, "nicht »erlaubt«", "FATAL")])) as address:
+        host = Oncecron(address, public_path)
+        said = [fired(host, "--on-store-error", each) for each in ("fail", "skip", "run")]
+        said.append(host("history"))
+    assert {(ended.status, ended.out) for ended in said} == {(78, b"")}, said
+    for ended in said:
+        assert ended.err.count("\n") == 1
+        assert ended.err.rstrip("\n").endswith("FATAL: nicht »erlaubt«" + cure)
+
+
+@pytest.mark.parametrize("code", ["53300", "57P03", "08006", "XX000"])
+def test_a_server_that_is_busy_is_away_in_any_language(public_path: Path, code: str) -> None:
+    """It may answer the next time."""
+    with fake_postgres(greeting=lambda: iter([error(code, "später", "PANIK")])) as address:
+        host = Oncecron(address, public_path)
+        assert (fired(host).status, host("history").status) == (69, 69)
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("SASL authentication failed", 78), ('database "d" does not exist', 78), ("no such user", 78),
+        ("query_wait_timeout", 69), ("pgbouncer cannot connect to server", 69),
+    ],
+)  # fmt: skip
+def test_the_one_code_of_pgbouncer(public_path: Path, text: str, status: int) -> None:
+    """Before 1.19 it has no other one, and its words are never translated."""
+    with fake_postgres(greeting=lambda: iter([error("08P01", text)])) as address:
+        host = Oncecron(address, public_path)
+        assert (fired(host).status, host("history").status) == (status, status)
+
+
+# Floods
+
+
+@pytest.mark.parametrize("words", [COMMANDS[0], ("jobs", "--utc")], ids=lambda words: str(words[0]))
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_has_an_end(public_path: Path, words: tuple[str, ...], name: str) -> None:
+    """Of bytes, and so of memory, or of time, whichever comes first."""
+    with fake_postgres(FLOODS[name]) as address:
+        host = Oncecron(address, public_path, prefix=[program("prlimit"), f"--data={ENOUGH}", "--"])
+        ended = fired(host) if words[0] == "run" else host(*words)
+    assert ended.status in (69, 78), ended
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [COMMANDS[0], ("jobs",)], ids=lambda words: str(words[0]))
+def test_a_flood_of_a_login_has_an_end(public_path: Path, words: tuple[str, ...]) -> None:
+    """Before anything was asked."""
+    with fake_postgres(greeting=lambda: itertools.repeat(notice() * 1000)) as address:
+        host = Oncecron(address, public_path)
+        ended = fired(host) if words[0] == "run" else host(*words)
+        assert ended.status in (69, 78)
+    with fake_postgres(
+        greeting=lambda: itertools.chain([LET_IN], itertools.repeat(notice() * 1000))
+    ) as address:
+        ended = Oncecron(address, public_path)(*words)
+    assert (ended.status, "MB for one answer" in ended.err) == (78, True), ended
+
+
+def dripping() -> Iterator[bytes]:
+    """Yield a notice now and then: no moment without an answer that goes on."""
+    while True:
+        time.sleep(0.1)  # a hostile server's pause
+        yield notice()
+
+
+def test_what_drips_prolongs_nothing(public_path: Path) -> None:
+    """Neither of a login nor of a question."""
+    for options in (
+        {"greeting": lambda: itertools.chain([LET_IN], dripping())},
+        {"answer": dripping},
+    ):
+        with fake_postgres(**options) as address:
+            ended = fired(Oncecron(address, public_path))
+        assert ended.status == 69, ended
+        assert "timeout expired" in ended.err or "did not answer in time" in ended.err
+
+
+def test_a_login_that_drips_ends_for_people(public_path: Path) -> None:
+    """As for a firing."""
+    with fake_postgres(greeting=lambda: itertools.chain([LET_IN], dripping())) as address:
+        ended = Oncecron(address, public_path)("jobs")
+    assert (ended.status, "timeout expired" in ended.err) == (69, True), ended
+
+
+def test_of_several_servers_the_first_says_nothing(ready: Database, public_path: Path) -> None:
+    """The next one is asked: also in the place of one that goes on without end."""
+    here = f"{ready.server.host}:{ready.server.port}"
+    for silence in (dripping, lambda: itertools.chain([LET_IN], dripping())):
+        with fake_postgres(greeting=silence) as address:
+            there = address.partition("@")[2].partition("/")[0]
+            url = ready.url().replace(here, f"{there},{here}") + "?connect_timeout=2"
+            host = Oncecron(url, public_path)
+            ended = fired(host, "--again") if silence is not dripping else fired(host)
+            assert (ended.status, ended.out, ended.err) == (0, b"ran\n", "")
+            assert host("jobs").status == 0
+
+
+# Answers that mean nothing
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_no_answer_is_an_internal_error(public_path: Path, name: str) -> None:
+    """And none that a server has given is taken for its silence."""
+    with fake_postgres(ANSWERS[name]) as address:
+        host = Oncecron(address, public_path)
+        commands = (
+            ["jobs"],
+            ["history"],
+            ["locks"],
+            ["check"],
+            ["init"],
+            ["doctor"],
+            ["prune"],
+            ["pause", "k"],
+        )
+        said = [fired(host, "--on-store-error", "run"), *(host(*words) for words in commands)]
+    for ended in said:
+        assert ended.status not in (0, 70), ended
+        assert b"ran" not in ended.out
+        assert "internal error" not in ended.err

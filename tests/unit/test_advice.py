@@ -525,7 +525,7 @@ def test_two_servers_are_told_apart() -> None:
     """On one line, with the hint of libpq in brackets."""
     refused = "failed: Connection refused\n\tIs the server running?\n"
     message = f'connection to server at "a", port 1 {refused}connection to server at "b" {refused}'
-    told = str(explain(message, "postgresql://a,b/d"))
+    told = str(explain([("a,b", message)], "postgresql://a,b/d"))
     assert told.endswith(
         'at "a", port 1 failed: Connection refused (Is the server running?); connection to server at "b" failed: '
         "Connection refused (Is the server running?)"
@@ -535,7 +535,12 @@ def test_two_servers_are_told_apart() -> None:
 def test_what_libpq_repeats_comes_once() -> None:
     """With and without TLS, the same server gives the same answer."""
     line = 'connection to server at "a", port 1 failed: FATAL: password authentication failed for user "u"'
-    told = str(explain(f"{line}\n{line}\n", "postgresql://a/d"))
+    said = line.replace("FATAL: ", "FATAL:  28P01: ")
+    told = str(
+        explain(
+            [("a", f"{said}\nLOCATION:  auth_failed, auth.c:335\n{said}\n")], "postgresql://a/d"
+        )
+    )
     assert (
         told
         == f"PostgreSQL postgresql://a/d: {line}; check the password in the store's URL or in ~/.pgpass"

@@ -124,7 +124,7 @@ def test_a_library_that_quotes_a_password_is_not_quoted(message: str, password: 
     url = f"postgresql://u:{password}@h/d"
     for error in (
         postgres.broken(message.format(password), url),
-        postgres.explain(message.format(password), url),
+        postgres.explain([("h", message.format(password))], url),
     ):
         assert not leaks(str(error))
         assert "***" in str(error)
@@ -132,12 +132,12 @@ def test_a_library_that_quotes_a_password_is_not_quoted(message: str, password: 
 
 def test_what_a_library_says_beside_the_password_stays() -> None:
     """The host and the role are needed to find the fault; and the cure does not depend on the password."""
-    told = 'connection to server at "h" failed: FATAL:  database "jobs" does not exist'
+    told = 'connection to server at "h" failed: FATAL:  3D000: database "jobs" does not exist'
     assert 'at "h" failed: FATAL: database "jobs" does not' in str(
-        postgres.explain(told, "postgresql://u:secret@h/jobs")
+        postgres.explain([("h", told)], "postgresql://u:secret@h/jobs")
     )
     assert "`create database jobs`, or correct" in str(
-        postgres.explain(told, "postgresql://u:exist@h/jobs")
+        postgres.explain([("h", told)], "postgresql://u:exist@h/jobs")
     )
 
 

@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 
     from oncecron.core.errors import StoreError
 
-# libpq has no SQLSTATE for a failed connection, and servers translate their messages. An unknown message is retried
-# until the budget ends: that costs time, but never a run.
-_EACH_SERVER = (
-    "connection to server "  # the beginning of each server's message in libpq 14 and newer
-)
 _TLS_REQUIRED = ("require", "verify-ca", "verify-full")
-_SOCKET = ("", "/", "@")
+SOCKET = ("", "/", "@")
 """How the name of a Unix socket begins; without a name libpq takes its default socket."""
 _READ_ONLY = "session is read-only"
 _STANDBY = (_READ_ONLY, "hot standby")
@@ -33,22 +28,35 @@ NAME_PRIMARY = (
     "name the primary, or all servers: postgresql://a,b/database; if it is the primary, set "
     "default_transaction_read_only = off"
 )
-_PERMANENT = (
-    ("password authentication failed", "check the password in the store's URL or in ~/.pgpass"),
+_LATER = ("08", "25P", "40", "53", "55006", "55P03", "57", "58", "XX")
+"""How the SQLSTATEs begin after which a retry may help: of a server that starts, stops, is full, busy or broken."""
+_LENGTH_OF_CODE = 5
+_POOLER = "08P01"
+"""What PgBouncer says of everything before 1.19, in words that are never translated."""
+_CURES = {
+    "28P01": "check the password in the store's URL or in ~/.pgpass",
+    "28000": "let this role log in from this host: by the right LOGIN, and by the server's pg_hba.conf",
+    "3D000": "create the database, or correct the store's URL",
+    "42501": "grant CONNECT on the database to the role",
+}
+"""Of a server's refusal, by SQLSTATE: servers translate their messages."""
+_OTHER_CURE = "correct the store's URL, or what the server's log says of this login"
+_OF_POOLERS = (
+    ("authentication failed", _CURES["28P01"]),
+    ("no such user", _CURES["28000"]),
+    ("does not exist", _CURES["3D000"]),
+    ("no such database", _CURES["3D000"]),
+)
+# What no server said, libpq has found out itself, and has no code for it. In this process nothing sets its language.
+_OF_LIBPQ = (
     ("no password supplied", "give the password in ~/.pgpass, in store_file or by a service"),
-    ("no pg_hba.conf entry", "let this host in by the server's pg_hba.conf"),
-    ("not permitted to log in", "give the role the right LOGIN"),
     ("definition of service", "check PGSERVICE and the service file"),
     ('service file "', "correct the file, or $PGSERVICEFILE"),
-    ("permission denied for database", "grant CONNECT on the database to the role"),
-    ("does not exist", "create it, or correct the store's URL"),
     (
         'requirement "!password" failed',
         "use TLS, with sslmode=verify-full in the store's URL, or let the server ask for scram-sha-256",
     ),
     ("authentication method requirement", "correct require_auth, or the server's pg_hba.conf"),
-    ("requires a valid client certificate", "give the role's certificate by sslcert and sslkey"),
-    ("certificate authentication failed", "give the role's certificate by sslcert and sslkey"),
     ("certificate verify failed", "check sslrootcert"),
     ("does not support SSL", "set sslmode=prefer, or turn SSL on at the server"),
     *((words, NAME_PRIMARY) for words in _STANDBY),
@@ -62,6 +70,9 @@ _TLS_FILES = (
     ("certificate file", "correct sslcert, or the file"),
 )
 """Where TLS is not required, libpq connects without it after such a failure: that attempt decides."""
+
+Said = tuple[str, str]
+"""A server, by the name in the address, and libpq's message of a login there; it contains the SQLSTATE."""
 
 
 NO_CONNECTION = {"password": "-", "ssl_min_protocol_version": "-"}
@@ -83,10 +94,49 @@ No row: it is the server, which an administrator has shut out, or a standby, or 
 """
 
 
-def may_be_writable(message: str, settings: Mapping[str, str | None]) -> bool:
+class LoginError(Exception):
+    """No login succeeded; `said` is what libpq said of each."""
+
+    def __init__(self, said: Sequence[Said]) -> None:
+        super().__init__("\n".join(message for _, message in said))
+        self.said = said
+
+
+def may_be_writable(error: LoginError, settings: Mapping[str, str | None]) -> bool:
     """Return whether a server that was refused as read-only may be a primary, and this libpq (14) can ask for one."""
     chosen = settings.get("target_session_attrs") or "any"
-    return _READ_ONLY in message and chosen == "any" and "sslsni" in settings
+    return _READ_ONLY in str(error) and chosen == "any" and "sslsni" in settings
+
+
+def seconds_for_a_server(parameters: Mapping[str, str], settings: Mapping[str, str | None]) -> int:
+    """Return how long a login may take at one address: what the user says to libpq, else what is wanted.
+
+    libpq itself has this limit only where it connects at one go, and then a server that goes on sending prolongs it.
+    """
+    try:
+        chosen = int(settings.get("connect_timeout") or 0)
+    except ValueError:  # libpq says so
+        chosen = 0
+    return (
+        max(SHORTEST_SERVER_TIMEOUT, chosen) if chosen > 0 else int(parameters["connect_timeout"])
+    )
+
+
+def places(settings: Mapping[str, str | None]) -> list[tuple[str, str, str]]:
+    """Return host, address and port of each server in the settings; one without any is as libpq reads the settings."""
+    hosts, addresses, ports = (
+        (settings.get(name) or "").split(",") for name in ("host", "hostaddr", "port")
+    )
+    count = max(len(hosts), len(addresses))
+    hosts, addresses = (each * count if each == [""] else each for each in (hosts, addresses))
+    ports = ports * count if len(ports) == 1 else ports
+    found = list(zip(hosts, addresses, ports, strict=False))
+    fit = len({len(hosts), len(addresses), len(ports)}) == 1
+    return (
+        found
+        if fit and (count == 1 or all(host or at for host, at, _ in found))
+        else [("", "", "")]
+    )
 
 
 def parameters(
@@ -124,7 +174,7 @@ def _could_send_password_in_clear(settings: Mapping[str, str | None]) -> bool:
     if settings["sslmode"] in _TLS_REQUIRED or settings.get("gssencmode") == "require":
         return False
     hosts = (settings["host"] or "").split(",")
-    return bool(settings["hostaddr"]) or not all(host[:1] in _SOCKET for host in hosts)
+    return bool(settings["hostaddr"]) or not all(host[:1] in SOCKET for host in hosts)
 
 
 def broken(message: str, url: str) -> StoreError:
@@ -156,51 +206,68 @@ def wrong_server(parameter: Callable[[str], str | None], url: str) -> StoreError
     )
 
 
-def explain(message: str, url: str, settings: Mapping[str, str | None] | None = None) -> StoreError:
-    """Return the oncecron error for a connection that failed, from libpq's message; `settings`: what libpq used.
+def explain(
+    said: Sequence[Said], url: str, settings: Mapping[str, str | None] | None = None
+) -> StoreError:
+    """Return the oncecron error for a connection that failed; `settings`: what libpq used.
 
     It names every server that was tried. The connection is retried if any of them may answer later. It is also retried
     if only standbys answered, because one of them may be about to be promoted.
     """
     settings = settings or {}
-    needs_tls = settings.get("sslmode") in _TLS_REQUIRED
-    cures = _cures(one_line(message), (*_PERMANENT, *_TLS_FILES) if needs_tls else _PERMANENT)
-    text = one_line(without(message, url))
-    failing_over = len(cures) > 1 and any(words in message for words in _STANDBY)
-    if None not in cures and not failing_over:
-        from oncecron.stores.postgres import login_files, login_rights  # noqa: PLC0415 - for this message alone
+    own = (*_OF_LIBPQ, *_TLS_FILES) if settings.get("sslmode") in _TLS_REQUIRED else _OF_LIBPQ
+    cures: dict[str, str | None] = {}  # one server may have several addresses
+    for server, message in said:
+        cures[server] = cures.get(server) or _cure(message, own)
+    whole = "\n".join(message for _, message in said)
+    line, text = one_line(whole), one_line(without(whole, url))
+    failing_over = len(cures) > 1 and any(words in line for words in _STANDBY)
+    if None in cures.values() or failing_over:
+        return StoreUnavailable(f"PostgreSQL {masked(url)}: {text}")
+    from oncecron.stores.postgres import login_files, login_rights  # noqa: PLC0415 - for this message alone
 
-        line = one_line(message)
-        of_this_login = login_files.cure_of(line, url, settings) or login_rights.cure_of(
-            line, settings
-        )
-        cure = of_this_login or cures[0] or ""
-        return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; {without(cure, url)}")
-    return StoreUnavailable(f"PostgreSQL {masked(url)}: {text}")
+    of_this_login = login_files.cure_of(line, url, settings) or login_rights.cure_of(line, settings)
+    cure = of_this_login or next(iter(cures.values())) or ""
+    return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; {without(cure, url)}")
+
+
+def _cure(message: str, own: Sequence[tuple[str, str]]) -> str | None:
+    """Return the cure of a failed login, None if a retry may help."""
+    code = next(filter(None, map(sqlstate_of, message.splitlines())), None)
+    if code is not None and code != _POOLER:
+        return None if may_succeed_later(code) else _CURES.get(code, _OTHER_CURE)
+    table = _OF_POOLERS if code else own
+    return next((cure for words, cure in table if words in message), None)
+
+
+def may_succeed_later(sqlstate: str) -> bool:
+    """Return whether a retry may help after a server's refusal; else it is an answer, and the server is not away."""
+    return sqlstate.startswith(_LATER)
+
+
+def sqlstate_of(line: str) -> str | None:
+    """Return the SQLSTATE in a line of libpq (`FATAL:  28P01: ...`, `tell_codes`); a severity is translated, too."""
+    code, found, _ = line.partition(":  ")[2].partition(": ")
+    is_code = (
+        len(code) == _LENGTH_OF_CODE and code.isascii() and code.isalnum() and code == code.upper()
+    )
+    return code if found and is_code else None
 
 
 def one_line(message: str) -> str:
     """Return a message of libpq on one line: a hint in brackets, a semicolon between what two servers said.
 
-    What libpq repeats word for word, because it tried with and without TLS, comes once.
+    What libpq repeats word for word, because it tried with and without TLS, comes once. The SQLSTATE and the place in
+    the server's source are left out.
     """
     parts: list[str] = []
     for line in filter(str.strip, message.splitlines()):
-        words = " ".join(line.split())
+        if line.startswith("LOCATION:  "):
+            continue
+        code = sqlstate_of(line)
+        words = " ".join((line.replace(f":  {code}: ", ": ", 1) if code else line).split())
         if line.startswith("\t") and parts:
             parts[-1] += f" ({words})"
         else:
             parts.append(words)
     return "; ".join(dict.fromkeys(parts))
-
-
-def _cures(text: str, permanent: Sequence[tuple[str, str]]) -> list[str | None]:
-    """Return the cure for each server, None where a retry may help; one server may have several addresses."""
-    by_server: dict[str, str | None] = {}
-    for attempt in text.split(_EACH_SERVER):
-        where = attempt.partition(" failed: ")[0]
-        server = where.partition(" (")[0] + where.rpartition(")")[2]
-        cure = next((cure for found, cure in permanent if found in attempt), None)
-        if attempt:
-            by_server[server] = by_server.get(server) or cure
-    return list(by_server.values()) or [None]

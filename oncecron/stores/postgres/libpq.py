@@ -34,14 +34,19 @@ Column = bytes | None
 Row = tuple[Column, ...]
 
 _CONNECTION_OK = 0
+POLLING_FAILED, POLLING_READING, POLLING_OK = 0, 1, 3
+"""Of PGresPollingStatusType; anything else: wait until the socket is writable."""
+_DEFAULT, _VERBOSE = 1, 2
 _COMMAND_OK, _TUPLES_OK = 1, 2
 _SQLSTATE, _PRIMARY = ord("C"), ord("M")
 _SYSTEM_LIBRARY = "libpq.so.5"
 
 _SIGNATURES: dict[str, tuple[object, ...]] = {
     # name: (result, arguments...)
-    "PQconnectdbParams": (c_void_p, c_void_p, c_void_p, c_int),
+    "PQlibVersion": (c_int,),
     "PQconnectStartParams": (c_void_p, c_void_p, c_void_p, c_int),
+    "PQconnectPoll": (c_int, c_void_p),
+    "PQsetErrorVerbosity": (c_int, c_void_p, c_int),
     "PQconninfo": (c_void_p, c_void_p),
     "PQconninfoParse": (c_void_p, c_char_p, c_void_p),
     "PQconninfoFree": (None, c_void_p),
@@ -76,7 +81,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
 
 
 class LibpqError(Exception):
-    """The connection failed; the message is libpq's."""
+    """The connection was lost; the message is libpq's."""
 
 
 class BrokenConninfoError(LibpqError):
@@ -202,21 +207,37 @@ def settings(url: str) -> dict[str, str | None]:
     return found
 
 
-class PgConn:
-    """One PGconn. Connecting blocks, for at most connect_timeout per host; nothing else blocks."""
+def tell_codes(connection: int | None, version: int) -> None:
+    """Let libpq put the SQLSTATE into the message of a failed login, which has no other place for it.
 
-    def __init__(self, url: str, parameters: Mapping[str, str]) -> None:
-        """Connect to a checked URL, whose parameters take precedence. Raises `LibpqError`."""
+    `connection`: a PGconn, which libpq of this version made: psycopg may have another one, and then it stays as it is.
+    """
+    pq = _load()
+    if connection and version == pq.PQlibVersion():
+        pq.PQsetErrorVerbosity(connection, _VERBOSE)
+
+
+class PgConn:
+    """One PGconn, which is logged in once `poll` has returned POLLING_OK. Nothing blocks."""
+
+    def __init__(
+        self, url: str, parameters: Mapping[str, str], place: Mapping[str, str] | None = None
+    ) -> None:
+        """Begin to log in. What a checked URL has takes precedence over the parameters, and a place over the URL."""
         self._pq = _load()
-        keywords = [*parameters, "dbname"]
-        values = [*parameters.values(), url]
-        self._conn: int | None = self._pq.PQconnectdbParams(_texts(keywords), _texts(values), 1)
-        if self._pq.PQstatus(self._conn) != _CONNECTION_OK:
-            message = self.error()
-            self.finish()
-            raise LibpqError(message)
+        keywords = [*parameters, "dbname", *(place or ())]
+        values = [*parameters.values(), url, *(place or {}).values()]
+        self._conn: int | None = self._pq.PQconnectStartParams(_texts(keywords), _texts(values), 1)
+        tell_codes(self._conn, self._pq.PQlibVersion())
         self._pq.PQsetNoticeProcessor(self._conn, _ignore_notice, None)
-        self._pq.PQsetnonblocking(self._conn, 1)
+
+    def poll(self) -> int:
+        """Carry the login on."""
+        status = int(self._pq.PQconnectPoll(self._conn))
+        if status == POLLING_OK:
+            self._pq.PQsetErrorVerbosity(self._conn, _DEFAULT)
+            self._pq.PQsetnonblocking(self._conn, 1)
+        return status
 
     def error(self) -> str:
         """Return libpq's last message."""

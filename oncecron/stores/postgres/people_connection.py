@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 
 import psycopg
 
-from oncecron.core.errors import StoreError, StoreRefusesError
+from oncecron.core import clock
+from oncecron.core.errors import (
+    UNREADABLE,
+    StoreError,
+    StoreRefusesError,
+    StoreUnavailable,
+    reason_of,
+)
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.masking import without
 from oncecron.core.model import recordable_values
-from oncecron.core.timing import READER_TIMEOUT
+from oncecron.core.timing import LONGEST_QUERY, READER_TIMEOUT
 from oncecron.stores.address import as_role, masked, where_options
 from oncecron.stores.postgres import address, libpq, login_rights, schema
-from oncecron.stores.postgres.client import StatementError
+from oncecron.stores.postgres.client import LARGEST_ANSWER, STRANGER, Limit, StatementError, log_in
 from oncecron.stores.postgres.installation import statements
 from oncecron.stores.schema_version import Recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any, Self
+    from typing import Any, Self, TypeVar
+
+    from psycopg.abc import PQGen
+
+    Answer = TypeVar("Answer")
 
 _UNDEFINED_OBJECT = "42704"
 READERS_CURE = "{read}"
@@ -28,6 +41,66 @@ OWNERS_CURE = "have {{owner}}, the owner, run `oncecron {words}{{as_owner}}`"
 INIT_CURE = (
     OWNERS_CURE + ", or have a DBA run the SQL that `oncecron {words} --print-sql{{here}}` prints"
 )
+
+
+_MOST_GAINED = 5 * LARGEST_ANSWER // 2
+"""Bytes of memory during one statement: psycopg keeps a result of 14 bytes in some hundred."""
+
+
+def _memory() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+
+class _Login:
+    """A login with psycopg's libpq, for `log_in`."""
+
+    def __init__(self, conninfo: str) -> None:
+        self.pgconn = psycopg.pq.PGconn.connect_start(os.fsencode(conninfo))
+        libpq.tell_codes(getattr(self.pgconn, "pgconn_ptr"), psycopg.pq.version())  # noqa: B009 - its types lack it
+
+    @property
+    def socket(self) -> int:
+        """The descriptor."""
+        return self.pgconn.socket
+
+    def poll(self) -> int:
+        """Carry it on."""
+        return int(self.pgconn.connect_poll())
+
+    def error(self) -> str:
+        """Return what libpq says."""
+        return self.pgconn.get_error_message("utf-8")
+
+    def finish(self) -> None:
+        """Close it."""
+        self.pgconn.finish()
+
+
+class _Connection(psycopg.Connection["tuple[Any, ...]"]):
+    """A connection whose server has a limit of time and of bytes for each answer."""
+
+    def wait(self, gen: PQGen[Answer], *options: Any, **more: Any) -> Answer:
+        return super().wait(self._limited(gen), *options, **more)
+
+    def _limited(self, steps: PQGen[Answer]) -> PQGen[Answer]:
+        limit = Limit(clock.BOOTTIME, clock.lease_time(clock.BOOTTIME) + LONGEST_QUERY)
+        before = _memory()
+        try:
+            wanted = next(steps)
+            while True:
+                ready = yield wanted
+                limit.count(self.pgconn.socket)
+                if _memory() - before > _MOST_GAINED:
+                    raise StoreRefusesError(
+                        f"PostgreSQL sent what takes too much memory; {STRANGER}"
+                    )
+                wanted = steps.send(ready)
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
+        except StoreError:
+            self.close()
+            raise
 
 
 class _Cursor(psycopg.Cursor["tuple[Any, ...]"]):
@@ -69,8 +142,10 @@ class Connection:
                 self._connection = connect(self._url, settings)
             except (psycopg.ProgrammingError, UnicodeError) as error:
                 raise address.broken(str(error), self._url) from error
+            except address.LoginError as error:
+                raise address.explain(error.said, self._url, settings) from error
             except psycopg.Error as error:
-                raise _unconnected(error, self._url, settings) from error
+                raise _unconnected(error, self._url) from error
             if wrong := address.wrong_server(self._connection.info.parameter_status, self._url):
                 self.close()
                 raise wrong
@@ -143,10 +218,22 @@ class Connection:
             if self._connection is not None and self._connection.broken:
                 self.close()
             raise self._explain(error, cure) from error
+        except UNREADABLE as error:  # psycopg reads a value by the type that the server gives it
+            raise self._unread(error) from error
+
+    def _unread(self, error: Exception) -> StoreError:
+        self.close()
+        return StoreRefusesError(
+            f"PostgreSQL {masked(self._url)}: the server's answer cannot be read ({reason_of(error)}); {STRANGER}"
+        )
 
     def _explain(self, error: psycopg.Error, cure: str) -> StoreError:
-        if error.sqlstate is None:
+        if error.sqlstate is None and isinstance(
+            error, psycopg.OperationalError | psycopg.InterfaceError
+        ):
             return _unconnected(error, self._url)
+        if error.sqlstate is None:
+            return self._unread(error)
         told = StatementError(error.sqlstate, error.diag.message_primary or str(error))
         if error.sqlstate == schema.INSUFFICIENT_PRIVILEGE:
             filled = self._filled(cure)
@@ -160,23 +247,33 @@ class Connection:
         return schema.explain(told, self._namespace, None, self._url)
 
 
-def connect(url: str, settings: Mapping[str, str | None]) -> psycopg.Connection[tuple[Any, ...]]:
-    """Connect; raises psycopg's errors. `settings`: those of `driver_settings`."""
+def connect(url: str, settings: Mapping[str, str | None]) -> _Connection:
+    """Connect; raises `LoginError`, and psycopg's errors. `settings`: those of `driver_settings`."""
     given = psycopg.conninfo.conninfo_to_dict(url)
     wanted = address.parameters(READER_TIMEOUT, "oncecron", settings)
     unset: dict[str, Any] = {name: value for name, value in wanted.items() if name not in given}
-    try:
-        return psycopg.connect(
-            url, autocommit=True, prepare_threshold=None, cursor_factory=_Cursor, **unset
+    seconds = address.seconds_for_a_server(wanted, settings)
+
+    def logged_in(**more: str) -> _Connection:
+        own = unset | more
+        login = log_in(
+            lambda place: _Login(psycopg.conninfo.make_conninfo(url, **own | {**place})),
+            *(settings, seconds, clock.BOOTTIME),
         )
-    except psycopg.OperationalError as error:
-        if not address.may_be_writable(str(error), settings):
+        login.pgconn.nonblocking = 1
+        connection = _Connection(login.pgconn)
+        connection.autocommit, connection.prepare_threshold = True, None
+        connection.cursor_factory = _Cursor
+        connection.add_notify_handler(lambda _: None)  # else psycopg would keep them all
+        return connection
+
+    try:
+        return logged_in()
+    except address.LoginError as error:
+        if not address.may_be_writable(error, settings):
             raise
-        with contextlib.suppress(psycopg.Error):
-            unset |= address.ANY_PRIMARY
-            connection = psycopg.connect(
-                url, autocommit=True, prepare_threshold=None, cursor_factory=_Cursor, **unset
-            )
+        with contextlib.suppress(psycopg.Error, address.LoginError):
+            connection = logged_in(**address.ANY_PRIMARY)
             statement = address.WRITABLE.format(connection.info.backend_pid)
             if connection.execute(statement).fetchone():
                 return connection
@@ -193,9 +290,8 @@ def driver_settings(url: str) -> dict[str, str | None]:
     return {name: None if value is None else os.fsdecode(value) for name, value in found}
 
 
-def _unconnected(
-    error: psycopg.Error, url: str, settings: Mapping[str, str | None] | None = None
-) -> StoreError:
-    """Return the oncecron error for a failed connection, without psycopg's prefixes."""
-    text = str(error).removeprefix("connection failed: ").removeprefix("connection is bad: ")
-    return address.explain(text, url, settings)
+def _unconnected(error: psycopg.Error, url: str) -> StoreError:
+    """Return the oncecron error of a connection that was lost."""
+    return StoreUnavailable(
+        f"PostgreSQL {masked(url)}: {address.one_line(without(str(error), url))}"
+    )

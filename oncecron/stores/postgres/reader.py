@@ -49,7 +49,10 @@ if TYPE_CHECKING:
     from oncecron.stores.address import Hold
     from oncecron.stores.api import Row
 
-_PAGE = 1000
+_PAGE = 400
+"""Rows of one answer, of which the largest have 150 KiB: `LARGEST_ANSWER` has room for them."""
+_PAGES = {"packed_runs": 8}
+"""Of larger rows: a key has all its minutes in one."""
 _BATCH = 5000  # rows that one step of retention removes
 
 _OLDEST_SERVER = 130000
@@ -68,6 +71,8 @@ _STREAMED = (
     *("timeline", "skips", "reasons", "reasons_of_ticks", "items", "key_hosts", "host_ticks"),
 )
 """Views of many rows, which the server sends as they are read."""
+_LARGE = ("newest", "item_lists")
+"""Views of which all rows are wanted at once, and may be more than one answer has room for."""
 
 
 def _reasons(
@@ -100,7 +105,7 @@ class PostgresReader(Connection, Reader):
         if view == "skips" and bounds["limit"] is not None:
             return self._newest_skips(bounds)
         if view == "runs":
-            packed = map(PackedRuns._make, self._later("packed_runs", bounds))
+            packed = map(PackedRuns._make, self._stream("packed_runs", bounds))
             return itertools.chain(self._stream("single_runs", bounds), packed)
         if view == "reasons":
             view, bounds = _reasons(**bounds)
@@ -109,12 +114,9 @@ class PostgresReader(Connection, Reader):
         if view == "namespaces":
             with self._explained(READERS_CURE):
                 return iter(self._connected().execute(self._sql[view]).fetchall())
-        values = {**_NO_FILTERS, **bounds}
-        return iter(self._ask(view, values, _CURES.get(view, READERS_CURE)))
-
-    def _later(self, section: str, values: Mapping[str, Any]) -> Iterator[Row]:
-        """Yield the rows of a query that is asked when the first of them is wanted."""
-        yield from self._ask(section, values)
+        cure = _CURES.get(view, READERS_CURE)
+        of_all = self._stream if view in _LARGE else self._ask
+        return iter([*of_all(view, {**_NO_FILTERS, **bounds}, cure)])
 
     def _history(self, bounds: dict[str, Any]) -> Iterator[Row]:
         """Yield executions page by page."""
@@ -144,14 +146,17 @@ class PostgresReader(Connection, Reader):
                 break
         yield from rows
 
-    def _stream(self, section: str, values: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    def _stream(
+        self, section: str, values: Mapping[str, Any], cure: str = READERS_CURE
+    ) -> Iterator[tuple[Any, ...]]:
         """Yield rows as the server sends them; only one such query may run at a time."""
-        connection = self._installed()
+        connection = self._installed(cure)
+        fetch = f"fetch {_PAGES.get(section, _PAGE)} from {section}"
         # A named cursor of psycopg describes what pgpool-II does not know.
         declared = f"declare {section} no scroll cursor for {self._sql[section]}"
-        with self._explained(READERS_CURE), connection.transaction():
+        with self._explained(cure), connection.transaction():
             connection.execute(declared, recordable_values({**_NO_FILTERS, **values}))
-            while rows := connection.execute(f"fetch {_PAGE} from {section}").fetchall():
+            while rows := connection.execute(fetch).fetchall():
                 yield from rows
             connection.execute(
                 f"close {section}"

@@ -14,7 +14,7 @@ from oncecron.core.errors import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
-from oncecron.stores.postgres.address import NAME_PRIMARY
+from oncecron.stores.postgres.address import NAME_PRIMARY, may_succeed_later
 from oncecron.stores.postgres.client import StatementError
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ def explain(
         if "{role}" in cure:
             cure = cure.format(role=rights(client, namespace)[0])
         return StoreRefusesError(f"PostgreSQL, schema {namespace}: {error}; {cure}")
-    return StoreUnavailable(f"PostgreSQL, schema {namespace}: {error} (SQLSTATE {error.sqlstate})")
+    kind = StoreUnavailable if may_succeed_later(error.sqlstate) else StoreRefusesError
+    return kind(f"PostgreSQL, schema {namespace}: {error} (SQLSTATE {error.sqlstate})")
 
 
 def _explain_rights(
