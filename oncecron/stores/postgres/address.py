@@ -226,18 +226,23 @@ def explain(
         return StoreUnavailable(f"PostgreSQL {masked(url)}: {text}")
     from oncecron.stores.postgres import login_files, login_rights  # noqa: PLC0415 - for this message alone
 
-    of_this_login = login_files.cure_of(line, url, settings) or login_rights.cure_of(line, settings)
-    cure = of_this_login or next(iter(cures.values())) or ""
+    codes = [_code(message) for _, message in said]
+    of_this_login = login_files.cure_of(line, url, settings, codes)
+    cure = of_this_login or login_rights.cure_of(line, settings) or next(iter(cures.values())) or ""
     return StoreRefusesError(f"PostgreSQL {masked(url)}: {text}; {without(cure, url)}")
 
 
 def _cure(message: str, own: Sequence[tuple[str, str]]) -> str | None:
     """Return the cure of a failed login, None if a retry may help."""
-    code = next(filter(None, map(sqlstate_of, message.splitlines())), None)
+    code = _code(message)
     if code is not None and code != _POOLER:
         return None if may_succeed_later(code) else _CURES.get(code, _OTHER_CURE)
     table = _OF_POOLERS if code else own
     return next((cure for words, cure in table if words in message), None)
+
+
+def _code(message: str) -> str | None:
+    return next(filter(None, map(sqlstate_of, message.splitlines())), None)
 
 
 def may_succeed_later(sqlstate: str) -> bool:

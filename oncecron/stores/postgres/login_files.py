@@ -14,18 +14,22 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.address import has_password, home_directory, shell_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     Settings = Mapping[str, str | None]
 
+_REFUSED = "28P01"
 _OTHERWISE = "or give the password in store_file or by a service"
 
 
-def cure_of(text: str, url: str, settings: Settings) -> str | None:
-    """Return the cure for a failure that libpq describes on one line; None: a file has no part in it."""
+def cure_of(text: str, url: str, settings: Settings, codes: Sequence[str | None]) -> str | None:
+    """Return the cure for a failure that libpq describes on one line; None: a file has no part in it.
+
+    `codes`: the SQLSTATEs of the servers that have refused the login.
+    """
     if "no password supplied" in text and settings:
         return _of_password_file(text, settings)
-    if "password authentication failed" in text:
+    if _REFUSED in codes:
         return _of_wrong_password(text, url, settings)
     if "definition of service" in text:
         services = os.environ.get("PGSERVICEFILE") or os.path.join(
