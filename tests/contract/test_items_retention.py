@@ -187,3 +187,18 @@ def test_a_load_may_begin_while_retention_removes_its_list(field: Field) -> None
     assert put(loader, Chunk(1, many(50, 51), is_last=True)) == Loaded(100, 0, 0, 100)
     assert field.counts() == counts(100, queued=100)
     assert field.store.stored_items() == 100
+
+
+def test_a_host_that_has_died_keeps_no_list(field: Field) -> None:
+    """Its execution stays `running` until its key is claimed again, which may be never. One that lives keeps it."""
+    field.load(many(30), instant_list())
+    slot = field.slot(shard=1, tick=INSTANT)
+    slot.draw(10)
+    field.store.age(31 * DAY)
+    assert slot.host.renew(slot.lease)
+    field.people.prune(OLD)
+    assert field.counts(instant_list()) == counts(30, queued=20, taken=10)
+    field.die(slot)
+    next(end for end in ends(field) if not item_lists(field.people))
+    field.people.prune(OLD)
+    assert field.store.stored_items() == 0

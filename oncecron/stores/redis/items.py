@@ -86,19 +86,15 @@ def expire(client: PeopleClient, member: bytes, values: Values) -> int:
     items_of = list_named(member)
     told = {**values, "list": scripts.list_of(items_of), "tick": items_of.tick}
     told["most"] = scripts.ITEMS_PER_STEP
-    return int(_step(client, "items/expire", items_of, told, of_slots="ticks"))
+    return int(_step(client, "items/expire", items_of, told))
 
 
-def _step(
-    client: PeopleClient, step: str, items_of: ItemList, values: Values, *, of_slots: str = "lease"
-) -> Any:
+def _step(client: PeopleClient, step: str, items_of: ItemList, values: Values) -> Any:
     """Run a step on a list, with the first shard of its key."""
     shard = scripts.shard_of(items_of.key, 0)
     name = client.names.of_shard("list", scripts.list_of(items_of))
     [slots] = client.ask([("HGET", name, "slots")])
-    keys = client.names.of_list(
-        shard, scripts.list_of(items_of), int(slots or 1), of_slots=of_slots
-    )
+    keys = client.names.of_list(shard, scripts.list_of(items_of), int(slots or 1))
     return client.step_of_keys(step, keys, {**values, "part": shard})
 
 

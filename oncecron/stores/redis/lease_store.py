@@ -371,9 +371,7 @@ class RedisLeaseStore(Claimer, RedisSession):
             "most": scripts.ITEMS_PER_STEP,
         }
         try:
-            slots: Any = self._ask(deadline, "HGET", self._names.of_shard("list", name), "slots")
-            keys = self._names.of_list(shard, name, int(slots or 1), of_slots="ticks")
-            self._run("items/expire", shard, keys, values, deadline)
+            self._run("items/expire", shard, self._names.of_list(shard, name, 0), values, deadline)
         except StoreError:
             return
 

@@ -147,16 +147,16 @@ class Names:
             keys += [self.of_shard(name, shard) for name in _OF_SHARD]
         return keys
 
-    def of_list(self, shard: str, name: str, slots: int, *, of_slots: str = "lease") -> list[str]:
-        """Return the keys of a step for a list of items, with one of each shard of its key, as in items.lua.
+    def of_list(self, shard: str, name: str, slots: int) -> list[str]:
+        """Return the keys of a step for a list of items, with the leases of the shards of its key, as in items.lua.
 
-        `shard`: the part of the step; `name`: KEY#TICK; `of_slots`: what of each shard.
+        `shard`: the part of the step; `name`: KEY#TICK.
         """
         key = name.partition("#")[0]
         return [
             *self.keys(shard),
             *(self.of_shard(each, name) for each in _OF_LIST),
-            *(self.of_shard(of_slots, shard_of(key, slot)) for slot in range(slots)),
+            *(self.of_shard("lease", shard_of(key, slot)) for slot in range(slots)),
         ]
 
 

@@ -283,9 +283,9 @@ begin
   return v_mended;
 end $$;
 
--- Remove at most p_most rows of lists that have expired: no execution of their tick is in the log, and the last load is older
--- than this, and than what the list asked for. Likewise of lists whose first load was cut off. A list without a tick is known to
--- nobody any more.
+-- Remove at most p_most rows of lists that have expired: no execution of their tick is in the log, but old ones whose host has
+-- died, and the last load is older than this, and than what the list asked for. Likewise of lists whose first load was cut off.
+-- A list without a tick is known to nobody any more.
 create or replace function {ns}.expire_items_v1(p_before timestamptz, p_most bigint) returns bigint
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -299,7 +299,8 @@ begin
    where l.list_id in (
      select x.list_id from {ns}.item_list x
       where x.loaded_at < p_before and x.loaded_at + make_interval(secs => x.keep) < now()
-            and not exists (select from {ns}.job_key k join {ns}.job_execution e using (key_id) where k.key = x.key and e.tick = x.tick)
+            and not exists (select from {ns}.job_key k join {ns}.job_execution e using (key_id) where k.key = x.key and e.tick = x.tick
+                               and (e.outcome <> 'running' or e.started_at >= p_before or k.expires_at > clock_timestamp()))
          or x.loaded_at is null and x.tick is not null
             and not exists (select from {ns}.job_key k where k.execution_id = x.loading_execution and k.expires_at > clock_timestamp())
       limit 10 for update skip locked);
