@@ -329,6 +329,7 @@ class StoreThread:
         except StoreError:
             self._connection.close()
             self._renew_at = self._now()
+            self._listen_at = self._renew_at + self._interval  # it may fail each time
 
     def _give_back(self) -> bool:
         """Close the connection if it is not to be held; return whether that is so."""

@@ -100,6 +100,7 @@ class Slow:
 
     lease_clock = clock.MONOTONIC
     holds_connection = True
+    can_listen_after = 0
 
     def __init__(self, seconds: float, answer: Callable[[str], Any]) -> None:
         self.seconds = seconds
@@ -137,8 +138,11 @@ class Slow:
         return True
 
     def listen(self, *_: Any, **__: Any) -> bool:
-        """Listen."""
-        return True
+        """Listen, if it can."""
+        self.note("listen")
+        if len(self.times("listen")) > self.can_listen_after:
+            return True
+        raise StoreUnavailable("no answer")
 
     def watch_fd(self) -> None:
         """Have no descriptor."""
@@ -154,7 +158,7 @@ class Slow:
     @property
     def order(self) -> list[str]:
         """What it was asked, in order."""
-        return [what for _, what in self.asked if what != "close"]
+        return [what for _, what in self.asked if what not in ("close", "listen")]
 
 
 REFUSED = Refusal("done", Holder("web2", 1, "u"), 1.0, "succeeded")
@@ -199,6 +203,25 @@ def threaded(
 def never() -> None:
     """Sleep where nothing should."""
     pytest.fail("it sleeps")
+
+
+def granted(owner: str) -> Lease:
+    """Return a lease that is renewed each second."""
+    return Lease("k", 0, "t", owner, 1, 42, 9, 6.0, 0.0, 9999.0)
+
+
+def held(spec: RunSpec, store: Slow, monkeypatch: pytest.MonkeyPatch, beats: int) -> StoreThread:
+    """Run a job under a lease until it was renewed so many times."""
+
+    def end() -> None:
+        if len(store.times("renew")) >= beats and not thread._orders:
+            thread.end(Ending("succeeded", 0, None, 20.0))
+
+    thread = threaded(spec, store, monkeypatch, end)
+    monkeypatch.setattr(thread, "_hold_to_its_end", thread._hold)
+    thread.begin()
+    thread._run()
+    return thread
 
 
 def test_a_claim_waits_for_ends_alone(
@@ -255,16 +278,8 @@ def test_nothing_is_delivered_between_two_heartbeats(
             if record["owner"] == f"owner-{owner}"
         ]
         spec.spool.remove(path)
-    store = Slow(0.3, lambda owner: Lease("k", 0, "t", owner, 1, 42, 9, 6.0, 0.0, 9999.0))
-
-    def end() -> None:
-        if len(store.times("renew")) == 20 and not thread._orders:
-            thread.end(Ending("succeeded", 0, None, 20.0))
-
-    thread = threaded(spec, store, monkeypatch, end)
-    monkeypatch.setattr(thread, "_hold_to_its_end", thread._hold)
-    thread.begin()
-    thread._run()
+    store = Slow(0.3, granted)
+    thread = held(spec, store, monkeypatch, 20)
     assert store.order == ["claim", *["renew"] * 20, "finish", *["skip of k"] * 4]
     beats = store.times("renew")
     assert all(later - at == pytest.approx(1.0) for at, later in pairwise(beats))
@@ -273,6 +288,18 @@ def test_nothing_is_delivered_between_two_heartbeats(
     assert store.now - 1000 - store.times("finish")[0] == pytest.approx(1.0)
     [recorded] = [event for event in thread.events() if isinstance(event, Recorded)]
     assert recorded.error is None
+
+
+def test_a_store_at_which_nobody_can_listen_is_asked_rarely(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each heartbeat: each try costs a connection. Then it listens again."""
+    store = Slow(0.0, granted)
+    store.can_listen_after = 10
+    held(new_spec(0), store, monkeypatch, 30)
+    tries = store.times("listen")
+    assert len(tries) == 11
+    assert all(later - at == pytest.approx(1.0) for at, later in pairwise(tries))
 
 
 # A lease that is lost
