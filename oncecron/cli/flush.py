@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any, TextIO
 
 from oncecron.cli import output
@@ -46,15 +45,10 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
     opened = open_lease_store(address, namespace, ASSUMED_TTL)  # connects at the first record
     store = patient(opened, waits_for)
     if spool.has():
-        lock = spool.lock()
-        if lock is None:
-            complain(f"another process is delivering {spool.root}; retry later")
-            return EX_TEMPFAIL
         try:
             error = _deliver(spool, store, stream, whither)
         finally:
             store.close()
-            os.close(lock)
     aside = spool.set_aside()
     for path, why in aside:
         if why is None:
@@ -63,6 +57,9 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
             complain(
                 f"refused record set aside: {path}: {why}; delete it, or rename it to end in .json"
             )
+    if error is None and spool.was_busy:
+        complain(f"another process is delivering records of {spool.root}; retry later")
+        return EX_TEMPFAIL
     if error is None:
         return EX_DATAERR if aside else 0
     kept = sum(1 for _ in spool.pending())
@@ -79,7 +76,7 @@ def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> S
     last: StoreError | None = None
     failures = 0
     unanswered: set[str] = set()
-    for path, record in spool.pending(set_aside=True):
+    for path, record in spool.taken():
         if record["key"] in unanswered:
             continue
         try:

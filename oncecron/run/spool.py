@@ -77,6 +77,8 @@ class Spool:
         self._state = state_directory
         self._newly_aside: list[str] = []
         """What this process has set aside, with the reason."""
+        self.was_busy = False
+        """Whether another process was delivering records that were to be delivered here."""
         self.root = os.path.join(state_directory, "spool", _name_of(f"{store} {namespace}"))
 
     def add(self, record: dict[str, Any]) -> None:
@@ -137,29 +139,43 @@ class Spool:
             for name in ("", *self.keys()):
                 self._refuse_unsafe(name)
 
-    def pending(
-        self, key: str | None = None, *, set_aside: bool = False, ends: bool = False
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (path, record) of a key, or of all keys, oldest first; skip broken files.
+    def pending(self, key: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield (path, record) of a key, or of all keys, oldest first; skip broken files."""
+        for name in self._names(key):
+            yield from self._records_in(name)
 
-        `set_aside`: rename a broken file, so that it is not read again. Raises `SpoolError` if that fails. `ends`:
-        leave out skips, without a look into their files.
+    def taken(
+        self, key: str | None = None, *, ends: bool = False
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the same for delivery, and set broken files aside. `ends`: leave out skips, and do not open them.
+
+        One process at a time delivers the records of a key: one that has lost this race leaves them out (`was_busy`).
+        Where there are no locks, they count once (see `LeaseStore.deliver`). Raises `SpoolError`.
         """
         for name in self._names(key):
-            for path in sorted(_records(self._files(name)), key=_modified):
-                if ends and path.endswith(f"{_SKIP}.json"):
-                    continue
+            if _records(self._files(name)) and (lock := self._lock(name)) is not None:
                 try:
-                    record = _read(path)
-                except FileNotFoundError:
-                    continue  # another process has delivered it
-                except (OSError, ValueError, RecursionError) as error:
-                    if set_aside and shortage_of(error) is None:
-                        _change(os.rename, path, path + _BROKEN)
-                        self._newly_aside.append(f"{path}{_BROKEN}: {reason_of(error)}")
-                else:
-                    record.pop("refused", None)  # somebody has put it back
-                    yield path, record
+                    yield from self._records_in(name, set_aside=True, ends=ends)
+                finally:
+                    os.close(lock)
+
+    def _records_in(
+        self, name: str, *, set_aside: bool = False, ends: bool = False
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        for path in sorted(_records(self._files(name)), key=_modified):
+            if ends and path.endswith(f"{_SKIP}.json"):
+                continue
+            try:
+                record = _read(path)
+            except FileNotFoundError:
+                continue  # another process has delivered it
+            except (OSError, ValueError, RecursionError) as error:
+                if set_aside and shortage_of(error) is None:
+                    _change(os.rename, path, path + _BROKEN)
+                    self._newly_aside.append(f"{path}{_BROKEN}: {reason_of(error)}")
+            else:
+                record.pop("refused", None)  # somebody has put it back
+                yield path, record
 
     def set_aside(self) -> list[tuple[str, str | None]]:
         """Return (path, reason) of the records that the store refused, and (path, None) of what is no record."""
@@ -186,24 +202,22 @@ class Spool:
                 return True
         return False
 
-    def lock(self) -> int | None:
-        """Lock the spool for delivery; return a descriptor to close, or None if another process has the lock.
+    def _lock(self, name: str) -> int | None:
+        """Lock a directory; return a descriptor to close, or None if another process has the lock.
 
-        Where there are no locks (flock(2) on some file systems, in some sandboxes) it goes on without: what two
-        processes deliver at once counts once.
+        Without a lock where there are none: flock(2) on some file systems, in some sandboxes.
         """
         import fcntl  # noqa: PLC0415 - only where a record was spooled
 
-        if not self._is_safe():
-            return None
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            descriptor = os.open(os.path.join(self.root, ".lock"), flags, 0o600)
+            descriptor = os.open(os.path.join(self.root, name, ".lock"), flags, 0o600)
         except OSError:
             return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            self.was_busy = True
             os.close(descriptor)
             return None
         except OSError:
@@ -223,10 +237,10 @@ class Spool:
         `seconds` returns what the next record has, or 0 to stop. An unsafe directory is skipped without a message,
         which cron would mail each time; `oncecron flush` reports it. What is set aside is reported once, in one line.
         """
-        if not self.has(key) or (lock := self.lock()) is None:
+        if not self.has(key):
             return True
         try:
-            for path, record in self.pending(key, set_aside=True, ends=ends):
+            for path, record in self.taken(key, ends=ends):
                 if (left := seconds()) <= 0:
                     return False
                 deadline = clock.lease_time(store.lease_clock) + left
@@ -239,7 +253,6 @@ class Spool:
         except (StoreError, SpoolError, OSError):
             store.close()
         finally:
-            os.close(lock)
             self.report_aside()
         return True
 

@@ -75,7 +75,7 @@ def test_nothing_is_touched_until_something_is_kept(spool: Spool, state: Path) -
     assert not spool.has()
     assert not spool.has("k")
     assert list(spool.pending()) == []
-    assert spool.lock() is None
+    assert list(spool.taken()) == []
     spool.note_reached("k")
     assert not state.exists()
 
@@ -161,7 +161,7 @@ def test_every_reason_of_a_firing_is_kept(spool: Spool) -> None:
         spool.add(skip_record(firing._replace(shard=shard), Refusal(reason)))
     kept = sorted((taken["shard"], taken["reason"]) for _, taken in spool.pending("k"))
     assert kept == wanted
-    assert list(spool.pending("k", ends=True)) == []
+    assert list(spool.taken("k", ends=True)) == []
 
 
 def test_a_firing_can_keep_a_refusal_and_an_execution(spool: Spool) -> None:
@@ -179,7 +179,7 @@ def test_all_of_it_is_ours_alone(spool: Spool, state: Path, umask: int) -> None:
     os.umask(umask)
     spool.add(record())
     spool.note_unreachable("k")
-    os.close(spool.lock() or 0)
+    assert list(spool.taken())
     below = [state, *state.rglob("*")]
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in below}
     assert {oct(modes[path]) for path in below if path.is_dir()} == {oct(0o700)}
@@ -283,7 +283,7 @@ def test_a_link_in_the_place_of_a_record_is_not_followed(spool: Spool, tmp_path:
     secret.write_text('{"kind": "execution", "key": "k", "secret": 1}')
     [(path, _)] = spool.pending("k")
     (Path(path).parent / "link.json").symlink_to(secret)
-    assert [taken["owner"] for _, taken in spool.pending("k", set_aside=True)] == ["owner-1"]
+    assert [taken["owner"] for _, taken in spool.taken("k")] == ["owner-1"]
     assert (Path(path).parent / "link.json.broken").is_symlink()
     assert secret.exists()
 
@@ -294,7 +294,7 @@ def test_what_another_user_left_in_a_directory_that_is_ours_now_is_set_aside(spo
     spool.add(record())
     [(path, _)] = spool.pending("k")
     os.chown(path, 65534, 65534)
-    assert list(spool.pending("k", set_aside=True)) == []
+    assert list(spool.taken("k")) == []
     assert spool.set_aside() == [(path + ".broken", None)]
 
 
@@ -304,11 +304,11 @@ def test_a_file_that_is_larger_than_any_record_is_not_read(
     """It would fill the memory before the claim. The largest record is read."""
     largest = record(output="\x01" * LARGEST_SIZE, command="\x01" * (1 << 16), note="\udcff" * 9999)
     spool.add(largest)
-    [(path, taken)] = spool.pending("k", set_aside=True)
+    [(path, taken)] = spool.taken("k")
     assert taken == {**largest, "late": True}
     os.truncate(path, 1 << 30)  # with a hole, which needs no room
     monkeypatch.setattr(json, "load", lambda _: pytest.fail("it is read"))
-    assert list(spool.pending("k", set_aside=True)) == []
+    assert list(spool.taken("k")) == []
     assert spool.set_aside() == [(f"{path}.broken", None)]
 
 
@@ -338,7 +338,7 @@ def test_a_broken_file_is_set_aside(spool: Spool, content: bytes) -> None:
     assert [taken["owner"] for _, taken in spool.pending("k")] == ["owner-1"]
     assert broken.exists()
     for _ in range(2):
-        assert [taken["owner"] for _, taken in spool.pending("k", set_aside=True)] == ["owner-1"]
+        assert [taken["owner"] for _, taken in spool.taken("k")] == ["owner-1"]
     assert not broken.exists()
     assert broken.with_name("a.json.broken").read_bytes() == content
 
@@ -428,29 +428,34 @@ def test_a_change_that_the_directory_does_not_take_is_told(spool: Spool) -> None
     Path(path + ".broken").mkdir()
     Path(path).write_text("no record")
     with pytest.raises(SpoolError, match=r"cannot remove or rename .*: Is a directory"):
-        list(spool.pending(set_aside=True))
+        list(spool.taken())
     with pytest.raises(SpoolError, match="Is a directory"):
         spool.remove(path + ".broken")
 
 
-def test_one_at_a_time_delivers(spool: Spool) -> None:
-    """The lock is refused while another process has it, and free when that one has died."""
-    spool.add(record())
+def test_one_at_a_time_delivers_the_records_of_a_key(spool: Spool) -> None:
+    """They are left out while another process delivers them, and those of other keys are not. Its death frees them."""
+    for key in ("j", "k", "l"):
+        spool.add(record(key))
     script = (
         "import sys; from oncecron.run.spool import Spool\n"
-        f"lock = Spool({spool._state!r}, {STORE!r}, 'oncecron').lock()\n"
-        "print(lock is not None, flush=True); sys.stdin.read()\n"
+        f"taken = Spool({spool._state!r}, {STORE!r}, 'oncecron').taken('k')\n"
+        "print(next(taken)[1]['key'], flush=True); sys.stdin.read()\n"
     )
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout
-        assert other.stdout.readline() == b"True\n"
-        assert spool.lock() is None
+        assert other.stdout.readline() == b"k\n"
+        assert list(spool.taken("k")) == []
+        assert [taken["key"] for _, taken in spool.taken()] == ["j", "l"]
+        assert spool.was_busy
+        assert len(list(spool.pending())) == 3  # which only reads
         other.send_signal(signal.SIGKILL)
-    descriptor = spool.lock()
-    assert descriptor is not None
-    assert not os.get_inheritable(descriptor)
-    os.close(descriptor)
+    assert [taken["key"] for _, taken in spool.taken("k")] == ["k"]
+    lock = spool._lock("k")
+    assert lock is not None
+    assert not os.get_inheritable(lock)
+    os.close(lock)
 
 
 def test_a_file_system_without_locks_and_without_sync_is_enough(
@@ -468,10 +473,7 @@ def test_a_file_system_without_locks_and_without_sync_is_enough(
         monkeypatch.setattr(os, "fsync", refuse(number))
         monkeypatch.setattr(fcntl, "flock", refuse(number))
         spool.add(record())
-        [(path, _)] = spool.pending()
-        descriptor = spool.lock()
-        assert descriptor is not None
-        os.close(descriptor)
+        [(path, _)] = spool.taken()
         spool.remove(path)
     monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
     with pytest.raises(SpoolError, match="Input/output error"):
@@ -481,8 +483,8 @@ def test_a_file_system_without_locks_and_without_sync_is_enough(
 def test_a_lock_that_is_a_link_is_not_followed(spool: Spool, tmp_path: Path) -> None:
     """Nobody's file is opened in its place."""
     spool.add(record())
-    (Path(spool.root) / ".lock").symlink_to(tmp_path / "victim")
-    assert spool.lock() is None
+    (Path(spool.root) / "k" / ".lock").symlink_to(tmp_path / "victim")
+    assert list(spool.taken()) == []
     assert not (tmp_path / "victim").exists()
 
 
@@ -493,7 +495,7 @@ def test_nothing_is_pending_once_all_is_delivered(spool: Spool) -> None:
     [(path, _)] = spool.pending("k")
     assert spool.has("k")
     Path(path).write_text("no record")
-    assert list(spool.pending(set_aside=True)) == []
+    assert list(spool.taken()) == []
     assert spool.set_aside() == [(path + ".broken", None)]
     assert (spool.has("k"), spool.has()) == (False, False)
 

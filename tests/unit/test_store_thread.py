@@ -274,7 +274,7 @@ def test_nothing_is_delivered_between_two_heartbeats(
     for owner in range(9):  # only skips are left
         [path] = [
             path
-            for path, record in spec.spool.pending("k", ends=True)
+            for path, record in spec.spool.taken("k", ends=True)
             if record["owner"] == f"owner-{owner}"
         ]
         spec.spool.remove(path)
