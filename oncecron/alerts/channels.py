@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.alerts import message as form
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.config.ping_table import is_like
-from oncecron.core.masking import shown_url
+from oncecron.core.masking import masked_line, shown_url
 from oncecron.core.stderr import complain, visible
 from oncecron.core.timing import CHANNEL_TIMEOUT, KILL_TIMEOUT
 
@@ -90,7 +90,7 @@ class Channel(NamedTuple):
     @property
     def shown(self) -> str:
         """Where it sends to, without what may be a secret."""
-        return shown_url(self.target) if KINDS[self.kind].is_secret else self.target
+        return (shown_url if KINDS[self.kind].is_secret else masked_line)(self.target)
 
 
 class Kind(NamedTuple):
@@ -125,7 +125,8 @@ def _addresses(name: str, value: Any) -> str:
     addresses = value if isinstance(value, list) and value else [value]
     for address in addresses:
         _line(name, address)
-        if not address.isascii() or " " in address or "<" in address or address.startswith("-"):
+        is_wrong = any(sign in address for sign in (" ", "<", "://")) or address[0] == "-"
+        if is_wrong or not address.isascii():
             raise ValueError(f"to: {address!r} is not a mail address; write NAME@HOST")
     return ", ".join(addresses)
 

@@ -55,7 +55,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
 
 def _public_fields(problem: FileProblem) -> dict[str, Any]:
     """Return the published fields; null for the whole file, for a whole section, and for no cure."""
-    message, _, cure = problem.text.partition("; ")
+    message, _, cure = problem.shown.partition("; ")
     return {
         "file": problem.path,
         "section": problem.section or None,
@@ -127,10 +127,9 @@ def _channels(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     """Yield where `oncecron notify` sends what it finds, about a key or at all."""
     for channel in parse_notify(settings.file)[0].channels:
         if key is None or channel.has_key(key):
-            shown = shown_words([channel.shown], "masked")[0]
             keys = f" ({', '.join(channel.keys)})" if key is None else ""
             place = f"{settings.file.path} {channel_section(channel.name)}"
-            yield ConfiguredValue("channel", f"{shown}{keys}", place)
+            yield ConfiguredValue("channel", f"{channel.shown}{keys}", place)
 
 
 def _source(settings: Settings, name: str) -> str | None:

@@ -13,7 +13,7 @@ from oncecron.config.options import AUTO_KEY, RUN_OPTIONS, SHELL, convert
 from oncecron.config.plain_toml import read_plain
 from oncecron.core.errors import ConfigurationError, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.masking import shown_url
+from oncecron.core.masking import shown_url, without_urls
 from oncecron.core.model import Retention
 from oncecron.core.safe_paths import why_distrusted
 from oncecron.core.units import parse_duration
@@ -70,7 +70,12 @@ class FileProblem(NamedTuple):
 
     def __str__(self) -> str:
         """Return the place and the text."""
-        return f"{f'{self.path} {self.section}'.rstrip()}: {self.text}"
+        return f"{f'{self.path} {self.section}'.rstrip()}: {self.shown}"
+
+    @property
+    def shown(self) -> str:
+        """The text; the URL of a ping or a channel may be in the place of another value."""
+        return without_urls(self.text)
 
 
 def parse_file(path: str) -> File:

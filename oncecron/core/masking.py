@@ -27,20 +27,9 @@ _ENDS = (
 )
 _PARTS = frozenset(
     (
-        "pw",
-        "psw",
-        "psk",
-        "auth",
-        "authorization",
-        "bearer",
-        "cookie",
-        "cred",
-        "jwt",
-        "passin",
-        "passout",
-        "sig",
+        "pw", "psw", "psk", "auth", "authorization", "bearer", "cookie", "cred", "jwt", "passin", "passout", "sig",
     )
-)
+)  # fmt: skip
 _KEYS = frozenset(
     (
         "access", "account", "api", "app", "auth", "deploy", "encryption", "hmac", "license", "master",
@@ -122,6 +111,17 @@ def shown_url(url: str) -> str:
     return url if url.rstrip("/") == shown else f"{shown}/{MASK}"
 
 
+def without_urls(message: str) -> str:
+    """Return a message without the secrets of the URLs that it quotes: a value in the place of another one."""
+    for quote in "'\"":
+        first, *others = message.split(f"{quote}http")
+        for other in others:
+            url, _, behind = f"http{other}".partition(quote)
+            first += f"{quote}{shown_url(url)}{quote}{behind}"
+        message = first
+    return message
+
+
 def _spans_in_word(word: str) -> list[tuple[int, int]]:
     """Return what is hidden of the URL in a word of a command: `psql postgresql://...`, `--store=redis://...`."""
     at = word.find("://")
@@ -184,12 +184,8 @@ def quoting(message: str, address: str) -> str:
     shown = masked(address)
     if shown == address:
         return message
-    starts = (
-        at
-        for at, sign in enumerate(message)
-        if sign in "'\"" and not message[at - 1 : at].isalnum()
-    )
-    start = next(starts, -1)
+    signs = (at for at, sign in enumerate(message) if sign in "'\"")
+    start = next((at for at in signs if not message[at - 1 : at].isalnum()), -1)
     end = message.rfind(message[start]) if start >= 0 else -1
     if end <= start or message[start + 1 : end] in shown:
         return message
