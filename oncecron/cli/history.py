@@ -96,7 +96,7 @@ OPTIONS = (
         Option(
             "outcome", "text", "Show only these outcomes: running, succeeded, failed, timed-out, stopped, lost, "
             "not-started, unclaimed. With --skips, only these reasons: held, done, passed, recent, late, paused, "
-            "drained, exhausted, broken, unmet, no-store.", "OUTCOME,...", repeatable=True,
+            "drained, exhausted, broken, unmet, no-store, interrupted.", "OUTCOME,...", repeatable=True,
             completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
         ),
         Option(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     RefusalReason = Literal[
         "held", "done", "passed", "recent", "late", "paused", "drained", "exhausted", "broken", "unmet", "no-store",
+        "interrupted",
     ]  # fmt: skip
     Outcome = Literal[
         "running", "succeeded", "failed", "timed-out", "stopped", "lost", "not-started", "unclaimed"
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 # The same values at run time: a firing does not import `typing`. A test compares them.
 REFUSAL_REASONS: tuple[RefusalReason, ...] = (
     *("held", "done", "passed", "recent", "late"),
-    *("paused", "drained", "exhausted", "broken", "unmet", "no-store"),
+    *("paused", "drained", "exhausted", "broken", "unmet", "no-store", "interrupted"),
 )
 OUTCOMES: tuple[Outcome, ...] = (
     *("running", "succeeded", "failed", "timed-out"),

@@ -40,7 +40,7 @@ _WORDS: Mapping[StateKind, tuple[str, ...]] = {
 }
 _OF_STATE = {word: kind for kind, words in _WORDS.items() for word in words}
 _OF_REASON: Mapping[str, StateKind] = {
-    **dict.fromkeys(("late", "exhausted", "broken", "no-store"), "warning"),
+    **dict.fromkeys(("late", "exhausted", "broken", "no-store", "interrupted"), "warning"),
     **dict.fromkeys(("paused", "drained"), "paused"),
 }
 

@@ -433,6 +433,7 @@ class _Sentences:
             "broken": f"it could not start the command{detail}",
             "unmet": f"it did not meet --only-if{detail}",
             "no-store": f"it could not reach the store{detail}",
+            "interrupted": f"it was ended before it could start the command{detail}",
         }.get(skip.reason, f"{skip.reason}{detail}")
 
     def _held(self, skip: Skip) -> str:
@@ -468,6 +469,7 @@ class _Sentences:
                 "no-store": "it could not reach the store",
                 "broken": "it could not start the command",
                 "unmet": "it did not meet --only-if",
+                "interrupted": "it was ended before it could start the command",
             }
             reason = why.get(record["reason"], record["reason"])
             what = f"skipped: {reason}{in_brackets(record.get('detail'))}"

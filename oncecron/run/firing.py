@@ -7,11 +7,14 @@
 5. Check that the command exists and is executable. If not, the firing is skipped as `broken` (126 or 127) and nothing
    is claimed. Otherwise a broken host, which fails fastest, would win every tick.
 6. Start wrapper and guard, which claim, start, renew, kill and record.
+
+A signal that ends the firing in steps 3 and 4 is recorded as a skip, `interrupted`.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import time
 
 from oncecron.core import clock, stderr
@@ -19,9 +22,10 @@ from oncecron.core.errors import CommandError, StoreError, shortage_of
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
-from oncecron.core.timing import RECORD_TIMEOUT, SILENT_WAIT
+from oncecron.core.timing import POLL_ROUNDING, RECORD_TIMEOUT, SILENT_WAIT, SKIP_TIMEOUT
 from oncecron.core.units import format_duration
 from oncecron.run import process_tree
+from oncecron.run.job import signal_note
 from oncecron.run.program import look_up, shell
 from oncecron.run.reporter import open_log, skip_message
 from oncecron.run.spec import RunSpec, make_spec
@@ -50,14 +54,14 @@ def run(parsed: ParsedRun, observe: Callable[[RunSpec], Observer | None] | None 
 def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int]) -> int:
     """Test the host and the command, and do what follows; return the exit status. Raises `CommandError`."""
     process_tree.refuse_core()
-    if spec.spread:
-        _wait_in_turn(spec)
 
     def open_store() -> LeaseStore:
         store = open_lease_store(spec.address, spec.namespace, spec.firing.ttl)
         return steady(store, spec.address, spec.reread_address)
 
     try:
+        if spec.spread:
+            _wait_in_turn(spec)
         unmet = None if spec.only_if is None else _host_refusal(spec)
         if unmet:
             return _skip(spec, open_store(), unmet)
@@ -65,6 +69,10 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
     except CommandError as error:
         _record(spec, open_store(), Refusal("broken", detail=str(error)))
         raise
+    except process_tree.Interrupted as ended:
+        refusal = Refusal("interrupted", detail=signal_note(ended.number))
+        _record(spec, open_store(), refusal, within=SKIP_TIMEOUT)
+        process_tree.end_by(ended.number)
     except OSError as error:  # no process for the test
         if shortage_of(error):
             spool_unstarted(spec)
@@ -78,14 +86,31 @@ def _shown_line(spec: RunSpec) -> str:
 
 
 def _wait_in_turn(spec: RunSpec) -> None:
-    """Wait for the part of --spread that this host has at this tick; without a tick, at this time."""
+    """Wait for the part of --spread that this host has at this tick; without a tick, at this time.
+
+    Raises `Interrupted`.
+    """
     firing = spec.firing
     delay = spec.spread * turn(
         firing.key, firing.tick.text or str(firing.fired_at), firing.holder.host
     )
     if spec.verbose or (os.isatty(2) and delay > SILENT_WAIT):
         stderr.complain(f"key {firing.key}: waiting {format_duration(round(delay, 3))} (--spread)")
-    time.sleep(delay)
+    _sleep(delay)
+
+
+def _sleep(seconds: float) -> None:
+    """Wait. Raises `Interrupted`."""
+    signals = process_tree.Signals()
+    try:
+        poll = select.poll()
+        poll.register(signals.fd, select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while (remaining := deadline - time.monotonic()) > 0:
+            poll.poll((remaining + POLL_ROUNDING) * 1000)
+            signals.heed()
+    finally:
+        signals.close()
 
 
 def turn(key: str, tick: str, host: str) -> float:
@@ -108,11 +133,13 @@ def _skip(spec: RunSpec, store: LeaseStore, refusal: Refusal) -> int:
     return spec.skip_exit
 
 
-def _record(spec: RunSpec, store: LeaseStore, refusal: Refusal) -> None:
+def _record(
+    spec: RunSpec, store: LeaseStore, refusal: Refusal, *, within: float = RECORD_TIMEOUT
+) -> None:
     """Record a skip that the store did not decide, or spool it: that never changes the decision."""
     log, record = open_log(spec), skip_record(spec.firing, refusal)
     log.send(record)
-    deadline = clock.lease_time(store.lease_clock) + min(spec.connect_timeout, RECORD_TIMEOUT)
+    deadline = clock.lease_time(store.lease_clock) + min(spec.connect_timeout, within)
     try:
         store.skip(spec.firing, refusal, deadline=deadline)
     except StoreError:

@@ -63,7 +63,7 @@ from oncecron.run.job import ENDING_SIGNALS, JobEnd, Stop, request_note, signal_
 from oncecron.run.spool import execution_record
 
 if TYPE_CHECKING:
-    from oncecron.core.model import Lease, Outcome
+    from oncecron.core.model import Firing, Lease, Outcome
     from oncecron.run.guard import Guard
     from oncecron.run.job import Job
 
@@ -263,9 +263,7 @@ class Leaving(Claiming):
     def _on_failed(self, event: events.Failed) -> State:
         if self._lease:
             return _give_back(self._guard, self._lease, _ASKED_TO_STOP, self._exit_status)
-        for firing in event.unanswered:
-            self._guard.reporter.spool_not_started(firing, _ASKED_TO_STOP)
-        return _leave(self._guard, self._exit_status)
+        return self._leave(event.unanswered)
 
     def _on_renewed(self, lease: Lease) -> State:
         """Ignore a heartbeat of the last attempt."""
@@ -283,10 +281,19 @@ class Leaving(Claiming):
 
     def _on_due(self) -> State:
         """Exit, although the store may still grant the claim."""
-        guard, lease = self._guard, self._lease
-        firing = guard.spec.firing_of(lease) if lease else guard.store_thread.newest_claim
-        if firing:
+        guard, newest = self._guard, self._guard.store_thread.newest_claim
+        if self._lease is None:
+            return self._leave([newest] if newest else [])
+        guard.reporter.spool_not_started(guard.spec.firing_of(self._lease), _ASKED_TO_STOP)
+        return _leave(guard, self._exit_status)
+
+    def _leave(self, unanswered: list[Firing]) -> State:
+        guard = self._guard
+        for firing in unanswered:
             guard.reporter.spool_not_started(firing, _ASKED_TO_STOP)
+        guard.reporter.say_interrupted(
+            guard.store_thread.newest_claim or guard.spec.firing, self._why
+        )
         return _leave(guard, self._exit_status)
 
 

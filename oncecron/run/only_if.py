@@ -9,7 +9,7 @@ standard input is empty, and its standard output goes nowhere: both belong to th
     else       a test that a signal ended, or that runs longer than `ONLY_IF_TIMEOUT`, gave no answer: nothing is
                claimed, the skip is `broken`, and a line says so
 
-A signal that ends this process ends the test first, so that nothing keeps cron's pipe open.
+A signal that is to end this process ends the test first, so that nothing keeps cron's pipe open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import select
 import time
 
 from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError
-from oncecron.core.light_modules import signal, signal_name
+from oncecron.core.light_modules import signal_name
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
 from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, ONLY_IF_TIMEOUT
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def refusal_of(spec: RunSpec, shell: str) -> Refusal | None:
     """Run the test with a shell; return why this host skips, None if it does not.
 
-    Raises `CommandError` if the test gives no answer, and `OSError` if it cannot be started.
+    Raises `CommandError` if the test gives no answer, `OSError` if it cannot be started, and `Interrupted`.
     """
     status = _status(spec, shell)
     if status is None:
@@ -69,27 +69,22 @@ def _status(spec: RunSpec, shell: str) -> int | None:
     finally:
         process_tree.become_subreaper(adopts=False)  # init adopts what the job's output needs
         os.close(null)
-        os.close(signals.fd)
-        signal.pthread_sigmask(signal.SIG_SETMASK, signals.mask_before)
+        signals.close()
 
 
 def _wait(pid: int, tree: process_tree.Tree, signals: process_tree.Signals) -> int | None:
-    """Wait for the test; kill its tree and return None if it has not ended in time. End with it at a signal."""
+    """Wait for the test. Kill its tree and return None if it has not ended in time, also before `Interrupted`."""
     poll = select.poll()
     poll.register(signals.fd, select.POLLIN)
     deadline = time.monotonic() + ONLY_IF_TIMEOUT
-    ended_by = None
-    while not ended_by and (remaining := deadline - time.monotonic()) > 0:
-        poll.poll(1000 * min(remaining, LONGEST_SLEEP))
-        ended_by = next(
-            (one.number for one in signals.read() if one.number != signal.SIGCHLD), None
-        )
-        tree.reap()
-        if pid in tree.statuses:
-            return tree.statuses[pid]
-    tree.kill_all(KILL_TIMEOUT)  # what cannot be killed is left
-    if ended_by:
-        signal.signal(ended_by, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, signals.mask_before)
-        os.kill(os.getpid(), ended_by)
+    try:
+        while (remaining := deadline - time.monotonic()) > 0:
+            poll.poll(1000 * min(remaining, LONGEST_SLEEP))
+            signals.heed()
+            tree.reap()
+            if pid in tree.statuses:
+                return tree.statuses[pid]
+    finally:
+        if pid not in tree.statuses:
+            tree.kill_all(KILL_TIMEOUT)  # what cannot be killed is left
     return None

@@ -105,6 +105,22 @@ class Received(NamedTuple):
     """Sent by the kernel (Ctrl-C), so the terminal's whole foreground group has received it."""
 
 
+class Interrupted(Exception):  # noqa: N818 - no fault
+    """A signal is to end this process, which may do something before: see `end_by`."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def end_by(number: int) -> NoReturn:
+    """End this process by a signal."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (number,))
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
 class Signals:
     """The signals of a process as a descriptor to poll: nothing is interrupted, and nothing is lost.
 
@@ -127,6 +143,17 @@ class Signals:
         self.fd = int(_libc.signalfd(-1, mask, _SFD_FLAGS))
         if self.fd < 0:
             raise OSError(get_errno(), "signalfd")
+
+    def close(self) -> None:
+        """Let the signals act again as before; one that has come and was not read acts now."""
+        os.close(self.fd)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
+
+    def heed(self) -> None:
+        """Raise `Interrupted` if a signal has come that is to end this process."""
+        for number, _ in self.read():
+            if number != signal.SIGCHLD:
+                raise Interrupted(number)
 
     def read(self) -> list[Received]:
         """Return what has arrived since the last call."""

@@ -144,6 +144,12 @@ class Reporter:
         """Spool `not-started` for a lease that may have been granted: only that record re-opens a tick."""
         self.spool(not_started_record(firing, why))
 
+    def say_interrupted(self, firing: Firing, why: str) -> None:
+        """Report that the firing ends before its claim is answered."""
+        record = skip_record(firing, Refusal("interrupted", detail=why))
+        self.spool(record)
+        self.log.send(record)
+
     def spool(self, record: dict[str, object]) -> bool:
         """Spool a record for the store; return whether the disk has taken it."""
         if self._spare is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from servers import job
+from servers import eventually, job
 
 from oncecron.config.run_parser import parse_run
 from oncecron.run import firing
@@ -37,13 +40,34 @@ def test_each_host_waits_for_its_turn(any_store: Store, host: Oncecron, journal:
     assert [each.tick for each in any_store.executions("k")] == ["a", "b"]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_that_ends_the_wait_is_on_record(
+    any_store: Store, host: Oncecron, number: signal.Signals
+) -> None:
+    """A host that is shut down meanwhile has fired: nobody looks for a cron that did not start the line."""
+    firing = host.fire("k", "--tick", "one", "--spread", "1h", "--", "true")
+    eventually(lambda: _catches(firing.process.pid, number))
+    os.kill(firing.process.pid, number)
+    assert firing.wait().status == -number
+    assert any_store.skips("k") == [("one", "interrupted", "host-a", None, 1)]
+    explained = host("why", "k", "--tick", "one").out.decode()
+    note = f"it was ended before it could start the command (after {number.name} to oncecron)"
+    assert f"host-a skipped: {note}" in explained
+
+
+def _catches(pid: int, number: int) -> bool:
+    """Return whether a process has blocked a signal, to read it from a descriptor."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return bool(int(status.split("SigBlk:")[1].split()[0], 16) & 1 << (number - 1))
+
+
 def test_the_tick_is_that_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is set before the wait, whatever the clock shows after it."""
     ticks, waited = [], []
     monkeypatch.setattr(
         firing.clock, "process_started", lambda: 1_000_000_010.0 if not waited else 2e9
     )
-    monkeypatch.setattr(firing.time, "sleep", waited.append)
+    monkeypatch.setattr(firing, "_sleep", waited.append)
     monkeypatch.setattr(
         firing, "supervise", lambda spec, _: ticks.append(spec.firing.tick.text) or 0
     )

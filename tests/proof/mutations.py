@@ -315,7 +315,7 @@ _MUTATIONS = (
         (
             Change(
                 "stores/claim_loop.py",
-                '            if answer.reason != "held" or awaited is None:\n',
+                '            if not answer.own and (answer.reason != "held" or awaited is None):\n',
                 "            if False:\n",
             ),
         ),

@@ -45,6 +45,7 @@ class Told:
         self.spooled: list[dict[str, Any]] = []
         self.disk_is_full = False
         self.unstarted: list[tuple[int, str]] = []
+        self.interrupted: list[str] = []
 
     def say(self, text: str) -> None:
         """Note a line."""
@@ -65,6 +66,10 @@ class Told:
     def spool_not_started(self, firing: Any, why: str) -> None:
         """Note for which shard the positive word was given."""
         self.unstarted.append((firing.shard, why))
+
+    def say_interrupted(self, _firing: Any, why: str) -> None:
+        """Note why the firing ended before an answer."""
+        self.interrupted.append(why)
 
     def say_store_failure(self, _error: Exception) -> int:
         """Return the exit status of a firing whose store is away."""

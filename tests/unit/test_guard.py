@@ -152,15 +152,18 @@ def test_who_leaves_without_an_answer_tells_of_the_part_that_was_asked_for(
     assert store.was_asked.wait(10)
     leave_without_an_answer(guard)
     store.may_answer.set()
-    told = [record["shard"] for _, record in guard.spec.spool.pending("k")]
-    assert told == store.asked
+    told = [record for _, record in guard.spec.spool.pending("k")]
+    assert [record["kind"] for record in told] == ["execution", "skip"]
+    assert [record["shard"] for record in told] == store.asked * 2
 
 
-def test_who_has_not_asked_tells_of_nothing(new_guard: Callable[..., Guard]) -> None:
-    """The store was away before any claim."""
+def test_who_has_not_asked_tells_of_no_attempt(new_guard: Callable[..., Guard]) -> None:
+    """The store was away before any claim: the firing is on record, and why it ended."""
     guard = new_guard(Silent())
     leave_without_an_answer(guard)
-    assert list(guard.spec.spool.pending("k")) == []
+    [(_, record)] = guard.spec.spool.pending("k")
+    assert (record["kind"], record["reason"]) == ("skip", "interrupted")
+    assert record["detail"] == "the oncecron process that cron started was killed"
 
 
 def test_a_lease_that_cannot_be_renewed_before_the_start_is_given_back(

@@ -220,6 +220,7 @@ def test_who_leaves_waits_five_seconds_for_the_answer(bench: Bench) -> None:
     assert isinstance(over, firing_states.Over)
     assert over.exit_status == 75
     assert bench.told.unstarted == [(5, "asked to stop")]
+    assert bench.told.interrupted == ["the oncecron process that cron started was killed"]
 
 
 def test_an_attempt_that_is_granted_to_who_leaves_is_stopped(bench: Bench) -> None:
@@ -244,6 +245,7 @@ def test_the_status_of_who_leaves_is_that_of_the_last_signal(bench: Bench) -> No
     assert isinstance(over, firing_states.Over)
     assert over.exit_status == 130
     assert bench.told.unstarted == [(0, "asked to stop")]
+    assert bench.told.interrupted == [TERM_NOTE]
 
 
 @pytest.mark.parametrize("happens", [events.Renewed(LEASE), events.NotRetried(HELD)])

@@ -24,6 +24,8 @@ from oncecron.drill.rules.verdict import Violation
 SKIP_LOST = 1.0
 """Seconds after which a skip is on the store's disk: three times wal_writer_delay, with room."""
 
+_NOT_REFUSED = ("no-store", "broken", "interrupted")
+"""The skips that the store did not answer with."""
 _SAID = "oncecron: "
 _KEPT = ("the record is spooled", "a record is lost", "the end of the run could not be recorded")
 _STANDS_BY = "still waiting (--failover)"
@@ -120,7 +122,7 @@ def own_leases(joined: Joined) -> Iterator[Violation]:
 
 def _uncounted_skips(joined: Joined, firings: list[Firing]) -> Iterator[Violation]:
     """Yield the firings that were refused beyond the skips that are counted, unless store or disk were ill."""
-    rows = [row for row in joined.history.log.skips if row["reason"] not in ("no-store", "broken")]
+    rows = [row for row in joined.history.log.skips if row["reason"] not in _NOT_REFUSED]
     ill = {
         firing.id
         for firing in firings
