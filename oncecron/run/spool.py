@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
 _REFUSED = ".refused"
 _BROKEN = ".broken"
+_LOCK = ".lock"
 _SKIP = "-skip"
 _LARGEST = 8 * LARGEST_SIZE
 """In bytes, of a record: JSON makes 6 MiB of the largest output. Its other texts have less than 2 MiB."""
@@ -211,7 +212,7 @@ class Spool:
 
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            descriptor = os.open(os.path.join(self.root, name, ".lock"), flags, 0o600)
+            descriptor = os.open(os.path.join(self.root, name, _LOCK), flags, 0o600)
         except OSError:
             return None
         try:
@@ -292,7 +293,7 @@ class Spool:
 
     def _files(self, name: str) -> list[str]:
         """Return the paths of the files in a directory of the spool; none if it is unsafe."""
-        files = _names_in(os.path.join(self.root, name))
+        files = [file for file in _names_in(os.path.join(self.root, name)) if file != _LOCK]
         # A firing with an empty spool reads only one directory.
         if not files or not self._is_safe(name):
             return []

@@ -500,6 +500,20 @@ def test_nothing_is_pending_once_all_is_delivered(spool: Spool) -> None:
     assert (spool.has("k"), spool.has()) == (False, False)
 
 
+def test_a_spool_that_was_delivered_costs_one_look(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each firing pays for it: who may write above is asked where there are records alone. The lock is none."""
+    spool.add(record())
+    [(path, _)] = spool.taken("k")
+    spool.remove(path)
+    asked: list[str] = []
+    monkeypatch.setattr("oncecron.run.spool.safe_paths.unsafe", asked.append)
+    assert not spool.has("k")
+    assert list(spool.taken("k")) == []
+    assert asked == []
+
+
 def test_an_unreachable_store_is_news_once(spool: Spool) -> None:
     """Once for each key, until it has been reached again."""
     assert spool.note_unreachable("k")
