@@ -3,7 +3,7 @@
 MODULES = (
     *("core.errors", "core.units", "core.timing", "core.clock", "core.light_modules", "core.masking", "core.stderr"),
     *("config", "core.model", "config.options", "config.run_parser"),
-    *("core.light_ctypes", "run.process_tree", "stores", "stores.address", "run.program", "core.safe_paths"),
+    *("core.light_ctypes", "stores", "stores.address", "run.program", "run.process_tree", "core.safe_paths"),
     *("run.spool", "run.reporter", "config.file", "core.tick", "config.rules", "config.settings"),
     *("core.host", "core.retry", "run.spec", "run.events", "run.job", "run.firing_states"),
     *("run.claimer", "run.store_thread", "run.guard", "run.wrapper", "run.firing"),
