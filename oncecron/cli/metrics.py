@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 from concurrent.futures import Future
 from hashlib import sha256
@@ -16,7 +15,7 @@ from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, check_stores, store_and_log
 from oncecron.cli.gather import configured_keys, gather, spooled_records
-from oncecron.cli.listening import listen_address, shown_address, unusable
+from oncecron.cli.listening import listen_address, listening_socket, serve, shown_address
 from oncecron.cli.whole_file import replace, target
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
@@ -208,23 +207,14 @@ def _reading(settings: Settings, counts: Counts | None, named: set[str]) -> Read
 
 def _serve(reader: _Reader, host: str, port: int) -> int:
     """Answer requests until SIGTERM or SIGINT. Raises `ConfigurationError` if the address cannot be used."""
-    from prometheus_client import start_http_server  # noqa: PLC0415 - not for --help
+    from prometheus_client import make_wsgi_app  # noqa: PLC0415 - not for --help
 
     from oncecron.alerts.metrics import registry_of  # noqa: PLC0415 - not for --help
 
-    ends = (signal.SIGTERM, signal.SIGINT)
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before the threads, which inherit it
-    stream = output.standard_output()
-    try:
-        server, thread = start_http_server(port, host, registry_of(reader.read_aloud))
-    except OSError as error:
-        raise unusable(host, port, error) from error
-    output.say(f"serving http://{shown_address(host, server.server_port)}/metrics", stream)
-    signal.sigwait(ends)
-    server.shutdown()
-    thread.join()
-    server.server_close()
-    return 0
+    listening = listening_socket(host, port)
+    shown = shown_address(host, listening.getsockname()[1])
+    application = make_wsgi_app(registry_of(reader.read_aloud))
+    return serve(application, listening, f"http://{shown}/metrics")
 
 
 COMMAND = TableCommand(

@@ -3,23 +3,21 @@
 It has no login: it listens on loopback, and a proxy with a login in front of it is for all others.
 """
 
-# ruff: noqa: PLC0415 - jinja2, waitress and the wings are not for --help
+# ruff: noqa: PLC0415 - jinja2 and the wings are not for --help
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import math
-import signal
-import threading
+from itertools import tee
 from typing import TYPE_CHECKING
 
-from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, check_stores
 from oncecron.cli.listening import (
     is_loopback,
     listen_address,
     listening_socket,
+    serve,
     shown_address,
 )
 from oncecron.config.options import Option
@@ -28,7 +26,6 @@ from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, OncecronError, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.text import Clock
-from oncecron.core.timing import SLOW_CLIENT
 from oncecron.stores import open_reader
 
 if TYPE_CHECKING:
@@ -46,10 +43,6 @@ if TYPE_CHECKING:
     Contents = Callable[[Sources, Settings, Query, Clock], object]
 
 _PORT = 8642
-_THREADS = 8
-_CONNECTIONS = 200
-_LONGEST_HEADERS = 16_384  # bytes; nginx and browsers send less than 8 KiB
-_LONGEST_BODY = 1024  # nobody has to send any
 _FEW = 100
 """Rows at most of an answer that is kept until the end of a reading."""
 _OF_ALL_KEYS = ("keys", "key_hosts", "host_ticks", "leases", "pauses", "item_lists")
@@ -133,7 +126,7 @@ class _Source:
                 reader = open_reader(address, self._settings["namespace"])
                 reader.named = self._named
                 stack.callback(reader.close)
-                count.add(reader)
+                stack.callback(count.add(reader))
                 return reader
 
             store, beside = opened(self._settings.address()), self._settings.log()
@@ -146,24 +139,31 @@ class _Count:
     def __init__(self) -> None:
         self.queries = 0
 
-    def add(self, reader: Reader) -> None:
-        """Count the questions to a reader; to connect is one."""
+    def add(self, reader: Reader) -> Callable[[], None]:
+        """Count the questions to a reader; to connect is one. Return what forgets the answers, which may be long."""
         self.queries += 1
         rows = reader.rows
-        known: dict[str, list[Row]] = {}
+        known: dict[str, Iterator[Row]] = {}
 
         def counted(view: str, **bounds: Any) -> Iterator[Row]:
             name = f"{view} {bounds}"
-            if name in known:
-                return iter(known[name])
-            self.queries += 1
-            found = rows(view, **bounds)
-            if view in _OF_ALL_KEYS or (bounds.get("limit") or math.inf) <= _FEW:
-                known[name] = list(found)
-                return iter(known[name])
-            return found
+            if name not in known:
+                self.queries += 1
+                found = rows(view, **bounds)
+                if view not in _OF_ALL_KEYS and (bounds.get("limit") or math.inf) > _FEW:
+                    return found
+                known[name] = found
+            known[name], again = tee(
+                known[name]
+            )  # no further than it is read: behind the limit may be a million rows
+            return again
+
+        def forget() -> None:
+            known.clear()
+            del reader.rows  # the two name each other, and a collection of such cycles is rare
 
         reader.rows = counted  # type: ignore[method-assign]
+        return forget
 
 
 def _web(given: dict[str, str], _words: list[str]) -> int:
@@ -178,46 +178,7 @@ def _web(given: dict[str, str], _words: list[str]) -> int:
             f"--listen: this page has no login, and whoever reaches {shown} reads the jobs and their output; listen on "
             f"127.0.0.1:{_PORT} behind nginx with a login, as `man oncecron-web` shows"
         )
-    return _serve(_application(settings, is_local=is_local), listening, shown)
-
-
-def _serve(pages: WSGIApplication, listening: Any, shown: str) -> int:
-    """Answer requests until SIGTERM or SIGINT."""
-    from waitress import create_server
-
-    ends = (signal.SIGTERM, signal.SIGINT)
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # before the threads, which inherit it
-    logger = logging.getLogger("waitress")
-    logger.addHandler(_Complaints())
-    logger.propagate = False
-    logging.getLogger("waitress.queue").setLevel(
-        logging.ERROR
-    )  # that requests wait is no complaint
-    server = create_server(
-        pages,
-        sockets=[listening],
-        threads=_THREADS,
-        connection_limit=_CONNECTIONS,
-        channel_timeout=SLOW_CLIENT,
-        cleanup_interval=SLOW_CLIENT // 3,
-        max_request_header_size=_LONGEST_HEADERS,
-        max_request_body_size=_LONGEST_BODY,
-        ident="oncecron",
-        log_socket_errors=False,
-    )
-    threading.Thread(target=server.run, daemon=True).start()
-    output.say(f"serving http://{shown}/", output.standard_output())
-    signal.sigwait(ends)
-    return 0  # its threads are daemons: nobody waits for a slow reader
-
-
-class _Complaints(logging.Handler):
-    """Writes what the server says to standard error, each in a line."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
-        error = record.exc_info[1] if record.exc_info else None
-        complain(record.getMessage() + (f": {error!r}" if error else ""))
+    return serve(_application(settings, is_local=is_local), listening, f"http://{shown}/")
 
 
 COMMAND = TableCommand(

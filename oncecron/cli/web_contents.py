@@ -18,7 +18,7 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.suggestion import not_one_of, similar
 from oncecron.core.text import part_of
-from oncecron.core.timing import SHORTEST_HOST_GRID
+from oncecron.core.timing import PAGE_GRID, PAGE_TIMELINE, SHORTEST_HOST_GRID
 from oncecron.core.units import DAY
 from oncecron.log.hosts import hosts
 from oncecron.log.jobs import states
@@ -79,7 +79,7 @@ class LiveOverview:
         contents = page_contents.overview(
             sources,
             settings,
-            since=sources.now - DAY if since is None else since,
+            since=sources.now - DAY if since is None else max(since, sources.now - PAGE_TIMELINE),
             explain=explain,
             explained=_EXPLAINED,
             hosts_of=0,
@@ -100,6 +100,7 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
     found = _findings(situation, clock, lambda each: key in each.named())
     runs = last_runs(sources, _COLUMNS, [key]).get(key, [])
     begin = since or _begin(runs, sources.now, settings.file.retention.skips)
+    begin = max(begin, sources.now - PAGE_GRID)
     asked = HistoryQuery(key=key, host=query.get("host"), since=since, limit=limit)
     return KeyPage(
         sources.now,

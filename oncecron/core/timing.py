@@ -312,7 +312,12 @@ RELEASE_MARGIN = 5.0
 TAKEOVER_WITHIN = 3.0
 """A standby starts within this time after a lease has ended."""
 PAGE_WITHIN = 12.0
-"""`web` answers within this time: the store has `READER_TIMEOUT` for one question, and a person waits."""
+"""`web` answers within this time: the store has `READER_TIMEOUT` for one question, and a person waits. A page that
+is not read by then is there later."""
+PAGE_TIMELINE = 90.0 * DAY
+"""The longest timeline of all keys that `web` draws: as far as its calendar goes, for which the same is read."""
+PAGE_GRID = 400.0 * DAY
+"""The longest one of the hosts of a key: as long as the log is kept by default."""
 PAGE_AWAY_WITHIN = 1.0
 """And within this time once it is known that the store is away."""
 PAGE_PER_QUERY = 1.5
@@ -325,7 +330,7 @@ PAGE_KEPT_TIMES = 5
 PAGE_ERROR_KEPT = 2.0
 """A store that is away is asked again after this long, whatever the number of people who wait."""
 SLOW_CLIENT = 30
-"""`web` closes a connection on which nothing has moved for so many seconds."""
+"""`web` and `metrics` close a connection on which nothing has moved for so many seconds."""
 SHORTEST_HOST_GRID = 3600.0
 """`web` shows the hosts of a key by time as far back as its newest runs go, but at least as far as this."""
 GRID_STEPS = (

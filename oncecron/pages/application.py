@@ -7,6 +7,9 @@
 
 Every address stands on the same level and every link is relative, so the pages work below any path of a proxy, and a
 key may have slashes and dots. Only GET and HEAD are answered. What is drawn of a reading is kept until the next one.
+
+An address names nothing, a key or a host, and may choose what of it is read. There is no end to such choices, so they
+have a lane of their own: who tries them all delays nobody who looks at the pages without.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from urllib.parse import parse_qsl, urlsplit
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.stderr import show_trace
 from oncecron.pages.addresses import Link, address
-from oncecron.pages.shared_readings import AwayError
+from oncecron.pages.shared_readings import AwayError, BrokenError, BusyError
 from oncecron.pages.views import draw_notice
 
 if TYPE_CHECKING:
@@ -37,8 +40,10 @@ if TYPE_CHECKING:
 
     Query = Mapping[str, str]
 
-_MOST_DRAWN = 32
-"""Pages in memory; the largest have a megabyte."""
+_MOST_DRAWN = 32 << 20
+"""Bytes of pages in memory; that of a key with long notes has eight million, but most have less than one."""
+_NAME = "name"
+"""The field of an address that names a key or a host."""
 _MOST_FIELDS = 20
 _RETRY_AFTER = "5"
 _TEXT = "text/plain; charset=utf-8"
@@ -99,7 +104,8 @@ def _answer(
 
 
 class _Drawn(NamedTuple):
-    contents: Any
+    number: int
+    """Of the reading."""
     answer: _Answer
 
 
@@ -126,7 +132,7 @@ class Application:
             "/refresh.js": _file("refresh.js", "text/javascript; charset=utf-8"),
             "/robots.txt": _answer(HTTPStatus.OK, b"User-agent: *\nDisallow: /\n", _TEXT),
         }
-        self._lock = threading.Lock()
+        self._lock, self._drawing = threading.Lock(), threading.Lock()
         self._drawn: OrderedDict[tuple[str, Any], _Drawn] = OrderedDict()
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -172,15 +178,17 @@ class Application:
             text = str(error).removeprefix("--")
             return self._notice(HTTPStatus.BAD_REQUEST, "Not understood", text)
         if isinstance(error, AwayError):
-            return self._away(error)
-        show_trace()
+            since = self._clock.seconds(error.since)
+            return self._later(f"No answer from the store since {since}", str(error))
+        if isinstance(error, BusyError):
+            return self._later("Not read yet", str(error))
+        if not isinstance(error, BrokenError):
+            show_trace()
         text = "This is a bug of oncecron; the details are on standard error of the server."
         return self._notice(HTTPStatus.INTERNAL_SERVER_ERROR, "Broken", text)
 
-    def _away(self, error: AwayError) -> _Answer:
-        since = "" if error.since is None else f" since {self._clock.seconds(error.since)}"
-        status, title = HTTPStatus.SERVICE_UNAVAILABLE, f"No answer from the store{since}"
-        return self._notice(status, title, str(error), Retry_After=_RETRY_AFTER)
+    def _later(self, title: str, text: str) -> _Answer:
+        return self._notice(HTTPStatus.SERVICE_UNAVAILABLE, title, text, Retry_After=_RETRY_AFTER)
 
     def _notice(
         self, status: HTTPStatus, title: str, text: str, near: Sequence[Link] = (), **more: str
@@ -195,16 +203,33 @@ class Application:
         fields = _fields(query_string)
         query = {name: fields[name] for name in (*view.chooses, *view.filters) if name in fields}
         chosen = tuple(query.get(name) for name in view.chooses)
-        contents = self._readings.get((path, chosen), lambda: view.read(query))
+        lane = path, any(name in query for name in view.chooses if name != _NAME)
+        found = self._readings.get((path, chosen), lambda: view.read(query), lane)
         address = path, tuple(query.items())
-        with self._lock:  # one draws, and the others wait for the same page
+        known = self._known(address, found.number)
+        if known is None:
+            with self._drawing:  # one draws, and the others wait for the same page
+                known = self._known(address, found.number)
+                if known is None:
+                    known = self._draw(view, found.contents, query)
+                    self._keep(address, _Drawn(found.number, known))
+        return known
+
+    def _known(self, address: Any, number: int) -> _Answer | None:
+        with self._lock:
             drawn = self._drawn.get(address)
-            if drawn is None or drawn.contents is not contents:
-                drawn = self._drawn[address] = _Drawn(contents, self._draw(view, contents, query))
+            if drawn is None or drawn.number != number:
+                return None
             self._drawn.move_to_end(address)
-            while len(self._drawn) > _MOST_DRAWN:
-                self._drawn.popitem(last=False)
-        return drawn.answer
+            return drawn.answer
+
+    def _keep(self, address: Any, drawn: _Drawn) -> None:
+        with self._lock:
+            self._drawn[address] = drawn
+            self._drawn.move_to_end(address)
+            size = sum(len(each.answer.body) for each in self._drawn.values())
+            while size > _MOST_DRAWN and len(self._drawn) > 1:
+                size -= len(self._drawn.popitem(last=False)[1].answer.body)
 
     def _draw(self, view: View, contents: Any, query: Query) -> _Answer:
         body = view.draw(contents, query, self._clock).encode("utf-8", "backslashreplace")

@@ -3,11 +3,12 @@
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
@@ -69,16 +70,16 @@ class Web:
 
 
 @contextmanager
-def serving(host: Oncecron, *words: str) -> Iterator[Web]:
+def serving(host: Oncecron, *words: str, command: str = "web") -> Iterator[Web]:
     """Serve at a free port of loopback."""
     process = subprocess.Popen(
-        [CONSOLE_SCRIPT, "web", "--listen", "0", *words],
+        [CONSOLE_SCRIPT, command, "--listen", "0", *words],
         env=host.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
         assert process.stdout
         line = process.stdout.readline()
-        found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/\n", line)
+        found = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/(?:metrics)?\n", line)
         assert found, (line, process.poll(), process.communicate() if not line else "")
         yield Web(process, found[1])
     finally:
@@ -219,6 +220,68 @@ def test_slow_readers_hold_up_nobody(any_web: Web) -> None:
     finally:
         for each in slow:
             each.close()
+
+
+@pytest.mark.parametrize("command", ["web", "metrics"])
+def test_who_sends_half_a_request_keeps_nobody_out(public_path: Path, command: str) -> None:
+    """Twice as many as the server has room for: those that have been waited for the longest make room."""
+    (public_path / "store").mkdir(mode=0o700)
+    host = Oncecron(f"sqlite://{public_path}/store/x.db", public_path)
+    host.run("k", "--tick", "1", "--", "true")
+    with serving(host, command=command) as web:
+        assert web.get().status == 200
+        slow = [socket.create_connection(("127.0.0.1", web.port)) for _ in range(450)]
+        try:
+            for number, each in enumerate(slow):
+                with suppress(ConnectionError):  # it has made room
+                    each.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" if number % 3 else b"G")
+            began = time.monotonic()
+            assert web.get().status == 200
+            assert time.monotonic() - began < 20  # the silent ones are closed after thirty seconds
+            threads = re.search(
+                r"Threads:\s+(\d+)", Path(f"/proc/{web.process.pid}/status").read_text()
+            )
+            assert threads
+            assert int(threads[1]) < 100
+        finally:
+            for each in slow:
+                each.close()
+        assert web.end() == []
+
+
+def test_requests_behind_another_one_wait_in_no_thread(any_web: Web) -> None:
+    """A connection has one: the answers to four hundred that nobody reads would stop a thread for ever."""
+    got = any_web.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+    assert got.count(b"HTTP/1.1 200 ") == 1
+    assert b"\r\nConnection: close\r\n" in got
+    assert any_web.get().status == 200
+
+
+def test_large_texts_of_a_host_fill_no_memory(public_path: Path) -> None:
+    """A role that fires may write commands and notes of 64 KiB, and a reader may ask for a hundred addresses."""
+    (public_path / "store").mkdir(mode=0o700)
+    file = public_path / "store" / "x.db"
+    host = Oncecron(f"sqlite://{file}", public_path)
+    host.run("k", "--tick", "1", "--", "true")
+    runs, text, now = 400, "\U0001f600" * 16_000, time.time()
+    columns = (
+        "key, shard, named, attempt, owner_attempt, outcome, cause, exit_code, host, pid, user, command, started_at, "
+        "finished_at, duration, owner, note"
+    )
+    with closing(sqlite3.connect(file)) as database, database:
+        database.executemany(
+            f"insert into job_execution ({columns}) values ('k', 0, 0, 1, 1, 'failed', 'schedule', 3, 'web1', 1, 'u', "
+            "?, ?, ?, 1, ?, ?)",
+            ((text, now - 60 - at, now - 59 - at, f"owner{at}", text) for at in range(runs)),
+        )  # fmt: skip
+    with serving(host) as web:
+        for limit in range(20):
+            assert web.get(f"/key?name=k&limit={runs - limit}").status == 200
+        status = Path(f"/proc/{web.process.pid}/status").read_text()
+        peak = re.search(r"VmHWM:\s+(\d+) kB", status)
+        assert peak
+        assert int(peak[1]) < 300_000, "one reading has 50 MB of texts"
+        assert web.end() == []
 
 
 def test_nothing_is_sent_twice(any_web: Web) -> None:

@@ -1,19 +1,29 @@
 """What `oncecron web` answers to any request, and how often it reads: the application alone, with invented readings."""
 
+import gc
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import pytest
+from servers import eventually
 
-from oncecron.core.errors import StoreUnavailable, UsageError
+from oncecron.core.errors import NotFoundError, StoreUnavailable, UsageError
 from oncecron.core.text import Clock
 from oncecron.pages.addresses import Link
-from oncecron.pages.application import Application, NoSuchPageError, View
-from oncecron.pages.shared_readings import MOST_KEPT, Found, SharedReadings
+from oncecron.pages.application import _MOST_DRAWN, Application, NoSuchPageError, View
+from oncecron.pages.shared_readings import (
+    MOST_BYTES,
+    MOST_KEPT,
+    MOST_WAITING,
+    Found,
+    SharedReadings,
+    size_of,
+)
 
 HOSTILE = """<script>alert(1)</script>'"&<img src=x onerror=alert(1)>\u202e\x1b[2J"""
 
@@ -33,12 +43,12 @@ class Pages:
         self.reads: list[Mapping[str, str]] = []
         self.now = 0.0
         self.find: Callable[[Mapping[str, str]], object] = dict
-        readings = SharedReadings(self._now)
+        self.readings = SharedReadings(self._now)
         views = {
             "/": View(("since",), ("q",), self._read, self._draw),
             "/key": View(("name", "tick"), (), self._read, self._draw),
         }
-        self.application = Application(views, readings, Clock(utc=True), is_local=is_local)
+        self.application = Application(views, self.readings, Clock(utc=True), is_local=is_local)
 
     def _now(self) -> float:
         self.now += 1e-6  # no two looks at a clock are the same
@@ -284,18 +294,156 @@ def test_a_store_that_is_away(pages: Pages, capfd: pytest.CaptureFixture[str]) -
     assert capfd.readouterr().err == ""
 
 
-def test_a_reading_that_hangs(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody asks a second time, other pages wait behind it, and it is over when it answers."""
-    monkeypatch.setattr("oncecron.pages.shared_readings.PAGE_WITHIN", 0.05)
-    monkeypatch.setattr("oncecron.pages.shared_readings.PAGE_AWAY_WITHIN", 0.01)
+def test_a_reading_that_takes_long(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody asks a second time, and other pages wait behind it. The store is not said to be away."""
+    monkeypatch.setattr("oncecron.pages.shared_readings.PAGE_WITHIN", 0.01)
     gate = threading.Event()
     pages.find = lambda _: gate.wait(30)
     statuses = {pages(path).status for path in ("/", "/", "/key")}
     assert (statuses, len(pages.reads)) == ({503}, 1)
-    names = (f"name={number}" for number in range(100))
-    bodies = [pages("/key", name).body for name in names]
-    assert all("no answer from the store within 0.05 s" in body for body in bodies)
+    answers = [pages("/key", f"name={number}") for number in range(100)]
+    assert {answer.status for answer in answers} == {503}
+    for answer in answers:
+        assert "<h1>" in answer.body
+        assert "Not read yet" in answer.body
+        assert "No answer" not in answer.body
+        assert answer.headers["Retry-After"]
     gate.set()
-    monkeypatch.setattr("oncecron.pages.shared_readings.PAGE_AWAY_WITHIN", 30)
+    monkeypatch.setattr("oncecron.pages.shared_readings.PAGE_WITHIN", 30)
     assert pages().status == 200
     assert len(pages.reads) < 20
+    assert capfd.readouterr().err == ""
+
+
+def test_who_would_wait_too_long_gets_the_page_of_before(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when too many wait already; the new one comes as soon as it is read."""
+    gate = threading.Event()
+    pages.find = lambda _: "old"
+    assert "old" in pages().body
+    pages.find = lambda _: gate.wait(30) and "new"
+    pages.now += 1000
+    monkeypatch.setattr("oncecron.pages.shared_readings.PAGE_WITHIN", 0.01)
+    assert pages()[::2] == (200, "<style>p {}</style><main>old {}</main>")
+    monkeypatch.setattr("oncecron.pages.shared_readings.PAGE_WITHIN", 30)
+    monkeypatch.setattr("oncecron.pages.shared_readings.MOST_WATCHING", 0)
+    assert "old" in pages().body
+    gate.set()
+    monkeypatch.setattr("oncecron.pages.shared_readings.MOST_WATCHING", 1)
+    assert "new" in pages().body
+    assert len(pages.reads) == 2
+
+
+@pytest.mark.parametrize(("path", "query"), [("/", ""), ("/key", "name=a"), ("/key", "")])
+def test_many_addresses_take_no_turn_of_others(pages: Pages, path: str, query: str) -> None:
+    """Of a page without choices it is soon the turn, whatever else waits."""
+    allowed = threading.Semaphore(0)
+    pages.find = lambda _: allowed.acquire(timeout=30)
+    with ThreadPoolExecutor(2 * MOST_WAITING) as pool:
+        others = [pool.submit(pages, "/", f"since={number}") for number in range(MOST_WAITING)]
+        others += [
+            pool.submit(pages, "/key", f"name=a&tick={number}") for number in range(MOST_WAITING)
+        ]
+        eventually(lambda: pages.reads)
+        with ThreadPoolExecutor(1) as second:
+            wanted = second.submit(pages, path, query)
+            eventually(lambda: (path, False) in pages.readings._lanes)
+            for _ in range(4):
+                allowed.release()
+            assert wanted.result().status == 200
+        allowed.release(2 * MOST_WAITING)
+        assert {other.result().status for other in others} <= {200, 503}
+
+
+def test_many_addresses_take_no_memory_of_others(pages: Pages) -> None:
+    """A page without choices is kept, and is not read again."""
+    assert pages().status == 200
+    in_turn(pages, "/", (f"since={number}" for number in range(MOST_KEPT + 1)))
+    before = len(pages.reads)
+    assert pages().status == 200
+    assert len(pages.reads) == before
+
+
+def test_memory_is_bounded_in_bytes(pages: Pages) -> None:
+    """What is kept of large pages is little; one that is larger than that is kept alone."""
+    million = 1 << 20
+    pages.find = lambda query: [
+        query["name"],
+        "x" * (MOST_BYTES if "huge" in query.values() else million),
+    ]
+    fitting = MOST_BYTES // million - 1
+    in_turn(pages, "/key", (f"name={number}" for number in range(fitting)))
+    in_turn(pages, "/key", (f"name={number}" for number in range(fitting)))
+    assert len(pages.reads) == fitting
+    in_turn(pages, "/key", iter(["name=more", "name=others", "name=0"]))
+    assert len(pages.reads) == fitting + 3
+    in_turn(pages, "/key", iter(["name=huge", "name=huge", "name=0"]))
+    assert len(pages.reads) == fitting + 5
+    assert size_of(pages.application._drawn) < _MOST_DRAWN + million
+
+
+def test_what_was_drawn_is_forgotten(pages: Pages) -> None:
+    """A template leaves cycles, and a collection is rare."""
+
+    class Text(str):
+        __slots__ = ("__weakref__",)
+
+    gone: list[weakref.ref[Text]] = []
+
+    def find(_query: Mapping[str, str]) -> object:
+        text = Text("x" * MOST_BYTES)
+        gone.append(weakref.ref(text))
+        return [text]
+
+    def draw(contents: Any, *_: object) -> str:
+        cycle = [contents]
+        cycle.append(cycle)
+        return ""
+
+    pages.find = find
+    pages.application._views = {"/key": View(("name",), (), pages._read, draw)}
+    gc.disable()
+    try:
+        in_turn(pages, "/key", (f"name={number}" for number in range(3)))
+        eventually(lambda: [each() is None for each in gone[:2]] == [True, True])
+    finally:
+        gc.enable()
+
+
+def test_a_size_counts_a_text_once() -> None:
+    """As memory does."""
+    text = "x" * 1000
+    assert 1000 < size_of([text]) < 1200
+    assert size_of([text, (text,), {"a": text}]) < 2000
+    assert size_of([f"{text}{number}" for number in range(10)]) > 10_000
+    assert size_of(Found({1: ["\U0001f600" * 1000]}, 7)) > 4000
+
+
+@pytest.mark.parametrize(
+    "error", [UsageError("no"), NotFoundError("no"), StoreUnavailable("no"), ValueError("no")]
+)
+def test_an_error_keeps_nothing_that_was_read(pages: Pages, error: Exception) -> None:
+    """However many look: its frames would hold a whole store until another page takes its place."""
+
+    class Rows(list[int]):
+        pass
+
+    left: list[weakref.ref[Rows]] = []
+
+    def find(_query: Mapping[str, str]) -> object:
+        rows = Rows()
+        left.append(weakref.ref(rows))
+        raise type(error)("no") from error
+
+    pages.find = find
+    gc.disable()
+    try:
+        for _ in range(20):
+            assert pages().status != 200
+        assert len(left) == 1
+        assert left[0]() is None
+    finally:
+        gc.enable()
