@@ -45,9 +45,9 @@ def valid_text(text: str | None, if_empty: str) -> str | None:
 
 def valid_tick(text: str | None) -> str | None:
     """Return the name of a tick from the command line as it is recorded. Raises `UsageError`."""
-    name = valid_text(text, "--tick is empty (an unset variable?); leave it out to see all")
+    known = valid_text(text, "--tick is empty (an unset variable?); leave it out to see all")
     try:
-        return None if name is None else named_tick(name).text
+        return None if known is None else named_tick(text or "").text
     except ValueError as error:
         raise UsageError(f"--tick: {error}") from error
 

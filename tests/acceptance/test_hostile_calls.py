@@ -114,6 +114,7 @@ def granting(key_id: int, version: int) -> dict[str, Any]:
         "p_ttl": 60.0,
         "p_schedule": None,
         "p_zone": None,
+        "p_utc_offset": None,
         "p_starting_deadline": 60.0,
         "p_shards": 1,
         "p_retries": 0,
@@ -134,7 +135,16 @@ def adopting(key: str) -> dict[str, Any]:
     common = granting(0, 0)
     for name in (
         *("key_id", "version", "divisions", "lateness", "schedule", "zone", "starting_deadline"),
-        *("alone", "full", "oncecron", "host_now", "again", "shown_command", "machine"),
+        *(
+            "alone",
+            "full",
+            "oncecron",
+            "host_now",
+            "again",
+            "utc_offset",
+            "shown_command",
+            "machine",
+        ),
     ):
         del common[f"p_{name}"]
     now = clock.wall()
@@ -364,6 +374,7 @@ def test_skips_with_arguments_of_ones_own_making(
         "p_again": False,
         "p_schedule": "* * * * *",
         "p_zone": "UTC",
+        "p_utc_offset": 3600,
         "p_command": "true",
         "p_machine": "6a1f93c0.4026531838",
     }
