@@ -159,7 +159,7 @@ def _of_zone(
     of = f"--tz {zone}" if zone else "the zone of the host"
     last = " and ".join(row.ticks[0][0] for row in pair)
     why = f"{of} is {', '.join(shown)} (last ticks {last})"
-    text = f"runs more than once, because its hosts disagree about the zone: {why}"
+    text = f"has two ticks for one local time, because its hosts disagree about the zone: {why}"
     cure = (
         "bring tzdata up to date on each host; `oncecron doctor` names its version"
         if zone

@@ -131,8 +131,8 @@ def test_hosts_that_take_one_local_time_for_two_ticks_are_told() -> None:
     [found] = differing_zones([OLD, NEW, NEW._replace(host="new2")])
     assert found.key == "k"
     assert found.text == (
-        "runs more than once, because its hosts disagree about the zone: --tz Asia/Almaty is +05:00 on new, new2, "
-        "+06:00 on old (last ticks 2027-01-05T21:00Z and 2027-01-05T22:00Z)"
+        "has two ticks for one local time, because its hosts disagree about the zone: --tz Asia/Almaty is +05:00 on "
+        "new, new2, +06:00 on old (last ticks 2027-01-05T21:00Z and 2027-01-05T22:00Z)"
     )
     assert "tzdata" in (found.cure or "")
 
