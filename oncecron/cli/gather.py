@@ -48,10 +48,10 @@ _OF_HOSTS = ("silent-host", "clock", "zone", "same-name")
 def configured_keys(settings: Settings) -> Sequence[JobKey]:
     """Return the keys that the configuration file gives a schedule: they are expected from its last change on.
 
-    None where the command line names another store than the file.
+    None where another store is named than that of the file.
     """
     file = settings.file
-    if file.path is None or any(map(settings.is_typed, ("store", "namespace"))):
+    if file.path is None or _is_elsewhere(settings):
         return ()
     try:
         changed = os.stat(file.path).st_ctime  # not st_mtime, which a copy may keep
@@ -62,6 +62,14 @@ def configured_keys(settings: Settings) -> Sequence[JobKey]:
         for key, job in file.jobs.items()
         if key != AUTO_KEY and "schedule" in job and not {"store", "namespace"} & job.keys()
     ]
+
+
+def _is_elsewhere(settings: Settings) -> bool:
+    """Return whether the command line names a store, or the environment another one than the file."""
+    file, variables = settings.file, ("ONCECRON_STORE", "ONCECRON_STORE_FILE", "ONCECRON_NAMESPACE")
+    names_one = bool({"store", "namespace"} & file.values.keys()) or file.store_file is not None
+    is_typed = any(map(settings.is_typed, ("store", "namespace")))
+    return is_typed or (names_one and any(map(os.environ.get, variables)))
 
 
 def _configured(job: Mapping[str, str], since: float) -> Expectation:

@@ -130,17 +130,17 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
 
 def _context(settings: Settings, store: Reader, log: Reader) -> Context:
     from oncecron.alerts.notify import Context
-    from oncecron.cli.gather import configured_keys, gather
+    from oncecron.cli.gather import gather
     from oncecron.log.jobs import Sources
     from oncecron.log.why import evidence
 
     now = clock.wall()
 
     def situation(limits: Limits) -> Situation:
-        expecting = Sources(store, log, now, configured_keys(settings))
-        return gather(expecting, limits, channels=channel_names(settings.file))
+        # Without the keys of this host's file: the next pass may be that of a host with another one.
+        return gather(Sources(store, log, now), limits, channels=channel_names(settings.file))
 
-    sources = Sources(store, log, now, configured_keys(settings))
+    sources = Sources(store, log, now)
 
     def explain(found: Finding, shown: Clock) -> Evidence:
         return Evidence(*evidence(sources, found.key or "", found.tick, found.since, shown))

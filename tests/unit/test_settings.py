@@ -73,7 +73,9 @@ def test_the_first_file_that_is_there_wins_whole(
     assert settings(config=put(tmp_path / "typed.toml", 'ttl = "35s"\n'))["ttl"] == 35.0
 
 
-def test_a_section_with_a_schedule_says_what_is_expected(tmp_path: Path) -> None:
+def test_a_section_with_a_schedule_says_what_is_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the last change of the file on, whatever time of change a copy has kept; not of another store."""
     path = put(
         tmp_path / "c.toml",
@@ -86,6 +88,12 @@ def test_a_section_with_a_schedule_says_what_is_expected(tmp_path: Path) -> None
     for elsewhere in ({"store": "local"}, {"namespace": "staging"}):
         assert configured_keys(Settings(CHECK_OPTIONS, {"config": path, **elsewhere})) == ()
     assert configured_keys(Settings(CHECK_OPTIONS, {})) == ()
+    monkeypatch.setenv("ONCECRON_STORE", "local")
+    assert len(configured_keys(Settings(CHECK_OPTIONS, {"config": path}))) == 1
+    put(Path(path), 'store = "redis://other"\n[job.bill]\nschedule = "@daily"\n')
+    assert configured_keys(Settings(CHECK_OPTIONS, {"config": path})) == ()
+    monkeypatch.delenv("ONCECRON_STORE")
+    assert len(configured_keys(Settings(CHECK_OPTIONS, {"config": path}))) == 1
 
 
 def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
