@@ -61,6 +61,13 @@ def test_each_server_is_a_place_of_its_own(
     assert places({"host": host, "hostaddr": hostaddr, "port": port}) == expected
 
 
+def test_servers_in_any_order() -> None:
+    """If libpq is to choose them by chance, which it cannot of one."""
+    settings = {"host": "a,b,c", "port": "1", "load_balance_hosts": "random"}
+    orders = {tuple(host for host, _, _ in places(settings)) for _ in range(200)}
+    assert len(orders) == 6
+
+
 class FakeLogin:
     """A login that goes on for ever, fails or succeeds."""
 

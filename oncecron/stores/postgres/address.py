@@ -132,11 +132,11 @@ def places(settings: Mapping[str, str | None]) -> list[tuple[str, str, str]]:
     ports = ports * count if len(ports) == 1 else ports
     found = list(zip(hosts, addresses, ports, strict=False))
     fit = len({len(hosts), len(addresses), len(ports)}) == 1
-    return (
-        found
-        if fit and (count == 1 or all(host or at for host, at, _ in found))
-        else [("", "", "")]
-    )
+    if not fit or (count > 1 and not all(host or at for host, at, _ in found)):
+        return [("", "", "")]
+    if settings.get("load_balance_hosts") == "random":
+        found.sort(key=lambda _: os.urandom(4))
+    return found
 
 
 def parameters(
