@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     Values = dict[str, str | int | float | None]
 
 
+_LARGEST = (1 << 53) - 1
+"""Up to this, a double has every whole number, as Lua and JSON write them; SQLite and PostgreSQL have more."""
+
+
 def state_of(facts: Facts) -> State:
     """Return what the facts of a look mean. Raises one of `UNREADABLE`."""
     now = float(facts["now"])
@@ -117,11 +121,16 @@ def _holder(facts: Facts, prefix: str) -> Holder | None:
 
 def _seconds(facts: Facts, name: str) -> float | None:
     value = facts.get(name)
+    if value is not None and float(value) != float(value):
+        raise ValueError(f"{name} is {value!r:.60}")
     return None if value is None else float(value)
 
 
 def _whole(facts: Facts, name: str) -> int | None:
+    """Return a whole number that rises by one in every store, as a fencing token does."""
     value = facts.get(name)
+    if value is not None and not -_LARGEST < int(value) < _LARGEST:
+        raise ValueError(f"{name} is {value!r:.60}")
     return None if value is None else int(value)
 
 

@@ -8,18 +8,21 @@ package, with its addresses in `address.py`.
 from __future__ import annotations
 
 from oncecron.core.errors import (
+    UNREADABLE,
     OncecronError,
     RecordRefusedError,
     StoreError,
+    StoreRefusesError,
     StoreUnavailable,
+    reason_of,
     shortage_of,
 )
 from oncecron.core.light_imports import load
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import ParamSpec, Protocol, TypeVar
+    from collections.abc import Callable, Iterator
+    from typing import Any, ParamSpec, Protocol, TypeVar
 
     from oncecron.stores.address import Address
     from oncecron.stores.api import LeaseStore
@@ -96,7 +99,49 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
 
 def open_reader(address: Address, namespace: str) -> Reader:
     """Return the store of the commands for people. Raises `StoreError`."""
-    return package(address.kind).open_reader(address, namespace)
+    reader = package(address.kind).open_reader(address, namespace)
+    for name in _QUESTIONS:
+        setattr(reader, name, _understood(getattr(reader, name)))
+    return reader
+
+
+_QUESTIONS = (
+    *("rows", "pause", "resume", "drain", "undrain", "forget", "forget_host", "request", "release"),
+    *("unblock", "put_notice", "other_notices", "mend_items", "prune", "initialise", "versions"),
+    "examine",
+)
+
+
+def _understood(call: Callable[Given, Any]) -> Callable[Given, Any]:
+    """Return a call of people's store. Raises `StoreRefusesError` for an answer that has another form than any of ours.
+
+    A row that cannot be read is named and left out (`Reader.readable`); this is an answer that has no rows.
+    """
+
+    def understood(*values: Given.args, **named: Given.kwargs) -> Any:
+        try:
+            answer = call(*values, **named)
+        except UNREADABLE as error:
+            raise _unreadable(error) from error
+        return _read(answer) if hasattr(answer, "__next__") else answer
+
+    return understood
+
+
+def _read(rows: Iterator[Answer]) -> Iterator[Answer]:
+    try:
+        for row in rows:
+            iter(row)  # type: ignore[call-overload]
+            yield row
+    except UNREADABLE as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: BaseException) -> StoreRefusesError:
+    return StoreRefusesError(
+        f"the store's answer cannot be read ({reason_of(error)}); check that it is the right server; a row that is "
+        "damaged is named by `oncecron locks` and `oncecron history`"
+    )
 
 
 _CALLS = (
@@ -128,6 +173,8 @@ class SteadyCalls:
 
     libpq reads its own files (~/.pgpass, a service) for each connection, and so do TLS contexts.
 
+    An answer that cannot be read is a refusal: whoever has written it, it is no fault of the firing.
+
     A call that fails leaves nothing behind (`_let_go`).
     """
 
@@ -150,6 +197,11 @@ class SteadyCalls:
                 if isinstance(error, RecordRefusedError) or not self._has_moved():
                     raise
                 raise _unavailable(error, unanswered=error.unanswered) from error
+            except UNREADABLE as error:
+                _let_go(error)
+                refused = _unreadable(error)
+                refused.unanswered = True  # what cannot be read may have been a lease
+                raise refused from error
             except (OSError, MemoryError, ImportError, RuntimeError) as error:
                 shortage = shortage_of(error)
                 if shortage is None:

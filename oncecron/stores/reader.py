@@ -60,6 +60,8 @@ _PAGE = 500
 _NAMED = 10
 """The number of unreadable rows that are named; there may be millions."""
 _LONGEST_NAME = 200
+_ABSENT = ("?",) * 10
+"""In the place of columns in the name of a row."""
 _MOST_SHARDS = 1000
 """As for --shards: reports count the shards of a tick one by one."""
 
@@ -229,10 +231,11 @@ class Reader(Views):
                     *row,
                     few and few.get(row.key, ()),
                 )
-                yield from (each for each in found or () if each.tick >= str(ticks[each.key]))
+                wanted_ones = (each for each in found or () if each.key in ticks)
+                yield from (each for each in wanted_ones if each.tick >= str(ticks[each.key]))
             else:
                 reason = self.readable("a skip of key {0} by host {2}", SkipReason, *row)
-                if reason and reason.tick >= str(ticks[reason.key]):
+                if reason and reason.key in ticks and reason.tick >= str(ticks[reason.key]):
                     yield reason
 
     def job_keys(self) -> list[JobKey]:
@@ -255,7 +258,8 @@ class Reader(Views):
 
         This store's own namespace may be missing.
         """
-        return (name for (name,) in self.rows("namespaces"))
+        for row in self.rows("namespaces"):
+            yield from (each for each in row[:1] if isinstance(each, str))
 
     def leases(self) -> list[LeaseView]:
         """Return every lease and every session lock of this namespace."""
@@ -327,7 +331,7 @@ class Reader(Views):
             value = convert(*columns)
             check(value)
         except UNREADABLE as error:
-            self._pass_over(name.format(*columns), reason_of(error))
+            self._pass_over(_name_of(name, columns), reason_of(error))
             return None
         return value
 
@@ -531,6 +535,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _ALLOWED: dict[str, Callable[[Any], bool]] = {
     "float": is_time,  # every float is a time, or a difference of two
+    "int": range(-(1 << 63), 1 << 63).__contains__,  # as in SQL; JSON and Redis have larger ones
     "key": lru_cache(4096)(is_key),
     "outcome": OUTCOMES.__contains__,
     "shard": range(_MOST_SHARDS).__contains__,
@@ -569,6 +574,14 @@ def _checked_places(row: Any) -> Iterator[tuple[int, str, Callable[[Any], bool]]
             continue  # a pause that somebody has forged is to be seen, and resumed
         elif allowed := _ALLOWED.get(name, _ALLOWED.get(kind)):
             yield place, name, allowed
+
+
+def _name_of(name: str, columns: Sequence[Any]) -> str:
+    """Return the name of a row, which may have too few columns, or one that cannot be written."""
+    try:
+        return name.format(*columns, *_ABSENT)
+    except UNREADABLE:
+        return name.format(*_ABSENT)
 
 
 def _misfit(name: str, value: Any) -> ValueError:

@@ -6,6 +6,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 Behave = Callable[[socket.socket, int], None]
 """What a server does to its connection of this number."""
@@ -81,5 +82,22 @@ def dribbles(answer: bytes, pause: float = 0.05) -> Behave:
             for byte in answer:
                 connection.sendall(bytes([byte]))
                 time.sleep(pause)
+
+    return behave
+
+
+def between(server: Any, strange: bytes, first: int) -> Behave:
+    """Return a behaviour: what a server answers, and from its reply of this number on always something else."""
+
+    def behave(connection: socket.socket, _: int) -> None:
+        with socket.create_connection((server.host, server.port)) as real:
+            number = 0
+            while data := connection.recv(1 << 20):
+                real.sendall(data)
+                answer = real.recv(1 << 20)
+                number += 1
+                # One for each command, of which a batch has many.
+                asked = (b"\r\n" + data).count(b"\r\n*")
+                connection.sendall(answer if number < first else strange * asked)
 
     return behave

@@ -290,8 +290,8 @@ class RedisLeaseStore(Claimer, RedisSession):
             self.close()  # the next renewal goes to the new master
         if answer == b"lost":
             return None
-        if isinstance(answer, bytes) and answer != b"renewed":
-            lease = lease._replace(execution_id=int(answer))
+        if answer != b"renewed":  # it was put back, by this number
+            lease = lease._replace(execution_id=int(answer))  # type: ignore[arg-type]
         return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
 
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:

@@ -115,9 +115,12 @@ class RedisReader(RedisViews):
         while more:
             if dry_run:
                 values = {**values, "dry": 1, "counted": executions, "page": page}
-            *removed, more, next_from = self._client.step("prune", [name], values)
-            yield removed[0], removed[1]
-            executions += removed[0]
+            answer = self._client.step("prune", [name], values)
+            if not isinstance(answer, list):
+                raise TypeError
+            ended, skipped, more, next_from = answer
+            yield ended, skipped
+            executions += ended
             page += 1
             # A real one goes on where the key says. `+`: none is left to be counted.
             at = next_from if next_from not in (b"", b"-") else "+"
@@ -154,8 +157,9 @@ class RedisReader(RedisViews):
     def _expire_list(self, member: bytes, kept: Values) -> None:
         from oncecron.stores.redis.items import expire
 
-        while expire(self._client, member, kept) > 1:
-            pass
+        left = expire(self._client, member, kept)
+        while 1 < (found := expire(self._client, member, kept) if left > 1 else 0) < left:
+            left = found
 
     # What the server says
 
