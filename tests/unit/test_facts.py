@@ -59,3 +59,17 @@ def test_a_fact_that_is_missing_or_no_number_cannot_be_read(name: str) -> None:
     for facts in ({**FACTS, name: "x"}, {**FACTS, name: None}):
         with pytest.raises(UNREADABLE):
             state_of(facts)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("fence", (1 << 53) - 1), ("fence", str(1 << 63)), ("attempts", 10**400), ("fence", "9" * 5000),
+        ("high_water", "nan"), ("last_start", float("nan")), ("recovering_for", "nan"),
+    ],
+)  # fmt: skip
+def test_a_number_that_no_store_can_have_made(name: str, value: Any) -> None:
+    """A fencing token that a store writes as a double would no longer rise."""
+    with pytest.raises(UNREADABLE):
+        state_of({**FACTS, name: value})
+    assert state_of({**FACTS, "fence": (1 << 53) - 2}).fence == (1 << 53) - 2

@@ -112,3 +112,12 @@ def test_a_shortage_of_this_host() -> None:
     with pytest.raises(StoreUnavailable, match="too many open files") as caught:
         store.renew()
     assert caught.value.unanswered
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), TypeError(), RecursionError()])
+def test_an_answer_that_cannot_be_read(error: Exception) -> None:
+    """It is a refusal, and may have been a lease: no store makes an internal error."""
+    store = steady(Store(error), OLD, None)
+    with pytest.raises(StoreRefusesError, match="the store's answer cannot be read") as caught:
+        store.renew()
+    assert caught.value.unanswered
