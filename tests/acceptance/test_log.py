@@ -90,7 +90,7 @@ def test_a_command_that_cannot_be_started_is_in_the_log(
 ) -> None:
     """Granted, but not started: the reason is in its note."""
     script = public_path / "script"
-    script.write_text("echo no interpreter is named\n")
+    script.write_bytes(b"\x7fELF\0 for another machine\n")
     script.chmod(0o755)
     assert logging_host().run("k", "--tick", "one", "--", script).status == 126
     [record] = log.executions("k")
