@@ -66,7 +66,8 @@ def send(request: Request, timeout: float) -> Message:
     except Empty:
         answer = RequestError(f"no answer within {timeout:g} s")
     if isinstance(answer, RequestError):
-        raise answer
+        # One of its own: this frame must not refer to what it raises, because the process of pings collects no cycles.
+        raise RequestError(str(answer), again=answer.again)
     return answer
 
 

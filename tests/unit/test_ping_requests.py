@@ -18,6 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from servers import Answer, Recorder
+from servers.kept import assert_nothing_kept
+from servers.scripted import Scripted
 
 from oncecron.alerts.http_request import Request, RequestError, send
 from oncecron.alerts.pinger import events_in
@@ -292,6 +294,20 @@ def test_an_answer_must_be_whole_in_time() -> None:
         finally:
             over.set()
             thread.join()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_ping_that_fails_leaves_nothing(
+    scheme: str, new_scripted: Callable[..., Scripted]
+) -> None:
+    """The process of pings collects no cycles, and a firing with a thousand shards pings as often."""
+    url = new_scripted(lambda _connection, _: None).url.replace("redis", scheme)
+
+    def step() -> None:
+        with pytest.raises(RequestError):
+            send(Request("GET", url), 5)
+
+    assert_nothing_kept(step, 250)
 
 
 def test_a_port_that_cannot_be_is_no_crash() -> None:
