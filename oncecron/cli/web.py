@@ -153,9 +153,8 @@ class _Count:
                 if view not in _OF_ALL_KEYS and (bounds.get("limit") or math.inf) > _FEW:
                     return found
                 known[name] = found
-            known[name], again = tee(
-                known[name]
-            )  # no further than it is read: behind the limit may be a million rows
+            # as far as it is read: behind the limit may be a million rows
+            known[name], again = tee(known[name])
             return again
 
         def forget() -> None:

@@ -436,7 +436,10 @@ def test_an_error_keeps_nothing_that_was_read(pages: Pages, error: Exception) ->
     def find(_query: Mapping[str, str]) -> object:
         rows = Rows()
         left.append(weakref.ref(rows))
-        raise type(error)("no") from error
+        try:
+            {}[len(rows)]
+        except KeyError as cause:
+            raise type(error)("no") from cause
 
     pages.find = find
     gc.disable()
