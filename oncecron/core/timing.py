@@ -94,6 +94,8 @@ READER_TIMEOUT = 10.0
 """The limit for one call of a command that a person waits for. On SQLite: the wait for the locks of firings."""
 LONGEST_QUERY = 600.0
 """The limit for one statement of such a command on PostgreSQL, which may read and sort a long log."""
+MOST_CPU_OF_ANSWER = 5.0
+"""And for reading what its server sends, in CPU time: libpq looks a setting up among all that it was sent."""
 SKIP_TIMEOUT = 1.0
 """A skipped firing waits this long for the store to record its skip. Nothing depends on that record."""
 SQLITE_RETRY_PAUSE = 0.01

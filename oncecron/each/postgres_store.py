@@ -6,7 +6,7 @@ import json
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.each.values import Drawn, DrawnItem, ItemCounts, Loaded
-from oncecron.stores.postgres.session import PostgresSession, understood
+from oncecron.stores.postgres.session import PostgresSession
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,6 @@ class DrawRow(NamedTuple):
 class PostgresItemStore(PostgresSession):
     """The items of a firing; see `oncecron.each.store.ItemStore`."""
 
-    @understood
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
@@ -64,7 +63,6 @@ class PostgresItemStore(PostgresSession):
             if row.again != b"t":
                 return Loaded(*(int(value or 0) for value in row[2:]))
 
-    @understood
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
         results = json.dumps([result._asdict() for result in draw.results], allow_nan=False)
         values = (
@@ -81,7 +79,6 @@ class PostgresItemStore(PostgresSession):
             STOPPED.get(row.stopped),
         )
 
-    @understood
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
         row = self._call("progress_v1", tuple(items_of), deadline)
         return None if row[0] is None else ItemCounts(*(int(value or 0) for value in row))

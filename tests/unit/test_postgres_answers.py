@@ -18,6 +18,8 @@ from oncecron.core.model import Ending, Firing, Holder, Lease, Refusal, Retentio
 from oncecron.core.tick import named_tick
 from oncecron.each.postgres_store import PostgresItemStore
 from oncecron.each.values import Chunk, Draw, ItemList
+from oncecron.stores import steady
+from oncecron.stores.address import parse_address
 from oncecron.stores.postgres import client, libpq
 from oncecron.stores.postgres.address import (
     LoginError,
@@ -276,9 +278,9 @@ class AnsweredItems(Answered, PostgresItemStore):
 
 
 MOST_QUESTIONS = 100
+ADDRESS = parse_address("postgresql://h/d")
 CALLS: dict[str, Callable[[Any], object]] = {
     "claim": lambda store: store.claim(FIRING, deadline=1e12),
-    "peek": lambda store: store.peek(FIRING, deadline=1e12),
     "renew": lambda store: store.renew(LEASE, deadline=1e12),
     "keep": lambda store: store.keep(LEASE, ENDING, deadline=1e12),
     "retry": lambda store: store.retry(LEASE, deadline=1e12),
@@ -304,7 +306,8 @@ def test_no_answer_to_a_firing_is_an_internal_error(name: str) -> None:
     """It means something, or the store is refused or away."""
     kind, call = (AnsweredItems, ITEMS[name]) if name in ITEMS else (AnsweredStore, CALLS[name])
     for rows in answers():
-        store = kind("postgresql://h/d", namespace="oncecron", ttl=60.0)
+        store = kind(ADDRESS.target, namespace="oncecron", ttl=60.0)
         store.rows = rows
+        steady(store, ADDRESS, None)
         with contextlib.suppress(StoreError):
             call(store)

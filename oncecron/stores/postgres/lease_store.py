@@ -20,7 +20,7 @@ from oncecron.core.model import AskAgain, Refusal, recordable_values, stored_req
 from oncecron.stores.claim_loop import Claimer
 from oncecron.stores.postgres import look, schema
 from oncecron.stores.postgres.client import StatementError
-from oncecron.stores.postgres.session import BACKEND_START, FULL, PostgresSession, understood
+from oncecron.stores.postgres.session import BACKEND_START, FULL, PostgresSession
 
 if TYPE_CHECKING:
     from typing import Any
@@ -84,7 +84,6 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         self._key_id = int(row["key_id"])
         return look.facts_of(row, log, firing, host_now)
 
-    @understood
     def peek(self, firing: Firing, *, deadline: float) -> Facts | None:
         self._serve(firing)
         if self._ask(schema.EXISTS, (self._schema,), deadline)[0][0] != b"t":
@@ -152,7 +151,6 @@ class PostgresLeaseStore(Claimer, PostgresSession):
             self.close()
             raise wrong
 
-    @understood
     def grant(
         self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
     ) -> Lease | AskAgain | None:
@@ -181,7 +179,6 @@ class PostgresLeaseStore(Claimer, PostgresSession):
             firing, {**granted, "attempt": grant.attempt, "cause": grant.cause}, sent
         )
 
-    @understood
     def expire(
         self, firing: Firing, state: State, note: str, *, deadline: float
     ) -> AskAgain | LostRun | None:
@@ -225,11 +222,9 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         [backend] = self._call("fence_holder_v1", (self._key_id,), deadline)
         return None if backend is None else int(backend)
 
-    @understood
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002
         self._call("cut_v1", state.version[:1], deadline)
 
-    @understood
     def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
         sent = clock.lease_time(self.lease_clock)
         renewed = self._renewal(own.execution_id, firing.owner, deadline, listens=False)
@@ -237,7 +232,6 @@ class PostgresLeaseStore(Claimer, PostgresSession):
 
     # With the lease
 
-    @understood
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         if self._dead and not self._locked:
             self._terminate(*self._dead, deadline)
@@ -275,13 +269,11 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         execution_id = self._call("adopt_v1", values, deadline)[0]
         return None if execution_id is None else int(execution_id)
 
-    @understood
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         end = [*ending_values(ending).values()][:7]  # a reason, a request come with `finish`
         values = (lease.execution_id, lease.owner, *end)
         return self._call("keep_v1", values, deadline)[0] == b"t"
 
-    @understood
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         backend = self._backend(deadline)
         sent = clock.lease_time(self.lease_clock)
@@ -306,7 +298,6 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         self._locked = answer.get("locked") == "t"
         return next_lease(lease, answer, sent)
 
-    @understood
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         self._serve(firing)
         client = self._connection(deadline)
@@ -315,7 +306,6 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         client.notified_before |= happened == b"t"
         return happened is not None
 
-    @understood
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
@@ -323,7 +313,6 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         values = (lease.execution_id, lease.owner, *end, *retention)
         return self._call(self._door("finish_v1", deadline), values, deadline)[0] == b"t"
 
-    @understood
     def skip(
         self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
@@ -352,7 +341,6 @@ class PostgresLeaseStore(Claimer, PostgresSession):
             self._call("register_v1", (firing.key, firing.shard), deadline)
             self._call_installed(sources, values, deadline)
 
-    @understood
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
@@ -367,7 +355,6 @@ class PostgresLeaseStore(Claimer, PostgresSession):
         )
         self._call_installed(f"{self._schema}.deliver_v1($1,$2,$3)", values, deadline)
 
-    @understood
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         self._terminate(stale.backend_pid, stale.backend_start, deadline)
 

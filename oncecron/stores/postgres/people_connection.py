@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import time
 
 import psycopg
 
@@ -19,7 +20,7 @@ from oncecron.core.errors import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.masking import without
 from oncecron.core.model import recordable_values
-from oncecron.core.timing import LONGEST_QUERY, READER_TIMEOUT
+from oncecron.core.timing import LONGEST_QUERY, MOST_CPU_OF_ANSWER, READER_TIMEOUT
 from oncecron.stores.address import as_role, masked, where_options
 from oncecron.stores.postgres import address, libpq, login_rights, schema
 from oncecron.stores.postgres.client import LARGEST_ANSWER, STRANGER, Limit, StatementError, log_in
@@ -47,8 +48,8 @@ _MOST_GAINED = 5 * LARGEST_ANSWER // 2
 """Bytes of memory during one statement: psycopg keeps a result of 14 bytes in some hundred."""
 
 
-def _memory() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+def _cost() -> tuple[int, float]:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, time.thread_time()
 
 
 class _Login:
@@ -84,15 +85,16 @@ class _Connection(psycopg.Connection["tuple[Any, ...]"]):
 
     def _limited(self, steps: PQGen[Answer]) -> PQGen[Answer]:
         limit = Limit(clock.BOOTTIME, clock.lease_time(clock.BOOTTIME) + LONGEST_QUERY)
-        before = _memory()
+        memory, cpu = _cost()
         try:
             wanted = next(steps)
             while True:
                 ready = yield wanted
                 limit.count(self.pgconn.socket)
-                if _memory() - before > _MOST_GAINED:
+                memory_now, cpu_now = _cost()
+                if memory_now - memory > _MOST_GAINED or cpu_now - cpu > MOST_CPU_OF_ANSWER:
                     raise StoreRefusesError(
-                        f"PostgreSQL sent what takes too much memory; {STRANGER}"
+                        f"PostgreSQL sent what takes too much memory or CPU; {STRANGER}"
                     )
                 wanted = steps.send(ready)
         except StopIteration as end:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from oncecron.core import clock
-from oncecron.core.errors import UNREADABLE, StoreError, StoreRefusesError, reason_of
+from oncecron.core.errors import StoreError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL
 from oncecron.stores.postgres import schema
 from oncecron.stores.postgres.client import PostgresClient, StatementError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any, TypeVar
+    from collections.abc import Sequence
 
     from oncecron.stores.address import Address
     from oncecron.stores.postgres.client import Value
     from oncecron.stores.postgres.libpq import Row
-
-    Call = TypeVar("Call", bound=Callable[..., Any])
 
 BACKEND_START = (
     "(select s.backend_start from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) s)"
@@ -30,23 +27,6 @@ _READ_COMMITTED = (
     b"select pg_catalog.set_config('default_transaction_isolation', 'read committed', false)"
     b" where pg_catalog.pg_backend_pid() = $1"  # a pooler's session is also others'
 )
-
-
-def understood(call: Call) -> Call:
-    """Let a method raise `StoreRefusesError` where the server's answer to it has another form than it should."""
-
-    def checked(self: PostgresSession, *arguments: Any, **options: Any) -> Any:
-        try:
-            return call(self, *arguments, **options)
-        except UNREADABLE as error:
-            self.close()
-            raise StoreRefusesError(
-                f"PostgreSQL, schema {self._namespace}: the server's answer cannot be read ({reason_of(error)}); "
-                "check that the schema is oncecron's, and what is between this host and the server"
-            ) from error
-
-    return checked  # type: ignore[return-value]
-
 
 FULL = 80
 """The percentage of max_connections from which on the server has no room for connections that are held."""
