@@ -23,7 +23,7 @@ from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, NotFoundError, UnknownZoneError, UsageError
 from oncecron.core.text import relative_time
 from oncecron.core.tick import instant_of
-from oncecron.log.upcoming import FIRST, LAST, Coming, coming_ticks, known_schedule
+from oncecron.log.upcoming import Coming, coming_ticks, known_schedule
 
 if TYPE_CHECKING:
     from oncecron.core.text import Clock
@@ -91,8 +91,6 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given, key)
     now = time.time()
     since = now if settings["since"] is None else moment(settings["since"], now)
-    if not FIRST <= since < LAST:
-        raise UsageError(f"--since: {settings['since']!r} is outside the years 2 to 8999")
     schedule, zone = _schedule(settings, key)
     try:
         ticks = coming_ticks(

@@ -50,11 +50,11 @@ class Span(NamedTuple):
 def read_spans(text: str, now: float, *, utc: bool = False) -> list[Span]:
     """Return what a text means: one span, or two for a time that the local clock shows twice.
 
-    Raises `ValueError` for what is no time, and for one before 1970 or after 9999.
+    Raises `ValueError` for what is no time, and for one before 1970 or after 8999.
     """
     spans = _spans(text, now, utc=utc)
     if not all(EARLIEST_TIME <= each.start <= each.end <= LATEST_TIME for each in spans):
-        raise ValueError(f"{text!r} is too far away; write a time from 1970 to 9999")
+        raise ValueError(f"{text!r} is too far away; write a time from 1970 to 8999")
     return spans
 
 

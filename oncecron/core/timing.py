@@ -250,8 +250,9 @@ SLOW_TIMES = 3
 """A job is slow when it has run this many times as long as usual: the default of `check --slow`."""
 NOTABLE_CLOCK_SKEW = 2.0
 """`doctor` warns if the clocks of host and store differ by more: NTP keeps them within milliseconds."""
-EARLIEST_TIME, LATEST_TIME = -1.0 * DAY, 253402214400.0
-"""What people may name: from the first day of 1970 to the last one of 9999 in any zone. Every clock can show these."""
+EARLIEST_TIME, LATEST_TIME = -1.0 * DAY, 221845478400.0
+"""What people may name: from the first day of 1970 to the last one of 8999 in any zone. Every clock can show these, and
+schedules find their next ticks: Python's calendar ends with 9999."""
 ANSWER_WITHIN = "10s"
 """`check` answers within this time: monitoring systems end a plugin after 10 s to a minute, without a word."""
 METRICS_WITHIN = 8.0

@@ -11,16 +11,12 @@ from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick, time_zone
-from oncecron.core.timing import EARLY, ZONE_CHANGES_WITHIN
+from oncecron.core.timing import EARLY, LATEST_TIME, ZONE_CHANGES_WITHIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import Expectation, JobKey
-
-
-FIRST, LAST = -62_104_060_800, 221_845_392_000
-"""The years 2 to 8999: Python's calendar has the years 1 to 9999."""
 
 
 class Coming(NamedTuple):
@@ -86,7 +82,7 @@ class _Calendar:
         """Yield the ticks at or after an instant."""
         ticks = tick.next_ticks(self._schedule, zone or self.name, -(-since // 1) - 1)
         instants = (int(each.instant or 0) for each in ticks)
-        return takewhile(lambda instant: instant < LAST, instants)
+        return takewhile(lambda instant: instant < LATEST_TIME, instants)
 
     def around(self, change: _Change) -> list[int]:
         """Return the last tick before a change, and the first tick at or after it."""

@@ -52,7 +52,11 @@ TEXTS: dict[str, list[Wrong]] = {
         ("@reboot", 64, "--no-tick"),
     ],
     **{
-        name: [("", 64, "2h or 7d"), ("last week", 64, "2h or 7d"), (b"\xff", 64, "2h or 7d")]
+        name: [
+            ("", 64, "2h, '3 hours ago'"),
+            ("last week", 64, "2h, '3 hours ago'"),
+            (b"\xff", 64, "2h, '3 hours ago'"),
+        ]
         for name in ("since", "until")
     },
     "store": [

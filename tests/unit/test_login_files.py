@@ -27,12 +27,12 @@ def test_the_line_that_is_missing(
 ) -> None:
     """That of the server which refused, with the signs escaped as libpq reads them."""
     known = {"dbname": "d", "user": "u", "passfile": str(tmp_path / "none"), **settings}
-    cure = cure_of(f"connection to server {where} failed: {NONE}", URL, known)
+    cure = cure_of(f"connection to server {where} failed: {NONE}", URL, known, ())
     assert cure is not None
     assert f"add `{line}` to it (mode 600)" in cure
 
 
 def test_a_failure_in_which_files_have_no_part() -> None:
     """The cure is another one."""
-    assert cure_of("FATAL: no pg_hba.conf entry for host", URL, {}) is None
-    assert cure_of(NONE, URL, {}) is None
+    assert cure_of("FATAL: no pg_hba.conf entry for host", URL, {}, ()) is None
+    assert cure_of(NONE, URL, {}, ()) is None

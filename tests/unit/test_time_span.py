@@ -81,18 +81,18 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     ["999999d", "9999999999999d", "9" * 400 + "d", "9" * 5000 + " weeks ago", "1969-12-30", "0001-01-01",
-     "0001-01-01T00:00Z", "9999-12-31T23:59Z", "9999-12-31T23:59-14:00", "1 Jan 1900"],
+     "0001-01-01T00:00Z", "9999-12-31T23:59Z", "9999-12-31T23:59-14:00", "9000-01-02", "1 Jan 1900"],
 )  # fmt: skip
 @pytest.mark.parametrize("utc", [True, False])
 def test_what_is_too_far_away_is_refused(text: str, utc: bool) -> None:
     """No clock shows it, and no store keeps it."""
     with pytest.raises(
-        ValueError, match=r"is too far away; write a time from 1970 to 9999|is not a time; write"
+        ValueError, match=r"is too far away; write a time from 1970 to 8999|is not a time; write"
     ):
         read_spans(text, NOW, utc=utc)
 
 
-@pytest.mark.parametrize("text", ["1970-01-01", "1970-01-01T00:00+14:00", "9999-12-30", "20000d"])
+@pytest.mark.parametrize("text", ["1970-01-01", "1970-01-01T00:00+14:00", "8999-12-31", "20000d"])
 @pytest.mark.parametrize("utc", [True, False])
 def test_what_is_read_can_be_shown(text: str, utc: bool) -> None:
     """In any zone, from the first to the last."""
