@@ -114,7 +114,8 @@ def is_broken_link(path: str) -> bool:
 
 
 def _with_real_directory(path: str) -> str:
-    return os.path.join(real(os.path.dirname(path)), os.path.basename(path))
+    directory, name = os.path.split(path)
+    return os.path.join(real(directory, named=path), name)
 
 
 def _is_system(path: str) -> bool:
@@ -126,13 +127,17 @@ def _is_cron_s(path: str) -> bool:
     return _is_system(path) or directory in SPOOLS or os.path.basename(directory) == DIRECTORY_NAME
 
 
-def real(path: str) -> str:
-    """Return the absolute path behind links. Raises `InputError` where the working directory was removed."""
+def real(path: str, *, named: str | None = None) -> str:
+    """Return the absolute path behind links. Raises `InputError` where the working directory was removed.
+
+    `named`: what a message calls it.
+    """
     try:
         return os.path.realpath(path)
     except OSError as error:
         raise InputError(
-            f"cannot read {path}: the working directory was removed; change to another one, or name an absolute path"
+            f"cannot read {named or path}: the working directory was removed; change to another one, or name an "
+            "absolute path"
         ) from error
 
 
