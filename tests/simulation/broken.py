@@ -1,0 +1,181 @@
+"""The product, broken on purpose in one way each: the simulator must find each of these."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import server
+import store
+from kernel import INF
+from server import Server
+
+from oncecron.core import clock, decision, facts
+from oncecron.core.retry import RetryPolicy
+from oncecron.run import claimer, firing_states, guard, job, reporter, spec, store_thread, wrapper
+from oncecron.stores import claim_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from server import Part, Row
+
+    from oncecron.core.decision import State
+    from oncecron.core.model import Firing
+
+
+def _decide(change: Callable[[State, Firing], State]) -> None:
+    real = claim_loop.decide
+    claim_loop.decide = lambda state, firing, **named: real(change(state, firing), firing, **named)
+
+
+def trust_from_answer() -> None:
+    """Count trust from the answer, not from the request."""
+
+    def trust_after(_sent: float, ttl: float) -> float:
+        return clock.lease_time(clock.BOOTTIME) + ttl - (0.01 * ttl + 0.002)
+
+    store.trust_after = facts.trust_after = trust_after
+
+
+def trust_without_margin() -> None:
+    """Trust a lease for longer than it lasts."""
+    store.trust_after = facts.trust_after = lambda sent, ttl: sent + ttl * 1.3
+
+
+def release_before_dead() -> None:
+    """Record the end before the tree is dead."""
+    job.Job._succeeded = lambda _self, _status: True
+
+
+def grant_beside_lease() -> None:
+    """Do not look at the lease, on a store without constraints."""
+    Server.constraints = False
+    _decide(lambda state, _: state._replace(lease=None, running=False))
+
+
+def done_granted_again() -> None:
+    """Forget what has run."""
+    _decide(lambda state, _: state._replace(newest=None, high_water=None))
+
+
+def never_renews() -> None:
+    """Send no heartbeats."""
+    real = store_thread.StoreThread._begin
+
+    def begin(self: Any) -> None:
+        real(self)
+        self._renew_at = INF
+
+    store_thread.StoreThread._begin = begin
+
+
+def takes_over_living() -> None:
+    """Take over before the lease has ended."""
+
+    def change(state: State, firing: Firing) -> State:
+        if firing.failover and state.lease and state.lease.tick == firing.tick.text:
+            return state._replace(lease=state.lease._replace(ends_in=0.0))
+        return state
+
+    real = Server.expire
+
+    def expire(self: Server, firing: Firing, *args: Any) -> Row | None:
+        part: Part = self.parts[firing.key, firing.shard]
+        if lease := part.lease:
+            lease["expires_at"] = min(lease["expires_at"], self.now())
+        return real(self, firing, *args)
+
+    Server.expire = expire
+    _decide(change)
+
+
+def wall_clock() -> None:
+    """Take the wall clock for the lease clock."""
+    clock.lease_time = lambda _clock: clock.wall()
+
+
+def claim_forgotten() -> None:
+    """Forget a claim without an answer."""
+    claimer.Claimer.unanswered = []
+
+
+def new_owner_for_claim_again() -> None:
+    """Repeat a claim under another owner."""
+    real = claimer._ShardClaim._failed
+
+    def failed(self: Any, error: Exception) -> Any:
+        answer = real(self, error)
+        self.firing = self.firing._replace(owner=spec.random_uuid())
+        return answer
+
+    claimer._ShardClaim._failed = failed
+
+
+def spool_dropped() -> None:
+    """Spool nothing."""
+    reporter.Reporter.spool = lambda _self, _record: True
+
+
+def wrapper_does_not_watch() -> None:
+    """Do not let the wrapper kill a guard that is stopped."""
+    wrapper.Wrapper._kill_at = lambda _self, _until: INF
+
+
+def guard_outlives_wrapper() -> None:
+    """Let the guard go on without its wrapper."""
+    firing_states._WithJob.lose_wrapper = lambda self: self
+    firing_states.Running.lose_wrapper = lambda self: self
+
+
+def retries_success() -> None:
+    """Retry what has succeeded."""
+    RetryPolicy.wanted = lambda self, _ending, attempt: attempt <= self.retries
+
+
+def dead_holder_is_held() -> None:
+    """Do not wait for the end of a dead holder."""
+
+    def ask_again(_why: str, lease: Any, _firing: Firing, _after: float) -> Any:
+        way = decision.BlockingLease(lease.execution_id, lease.ends_in, lease.heartbeat, False)
+        return decision.Refusal("held", lease.holder, lease.started_at, blocked_by=way)
+
+    decision._ask_again = ask_again
+
+
+def starts_with_little_trust() -> None:
+    """Start a job whatever is left of the trust."""
+    guard.Guard._trusts = lambda _self, _lease: True
+
+
+def token_is_the_clock() -> None:
+    """Let the fencing token fall when the store's clock is set back."""
+    real = Server.grant
+
+    def grant(self: Server, firing: Firing, *args: Any) -> Row | None:
+        self.parts[firing.key, firing.shard].fence = 0
+        return real(self, firing, *args)
+
+    Server.grant = grant
+
+
+def takeover_of_what_ended() -> None:
+    """Take over what has ended, too."""
+    decision._is_taken_over = lambda _newest, firing: firing.failover
+
+
+def store_forgets() -> None:
+    """Lose the writes of the last two seconds in a restart, without a restart guard."""
+    real = Server.__init__
+
+    def init(self: Server, kernel: Any, *, guarded: bool, sessions: bool) -> None:
+        real(self, kernel, guarded=False, sessions=sessions)
+
+    Server.lossy, Server.__init__ = True, init
+    server.KEPT_ROWS = 40  # each write copies them
+
+
+ALL: dict[str, Callable[[], None]] = {
+    name: value
+    for name, value in list(globals().items())
+    if getattr(value, "__module__", "") == __name__ and not name.startswith("_")
+}

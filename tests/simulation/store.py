@@ -1,0 +1,303 @@
+"""The store as a firing sees it: calls over a bad network to the server."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from oncecron.core import clock
+from oncecron.core.decision import stop_refusal
+from oncecron.core.errors import StoreError, StoreUnavailable
+from oncecron.core.facts import first_lease, lost_run, next_lease, skip_values, stop_of
+from oncecron.core.model import Unconfirmed, stored_request, trust_after
+from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL
+from oncecron.stores.claim_loop import Claimer
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+    from kernel import Kernel, Process, Thread
+    from server import Row, Server
+    from world import Life
+
+    from oncecron.core.decision import Attempt, Grant, State
+    from oncecron.core.model import Ending, Firing, Lease, LostRun, Refusal
+
+_LONGEST_TWIN = 20.0
+"""Seconds after which the second copy of a packet may arrive."""
+
+
+class Connection:
+    """A session of the server. It ends a moment after its client does, but later behind a hole: no FIN comes."""
+
+    def __init__(self, network: Network, process: Process) -> None:
+        self._network, self._process, self.epoch = network, process, network.server.epoch
+        self.closed, self._ends = False, None
+
+    def __deepcopy__(self, _memo: object) -> Connection:
+        """Stay the same session in a copy of what the server has."""
+        return self
+
+    def lives(self) -> bool:
+        """Return whether the server still has the session."""
+        network = self._network
+        if (self.closed or self._process.dead) and self._ends is None:
+            hole = network.hole(self._process.host.name)
+            self._ends = max(network.kernel.now, hole and hole + 25) + 0.003
+        is_over = self._ends is not None and network.kernel.now >= self._ends
+        return self.epoch == network.server.epoch and not is_over
+
+
+class Call:
+    """A request on its way, and its answer; a `twin`, the second copy, is one that nobody waits for."""
+
+    def __init__(
+        self,
+        host: str,
+        op: str,
+        args: tuple[Any, ...],
+        connection: Connection | None,
+        by: float,
+        thread: Thread | None,
+        twin_of: Call | None = None,
+    ) -> None:
+        self.twin_of, self.refused = twin_of, False
+        self.host, self.op, self.args, self.by = host, op, args, by
+        self.connection, self.thread = connection, thread
+        self.done, self.value, self.error = False, None, None
+
+
+class Network:
+    """Between hosts and the server: `holes` swallow packets, which may still arrive when they end."""
+
+    def __init__(
+        self, kernel: Kernel, server: Server, draw: random.Random, *, timely: bool
+    ) -> None:
+        """Let the server of a `timely` one drop what arrives after its caller has given up."""
+        self.kernel, self.server, self._draw, self._timely = kernel, server, draw, timely
+        self.holes: defaultdict[str | None, float] = defaultdict(float)
+        """When the hole of a host ends; None: that of all hosts."""
+        self.late: dict[str, tuple[float, float]] = {}
+        """By host: until when answers are late, and by how much."""
+        self.heal()
+
+    def heal(self) -> None:
+        """Let everything pass from now on."""
+        self.holes.clear()
+        self.late.clear()
+        self.slow_until = self.lossy_until = self.double_until = self.unconfirmed_until = 0.0
+
+    def delay(self) -> float:
+        """Return the seconds that a packet takes."""
+        usual = 0.0005 + self._draw.random() * 0.002
+        is_slow = self.kernel.now < self.slow_until
+        return usual + (self._draw.expovariate(1.5) if is_slow else 0.0)
+
+    def hole(self, host: str) -> float:
+        """Return when the hole ends, or has ended, that a host is in."""
+        return max(self.holes[host], self.holes[None])
+
+    def carry(self, seconds: float, host: str, then: Callable[..., None], *args: Any) -> None:
+        """Do something when a packet has arrived."""
+        self.kernel.at(self.kernel.now + seconds, self._pass_hole, host, then, *args)
+
+    def _pass_hole(self, host: str, then: Callable[..., None], *args: Any) -> None:
+        end = self.hole(host)
+        if end <= self.kernel.now:
+            then(*args)
+        elif self._draw.random() < 0.5:
+            seconds = end + self._draw.uniform(0, 0.5) - self.kernel.now
+            self.carry(seconds, host, then, *args)
+
+    def _is_lost(self) -> bool:
+        return self.kernel.now < self.lossy_until and self._draw.random() < 0.3
+
+    def send(self, call: Call) -> None:
+        """Send a request, perhaps twice."""
+        self.carry(self.delay(), call.host, self._arrive, call)
+        if self.kernel.now < self.double_until:
+            twin = Call(call.host, call.op, call.args, call.connection, call.by, None, call)
+            self.carry(self._draw.uniform(0, _LONGEST_TWIN), call.host, self._arrive, twin)
+
+    def _arrive(self, call: Call) -> None:
+        server = self.server
+        if self._is_lost():
+            return
+        if self.kernel.now < server.away_until or call.connection.epoch != server.epoch:
+            reset = StoreUnavailable("reset")
+            self.kernel.at(self.kernel.now + self.delay(), self.answer, call, None, reset)
+            return
+        if self._timely and self.kernel.now > call.by:
+            self.kernel.trace("too late", call.host, call.op)
+            return
+        if call.twin_of and call.twin_of.refused:
+            return  # a grant that was refused: TCP drops the copy
+        value, error = self._ask(call)
+        call.refused = call.op == "grant" and value is None
+        until, late = self.late.get(call.host, (0.0, 0.0))
+        back = self.delay() + (late if self.kernel.now < until else 0.0)
+        if not self._is_lost():
+            self.carry(back, call.host, self.answer, call, value, error)
+
+    def _ask(self, call: Call) -> tuple[Any, StoreError | None]:
+        value, error = None, None
+        try:
+            value = getattr(self.server, call.op)(*call.args)
+        except StoreError as refused:
+            error = refused
+        if call.op != "look":
+            about, said = call.args[0], "none" if value is None else "ok"
+            if isinstance(value, dict):
+                said = value.get("execution_id", "ok")
+            key = about.get("key") if isinstance(about, dict) else getattr(about, "key", about)
+            owner, late = getattr(about, "owner", "")[:8], "" if call.thread else "late"
+            self.kernel.trace("store", call.host, call.op, key, owner, said, late)
+        return dict(value) if isinstance(value, dict) else value, error
+
+    def answer(self, call: Call, value: Any, error: StoreError | None) -> None:
+        """Wake the caller, if it still waits."""
+        if call.thread and not call.done:
+            call.done, call.value, call.error = True, value, error
+            self.kernel.wake(call.thread)
+
+
+class SimulatedStore(Claimer):
+    """`LeaseStore` for one firing."""
+
+    lease_clock = clock.BOOTTIME
+    survives_fork = True
+
+    def __init__(self, network: Network, life: Life) -> None:
+        self._network, self._life = network, life
+        self._connection: Connection | None = None
+        self._host, self._ttl, self.holds_connection = life.host.name, life.key.ttl, life.key.holds
+
+    def _call(self, op: str, deadline: float, *args: Any) -> tuple[Any, float]:
+        """Return the answer, and when the request was sent (lease clock)."""
+        kernel, network = self._network.kernel, self._network
+        if self._life.bug:
+            self._life.bug = False
+            raise SimulatedBugError
+        left = deadline - clock.lease_time(self.lease_clock)
+        by = kernel.now + max(0.0, min(left, CALL_TIMEOUT, self._ttl / HEARTBEATS_PER_TTL))
+        self._connect(by)
+        sent = clock.lease_time(self.lease_clock)
+        if op in ("look", "grant", "renew"):
+            args = (*args, self._connection)
+        call = Call(self._host, op, args, self._connection, by, kernel.current)
+        network.send(call)
+        self._await(call)
+        if not call.done or isinstance(call.error, StoreUnavailable):
+            error = call.error or StoreUnavailable("no answer in time")
+            error.unanswered = True
+            call.thread = None
+            raise error
+        if call.error:
+            raise call.error
+        return call.value, sent
+
+    def _connect(self, by: float) -> None:
+        network, current = self._network, self._network.kernel.current
+        if self._connection is not None:
+            return
+        call = Call(self._host, "connect", (), None, by, current)
+        there = network.delay() + network.delay()
+        network.carry(there, self._host, network.answer, call, 1, None)
+        self._await(call)
+        if not call.done:
+            raise StoreUnavailable("cannot connect in time")
+        if network.kernel.now < network.server.away_until:
+            raise StoreUnavailable("connection refused")
+        self._connection = Connection(network, current.process)
+
+    def _await(self, call: Call) -> None:
+        self._network.kernel.sleep_until(call.by, lambda: call.done)
+        self._network.kernel.point()
+
+    # ClaimSteps
+
+    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> Row:
+        host_now, self._place = clock.wall(), (firing.key, firing.shard)
+        facts, _ = self._call("look", deadline, firing, awaited, closely)
+        return facts | {"host_now": host_now}
+
+    def grant(
+        self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
+    ) -> Lease | Unconfirmed | None:
+        given = (firing, state.version, grant.attempt, grant.cause, alone)
+        row, sent = self._call("grant", deadline, *given)
+        return row and self._confirmed(first_lease(firing, row, sent))
+
+    def _confirmed(self, lease: Lease) -> Lease | Unconfirmed:
+        """Return a lease that enough replicas have, as with `?wait=` of Redis, which has no sessions."""
+        network = self._network
+        if network.kernel.now < network.unconfirmed_until and not network.server.sessions:
+            return Unconfirmed(lease, StoreUnavailable("too few replicas"))
+        return lease
+
+    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> LostRun | None:
+        lost, _ = self._call("expire", deadline, firing, state.version, note)
+        return lost and lost_run(lost)
+
+    def cut(self, firing: Firing, state: State, *, deadline: float) -> None:
+        self._call("cut", deadline, firing.key, firing.shard)
+
+    def regain(
+        self, firing: Firing, own: Attempt, *, deadline: float
+    ) -> Lease | Unconfirmed | None:
+        named = (firing.key, firing.shard, own.execution_id, firing.owner)
+        held, sent = self._call("renew", deadline, *named)
+        return held and self._confirmed(first_lease(firing, own._asdict(), sent))
+
+    def skip(
+        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: object = None
+    ) -> None:
+        self._call("skip", deadline, skip_values(firing, refusal))
+
+    # LeaseStore
+
+    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+        named = (lease.key, lease.shard, lease.execution_id, lease.owner)
+        held, sent = self._call("renew", deadline, *named)
+        if held is None:
+            return None
+        request = held[0] and stored_request(*held[0])
+        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
+
+    def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
+        return self._call("keep", deadline, lease, ending)[0]
+
+    def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
+        answer, sent = self._call("retry", deadline, lease)
+        if answer is None:
+            return None
+        is_stop = "stop_kind" in answer
+        return stop_refusal(stop_of(answer)) if is_stop else next_lease(lease, answer, sent)
+
+    def finish(self, lease: Lease, ending: Ending, retention: object, *, deadline: float) -> bool:
+        return self._call("finish", deadline, lease, ending)[0]
+
+    def deliver(self, record: Row, *, deadline: float, retention: object = None) -> None:
+        self._call("deliver", deadline, record)
+
+    def evict(self, stale: object, *, deadline: float) -> None:
+        self._call("evict", deadline, *self._place)
+
+    def listen(self, firing: Firing, *, deadline: float) -> bool:
+        return False
+
+    def watch_fd(self) -> int | None:
+        return None
+
+    def readdress(self, address: object) -> None:
+        return
+
+    def close(self) -> None:
+        if self._connection:
+            self._connection.closed = True
+        self._connection = None
+
+
+class SimulatedBugError(RuntimeError):
+    """A bug in the guard that a fault has put there."""

@@ -1,0 +1,175 @@
+"""The world of one seed: hosts with crontabs, their jobs, and what goes wrong (`faults`)."""
+
+from __future__ import annotations
+
+import errno
+import random
+from typing import TYPE_CHECKING, Any
+
+import faults
+from beneath import install
+from firings import Key, Life, MemorySpool, Runner
+from kernel import INF, KILL, Host, Kernel, Process
+from ledger import Ledger
+from server import EPOCH, Server
+from store import Network
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from faults import Fault
+    from ledger import Start, Violation
+
+HOUR = 3600.0
+_LONGEST_JOB, _LAST_JOBS = 900.0, 5.0
+_SETTLING = 1800.0
+"""Seconds after the last fault until nothing of it can be felt any more."""
+
+
+class World:
+    """Hosts, keys, a server and a network between them; it runs for some hours, and then until all is quiet."""
+
+    def __init__(
+        self,
+        seed: int,
+        hours: float,
+        *,
+        chosen: list[Fault] | None = None,
+        calm: bool = False,
+        tell: Callable[[str], None] | None = None,
+        watch: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """`chosen`: these faults instead of those of the seed; `calm`: none. `watch` wraps `decide`."""
+        draw = self.random = random.Random(f"{seed} world")
+        self.kernel = kernel = Kernel(seed, tell)
+        self._jobs = random.Random(f"{seed} jobs")
+        install(kernel, self._start_job, self._complain, watch)
+        self.ledger = Ledger(self)
+        guarded, sessions = draw.random() < 0.3, draw.random() < 0.4
+        self.server = Server(kernel, guarded=guarded, sessions=sessions)
+        self.server.on_expire = self.ledger.expires
+        timely = draw.random() < 0.5
+        self.network = Network(kernel, self.server, random.Random(f"{seed} net"), timely=timely)
+        self.runner = Runner(kernel, self.network, self.ledger)
+        names = [f"host{number}" for number in range(draw.choice((2, 3, 3, 4)))]
+        self.hosts = [Host(kernel, name, draw, EPOCH) for name in names]
+        for host in self.hosts:
+            host.spool = MemorySpool(kernel, host, self.ledger)
+        self.keys = [Key(number, draw) for number in range(draw.choice((2, 3, 4)))]
+        self.lives: list[Life] = []
+        self.all_lives: list[Life] = []
+        self.quiet_at = hours * HOUR
+        self.settled_at = self.quiet_at + _SETTLING
+        is_hourly = any(key.every == 60 for key in self.keys)
+        self.end = self.settled_at + (3700 if is_hourly else 400)
+        pause = draw.choice((20.0, 60.0, 240.0))
+        drawn = faults.draw(seed, self.quiet_at, 0 if calm else int(hours * HOUR / pause))
+        self.faults = drawn if chosen is None else chosen
+        nemesis = faults.Nemesis(self)
+        for fault in self.faults:
+            kernel.at(fault[0], nemesis.strike, *fault[1:])
+        for host in self.hosts:
+            kernel.at(0.0, self._cron, host, None)
+
+    def run(self, *, until: float = INF, at_once: bool = False) -> list[Violation]:
+        """Run to the end, or `until`, or (`at_once`) until something is found."""
+        kernel = self.kernel
+        while kernel.now < min(self.end, until) and not (at_once and self.ledger.violations):
+            next_step = self.quiet_at if kernel.now < self.quiet_at else self.end
+            kernel.run(min(next_step, kernel.now + 600))
+            if kernel.now == self.quiet_at:
+                faults.heal(self)
+        if kernel.now == self.end:
+            self.ledger.at_the_end()
+        return self.ledger.violations
+
+    def _complain(self, text: str) -> None:
+        self.kernel.trace("says", self.kernel.current.process.host.name, text)
+
+    # Cron
+
+    def _cron(self, host: Host, last: float | None) -> None:
+        """Wake up after each minute of the host's own clock, and fire what is due."""
+        kernel, minute = self.kernel, host.wall() // 60
+        if host.up and not host.frozen and last is not None and minute != last:
+            for key in self.keys:
+                if minute % key.every == 0:
+                    draw = self._jobs
+                    late = draw.choice((0.0, 0.0, draw.uniform(0, 0.3), draw.uniform(0, 20)))
+                    kernel.at(kernel.now + late, self.fire, host, key)
+        wait = (minute + 1) * 60 - host.wall() + 0.5
+        kernel.at(kernel.now + wait, self._cron, host, minute)
+
+    def fire(self, host: Host, key: Key, *, again: bool = False) -> None:
+        """Start a firing, by cron or (`again`) by a person."""
+        if not host.up or host.frozen:
+            return
+        life = Life(host, key, self.kernel.now, again=again)
+        self.lives = [each for each in self.lives if not each.is_over()]
+        self.lives.append(life)
+        self.all_lives.append(life)
+        life.startup = self._jobs.uniform(0.03, 0.4)
+        self.runner.fire(life)
+
+    # Jobs
+
+    def _start_job(
+        self, _program: str, _command: object, environment: Mapping[str, str], *_: Any
+    ) -> int:
+        """Do what `process_tree.start` does."""
+        kernel = self.kernel
+        kernel.point()
+        guard = kernel.current.process
+        job = Process(kernel, guard.host, guard, "job")
+        delay = self._jobs.uniform(0.0005, 0.004)
+        if guard.host.short_until > kernel.now:
+            kernel.exit(job, KILL)
+            guard.life.hit = True
+            guard.zombies.remove(job)
+            guard.children.remove(job)
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+        begin = (self._begin_job, job, guard.life, environment)
+        kernel.at(kernel.now + delay, guard.host.later, *begin)
+        kernel.sleep_until(kernel.now + delay + 0.0005)
+        kernel.point()
+        return job.pid
+
+    def _begin_job(self, job: Process, life: Life, environment: Mapping[str, str]) -> None:
+        if job.dead:
+            return
+        kernel, draw = self.kernel, self._jobs
+        seconds = min(draw.expovariate(1 / life.key.usual), _LONGEST_JOB) + 0.01
+        code = 0 if draw.random() < 0.75 else draw.choice((1, 1, 9))
+        if kernel.now >= self.quiet_at:
+            seconds, code = min(seconds, _LAST_JOBS), 0
+        start = self.ledger.begins(life, environment)
+        self._belongs(job, start, deaf=draw.random() < 0.15)
+        if draw.random() < 0.2:
+            grandchild = Process(kernel, job.host, job, "grandchild")
+            self._belongs(grandchild, start, deaf=draw.random() < 0.4)
+            moment = kernel.now + seconds * draw.uniform(0.2, 3)
+            kernel.at(moment, self._job_exits, grandchild, 0)
+        kernel.at(kernel.now + seconds, self._job_exits, job, code << 8)
+
+    def _belongs(self, process: Process, start: Start, *, deaf: bool) -> None:
+        process.start, process.deaf, process.on_signal = start, deaf, self._job_signalled
+        process.on_exit = start.changed
+        start.processes.append(process)
+
+    def _job_signalled(self, process: Process, number: int) -> None:
+        self.ledger.signalled(process.start, number)
+        if not process.deaf:
+            status = self._jobs.choice((number, number, 0, 1 << 8))
+            moment = self.kernel.now + self._jobs.choice((0.001, 0.5, 2.0))
+            self.kernel.at(moment, self._job_exits, process, status)
+
+    def _job_exits(self, process: Process, status: int) -> None:
+        if process.dead:
+            return
+        if process.host.frozen:
+            process.host.later(self._job_exits, process, status)
+        elif process.stopped:
+            process.deferred.append((self._job_exits, (process, status)))
+        else:
+            self.kernel.exit(process, status)
+            self.ledger.job_ended(process, status)
