@@ -33,6 +33,9 @@ def _arguments() -> argparse.Namespace:
         "--minimise", action="store_true", help="find the fewest faults that show what was found"
     )
     parser.add_argument("--broken", choices=broken.ALL, help="break oncecron in this way first")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), help="begin no seed after so much CPU time"
+    )
     parser.add_argument("--reached", action="store_true", help="list what was reached, slower")
     return parser.parse_args()
 
@@ -50,7 +53,8 @@ class Search:
         options, found = self._options, 0
         for seed in range(options.first, options.first + options.seeds):
             found += self._run_one(seed)
-            if found and (options.broken or options.minimise):
+            is_over = time.process_time() - self._begin >= options.seconds
+            if is_over or (found and (options.broken or options.minimise)):
                 break
         seconds = time.process_time() - self._begin
         speed = f"{self._firings / seconds:.0f} firings/s"
@@ -58,8 +62,9 @@ class Search:
         print(f"{self._firings} firings in {self._hours:.1f} virtual hours: {speed}, {days} of CPU")
         if self._reached:
             print("\n".join(["", *self._reached.report()]))
-            for name in self._reached.unknown():
-                print(f"not in the table of states: {name}")
+            unknown = self._reached.unknown()
+            print("".join(f"# not in the table of states\n{name}\n" for name in unknown), end="")
+            found += len(unknown)
         return 1 if found else 0
 
     def _run_one(self, seed: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import beneath
 import server
 import store
 from kernel import INF
@@ -163,14 +164,41 @@ def takeover_of_what_ended() -> None:
     decision._is_taken_over = lambda _newest, firing: firing.failover
 
 
+def leftover_is_ended() -> None:
+    """Let a failed part end what a successful part of the same firing has left running."""
+    beneath.Tree.set_apart = lambda _self: None
+
+
+def own_loss_is_unsaid() -> None:
+    """Record nothing of a lease that ended before its job could start."""
+    claimer.StoreConnection.take_back = lambda *_: None
+
+
+def starts_while_paused() -> None:
+    """Start what is paused or drained."""
+    _decide(lambda state, _: state._replace(stop=None))
+
+
+def one_retry_more() -> None:
+    """Retry once more than it is wanted."""
+    RetryPolicy.wanted = lambda self, ending, attempt: (
+        attempt <= self.retries + 1 and ending.outcome == "failed"
+    )
+
+
+def end_is_not_recorded() -> None:
+    """Take the end for recorded without a word to the store."""
+    store_thread.StoreThread._answer = lambda _self, _ask: True
+
+
 def store_forgets() -> None:
-    """Lose the writes of the last two seconds in a restart, without a restart guard."""
+    """Lose the writes of the last ten seconds in a restart, without a restart guard."""
     real = Server.__init__
 
     def init(self: Server, kernel: Any, *, guarded: bool, sessions: bool) -> None:
         real(self, kernel, guarded=False, sessions=sessions)
 
-    Server.lossy, Server.__init__ = True, init
+    Server.forgets, Server.__init__ = 10.0, init
     server.KEPT_ROWS = 40  # each write copies them
 
 

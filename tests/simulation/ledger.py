@@ -141,6 +141,9 @@ class Ledger:
         lease = server.parts[start.key, start.shard].lease
         if not lease or lease["execution_id"] != start.id or lease["expires_at"] <= server.now():
             self._judge("stale start", about, life)
+        row = server.parts[start.key, start.shard].row(execution_id=start.id)
+        if row and row.get("stopped"):
+            self.violation("stopped start", f"{about} was granted under a pause or a drain", life)
         before = self._by_tick[start.key, start.tick, start.shard]
         if start.tick and before and (why := self._why_not_again(start, before)):
             text = f"{start.key} {start.tick}: {start} after {before[-1]}: {why}"
@@ -258,7 +261,7 @@ class Ledger:
             for path, record in host.spool.pending():
                 self._kernel.trace("flush", path)
                 world.server.deliver(record)
-        if not world.server.lossy:
+        if not world.server.forgets:
             for start in self._by_id.values():
                 self._judge_record(start)
         for key, tick, fired in self._fired():

@@ -73,8 +73,8 @@ class Part:
 class Server:
     """The steps of claims and holders; `offset` is the error of its clock."""
 
-    constraints, lossy = True, False
-    """One lease a key and one running execution; whether a restart forgets the last writes (both broken on purpose)."""
+    constraints, forgets = True, 0.0
+    """One lease a key and one running execution; the seconds of writes that a restart loses (to be broken)."""
 
     def __init__(self, kernel: Kernel, *, guarded: bool, sessions: bool) -> None:
         self.kernel, self.guarded, self.sessions = kernel, guarded, sessions
@@ -94,7 +94,7 @@ class Server:
         """End all sessions; be away for some seconds."""
         self.epoch += 1
         self.away_until = self.kernel.now + away
-        while self.undo and self.undo[-1][0] > self.kernel.now - 2:
+        while self.undo and self.undo[-1][0] > self.kernel.now - self.forgets:
             _, place, part = self.undo.pop()
             self.parts[place] = part
         if self.guarded:
@@ -117,8 +117,9 @@ class Server:
 
     def _written(self, place: Place) -> Part:
         part = self.parts[place]
-        if self.lossy:
-            self.undo = [each for each in self.undo if each[0] > self.kernel.now - 10]
+        if self.forgets:
+            since = self.kernel.now - self.forgets
+            self.undo = [each for each in self.undo if each[0] > since]
             self.undo.append((self.kernel.now, place, copy.deepcopy(part)))
         part.version += 1
         return part
@@ -230,6 +231,7 @@ class Server:
         row = dict.fromkeys(_ENDED) | values | {"execution_id": self.ids, "fencing_token": token}
         row |= {"attempt": number, "owner_attempt": number, "outcome": "running", "cause": cause}
         row |= {"started_at": now, "retrying": False}
+        row["stopped"] = bool(self._stop_of(row["key"], row["host"]))  # for the ledger
         part.add(row)
         part.fence = token
         return row
