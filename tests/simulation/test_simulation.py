@@ -36,13 +36,15 @@ BROKEN = {
     "starts_while_paused": "stopped start",
     "one_retry_more": "double",
     "end_is_not_recorded": "double",
+    "store_forgets": "double",
 }
-"""Found within three seconds of CPU, from seed 1 on, and by which rule."""
+"""Found within five seconds of CPU, from seed 1 on, and by which rule."""
 BROKEN_AND_SELDOM = {
     "wall_clock": "outlived",
     "starts_with_little_trust": "stale start",
     "leftover_is_ended": "leftover",
     "own_loss_is_unsaid": "unsaid",
+    "dead_holder_is_held": "missed",
 }
 """Found within half a minute."""
 
