@@ -32,7 +32,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--minimise", action="store_true", help="find the fewest faults that show what was found"
     )
-    parser.add_argument("--broken", choices=broken.ALL, help="break oncecron in this way first")
+    parser.add_argument(
+        "--broken",
+        choices=broken.ALL,
+        metavar="NAME",
+        help="break oncecron first, as broken.py says",
+    )
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="begin no seed after so much CPU time"
     )

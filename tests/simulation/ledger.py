@@ -128,22 +128,9 @@ class Ledger:
         if not start.id:  # --on-store-error run gives up the promises
             self._unclaimed.add((start.key, start.tick))
             return start
-        about = f"{start.key}: {start}"
         self._kernel.trace("begin", start.key, start.shard, start.tick, start, start.token)
         part = self._parts[start.key, start.shard]
-        for other in part[-_AT_A_TIME:]:
-            if other.is_alive():
-                older = min(other, start, key=lambda each: each.token)
-                self._judge("overlap", f"{about} beside {other}", older.life)
-            if other.token >= start.token:
-                self._judge("token", f"{about} has no higher token than {other}", life)
-        server = self._world.server
-        lease = server.parts[start.key, start.shard].lease
-        if not lease or lease["execution_id"] != start.id or lease["expires_at"] <= server.now():
-            self._judge("stale start", about, life)
-        row = server.parts[start.key, start.shard].row(execution_id=start.id)
-        if row and row.get("stopped"):
-            self.violation("stopped start", f"{about} was granted under a pause or a drain", life)
+        self._judge_begin(start, part[-_AT_A_TIME:])
         before = self._by_tick[start.key, start.tick, start.shard]
         if start.tick and before and (why := self._why_not_again(start, before)):
             text = f"{start.key} {start.tick}: {start} after {before[-1]}: {why}"
@@ -152,6 +139,22 @@ class Ledger:
             starts.append(start)
         self._by_id[start.id] = start
         return start
+
+    def _judge_begin(self, start: Start, others: list[Start]) -> None:
+        """Judge that a start has the lease, alone, and with the highest token."""
+        about, server = f"{start.key}: {start}", self._world.server
+        for other in others:
+            if other.is_alive():
+                older = min(other, start, key=lambda each: each.token)
+                self._judge("overlap", f"{about} beside {other}", older.life)
+            if other.token >= start.token:
+                self._judge("token", f"{about} has no higher token than {other}", start.life)
+        part = server.parts[start.key, start.shard]
+        lease, row = part.lease, part.row(execution_id=start.id)
+        if not lease or lease["execution_id"] != start.id or lease["expires_at"] <= server.now():
+            self._judge("stale start", about, start.life)
+        if row and row.get("stopped"):
+            self.violation("stopped start", f"{about} was granted under a stop", start.life)
 
     def _why_not_again(self, start: Start, before: list[Start]) -> str | None:
         """Return why a tick that was begun must not be begun again."""

@@ -45,31 +45,34 @@ class World:
         self._jobs = random.Random(f"{seed} jobs")
         install(kernel, self._start_job, self._complain, watch)
         self.ledger = Ledger(self)
-        guarded, sessions = draw.random() < 0.3, draw.random() < 0.4
-        self.server = Server(kernel, guarded=guarded, sessions=sessions)
-        self.server.on_expire = self.ledger.expires
-        timely = draw.random() < 0.5
-        self.network = Network(kernel, self.server, random.Random(f"{seed} net"), timely=timely)
+        self._make_store(seed, draw)
         self.runner = Runner(kernel, self.network, self.ledger)
         names = [f"host{number}" for number in range(draw.choice((2, 3, 3, 4)))]
         self.hosts = [Host(kernel, name, draw, EPOCH) for name in names]
-        for host in self.hosts:
-            host.spool = MemorySpool(kernel, host, self.ledger)
         self.keys = [Key(number, draw) for number in range(draw.choice((2, 3, 4)))]
         self.lives: list[Life] = []
+        """Those that are not over; `all_lives` has all."""
         self.all_lives: list[Life] = []
         self.quiet_at = hours * HOUR
         self.settled_at = self.quiet_at + _SETTLING
         is_hourly = any(key.every == 60 for key in self.keys)
         self.end = self.settled_at + (3700 if is_hourly else 400)
         pause = draw.choice((20.0, 60.0, 240.0))
-        drawn = faults.draw(seed, self.quiet_at, 0 if calm else int(hours * HOUR / pause))
+        drawn = faults.draw(seed, self.quiet_at, 0 if calm else int(self.quiet_at / pause))
         self.faults = drawn if chosen is None else chosen
         nemesis = faults.Nemesis(self)
-        for fault in self.faults:
-            kernel.at(fault[0], nemesis.strike, *fault[1:])
+        for at, kind, of_fault in self.faults:
+            kernel.at(at, nemesis.strike, kind, of_fault)
         for host in self.hosts:
+            host.spool = MemorySpool(kernel, host, self.ledger)
             kernel.at(0.0, self._cron, host, None)
+
+    def _make_store(self, seed: int, draw: random.Random) -> None:
+        guarded, sessions = draw.random() < 0.3, draw.random() < 0.4
+        self.server = Server(self.kernel, guarded=guarded, sessions=sessions)
+        self.server.on_expire = self.ledger.expires
+        timely, chance = draw.random() < 0.5, random.Random(f"{seed} net")
+        self.network = Network(self.kernel, self.server, chance, timely=timely)
 
     def run(self, *, until: float = INF, at_once: bool = False) -> list[Violation]:
         """Run to the end, or `until`, or (`at_once`) until something is found."""
