@@ -1,5 +1,5 @@
-# What tests/run, tests/chaos and tests/simulate need, set up: Debian packages where root may install them, a virtual environment with
-# oncecron as a user installs it. To be sourced by bash in the top directory; afterwards `venv` names the environment.
+# What tests/run, tests/chaos and tests/simulate need, set up: Debian packages where root may install them, a virtual
+# environment with oncecron as a user installs it. To be sourced by bash in the top directory; afterwards `venv` names the environment.
 #
 # As root missing packages are installed and everything must be proved: a test that cannot run here
 # fails. ONCECRON_TEST_VENV names another directory than .venv-test. ONCECRON_TEST_PYTHON is a version of CPython, which
