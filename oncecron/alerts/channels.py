@@ -9,9 +9,11 @@ and is sent again at the next pass.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shutil
+import signal
 import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +23,7 @@ from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.config.ping_table import is_like
 from oncecron.core.masking import masked_line, shown_url
 from oncecron.core.stderr import complain, visible
-from oncecron.core.timing import CHANNEL_TIMEOUT, KILL_TIMEOUT
+from oncecron.core.timing import CHANNEL_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -285,9 +287,6 @@ def _run(
     with tempfile.TemporaryFile() as message, open(read_end, "rb", buffering=0) as printed:
         message.write(given)
         message.seek(0)
-        tree = process_tree.Tree()
-        tree.set_apart()
-        process_tree.become_subreaper()
         process_tree.restore_core_limit()
         try:
             process = as_execvp(start, command[0], command)
@@ -299,7 +298,9 @@ def _run(
         with process:
             said = _said_until_its_end(process.pid, printed, time.monotonic() + timeout)
             if said is None:
-                tree.kill_all(KILL_TIMEOUT)
+                # Its group alone: channels are sent to beside each other, and a tree would reap the others' programs.
+                with contextlib.suppress(OSError):  # it has ended, or may not be signalled
+                    os.killpg(process.pid, signal.SIGKILL)
                 raise ChannelError(f"{what} has not ended within {timeout:g} s and was killed")
         if process.returncode:
             shown = visible(" ".join(said.decode("utf-8", "replace").split()))

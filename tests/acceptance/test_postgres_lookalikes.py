@@ -23,7 +23,7 @@ from servers.oncecron import Ended, Oncecron
 from servers.require import program
 
 COMMANDS = (("run", "--key", "k", "--tick", "one", "--", "true"), ("history",), ("init",))
-ENOUGH = 300 << 20
+ENOUGH = 500 << 20
 """In bytes of memory."""
 FLOODS: dict[str, Callable[[], Iterator[bytes]]] = {
     "notices": lambda: itertools.repeat(notice() * 1000),
