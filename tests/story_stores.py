@@ -1,4 +1,4 @@
-"""On which of its stores a test runs.
+"""On which of its stores a test runs, and of which tests each run tries a few.
 
 A story, which is a test of tests/acceptance with the same words for several stores, runs on one of them in each run.
 The seed of the run chooses it: each story goes to its next store with the next seed, so that as many runs with
@@ -8,6 +8,9 @@ All other tests run on all of their stores. So does the contract of the stores, 
 PostgreSQL either directly, directly by the functions for poolers (`warm`), through a pooler or with `?hold=no`
 (`unheld`): the statements are the same. The marker `stores` says otherwise:
 `stores("all")` for a story whose promise each store keeps in its own way, `stores(2)` for a test that runs on two.
+
+Of the tests that carry one marker `turns(n)`, with a function's parameters or in a whole module, n run: the next ones
+with the next seed. `turns(0)` is for the long form alone.
 
 ONCECRON_TEST_STORES=all runs everything on all stores; `sqlite` or `postgres,redis` only on those.
 """
@@ -49,15 +52,36 @@ def wanted() -> str:
 def choose(items: list[pytest.Item], typed: str = "") -> list[pytest.Item]:
     """Return the tests to run, in their order; `typed` are pytest's arguments.
 
-    Whoever names a store there, as in `-k redis` or `test_it[redis]`, gets all tests so named.
+    Whoever names a store there, as in `-k redis` or `test_it[redis]`, gets all tests so named; so does
+    whoever names a test, as in `test_x.py::test_it`.
     """
     if wanted() == "all" or NAMES.intersection(re.findall(r"\w+", typed)):
         return items
+    on_stores = _on_their_stores(items)
+    return on_stores if "::" in typed else _whose_turn_it_is(on_stores)
+
+
+def _on_their_stores(items: list[pytest.Item]) -> list[pytest.Item]:
     stories: dict[str, list[pytest.Item]] = {}
     for item in items:
         if stores_of(item):
             stories.setdefault(_story(item), []).append(item)
     left_out = {item for name, story in stories.items() for item in _left_out(name, story)}
+    return [item for item in items if item not in left_out]
+
+
+def _whose_turn_it_is(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Leave out those of a marker `turns` that have no turn."""
+    sharing: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in items:
+        for node, marker in item.iter_markers_with_node("turns"):
+            name = item.nodeid.partition("[")[0] if node is item else node.nodeid
+            sharing.setdefault((name, marker.args[0]), []).append(item)
+    left_out = {
+        item
+        for (name, count), those in sharing.items()
+        for item in set(those) - set(rotated(those, zlib.crc32(name.encode()) + seed(), count))
+    }
     return [item for item in items if item not in left_out]
 
 

@@ -26,6 +26,12 @@ class Item:
         self.nodeid = f"tests/{directory}/test_x.py::{name}" + (f"[{ids}]" if ids else "")
         self.callspec = SimpleNamespace(params=parameters)
         self.count = count
+        self.turns: list[tuple[Any, Any]] = []
+
+    def iter_markers_with_node(self, name: str) -> list[tuple[Any, Any]]:
+        """Return the markers `turns`, with what carries each."""
+        assert name == "turns"
+        return self.turns
 
     def get_closest_marker(self, name: str) -> Any:
         """Return the marker `stores`, if it was given."""
@@ -99,6 +105,32 @@ def test_the_stores_can_be_named(
     monkeypatch.setenv("ONCECRON_TEST_STORES", stores)
     assert chosen([*story(), Item("test_that")]) == [*left, []]
     assert chosen(story(directory="contract")) == left
+
+
+def test_some_of_those_that_share_a_marker_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the seed: the parameters of a function, or the tests of a module; all of them in the long form."""
+    module, marker = (
+        SimpleNamespace(nodeid="tests/acceptance/test_x.py"),
+        SimpleNamespace(args=(1,)),
+    )
+    items = [Item("test_it", case=case) for case in "abc"]
+    others = [Item(f"test_{name}") for name in "xyz"]
+    for item in items:
+        item.turns = [(item, marker)]
+    for item in others:
+        item.turns = [(module, marker)]
+    seen = set()
+    for seed in range(3):
+        monkeypatch.setenv("ONCECRON_TEST_SEED", str(seed))
+        left = [item.nodeid for item in story_stores.choose([*items, *others])]
+        assert len(left) == 2
+        seen.update(left)
+    assert seen == {item.nodeid for item in [*items, *others]}
+    items[0].turns = [(items[0], SimpleNamespace(args=(0,)))]
+    assert story_stores.choose(items[:1]) == []
+    assert story_stores.choose(items, items[1].nodeid) == items
+    monkeypatch.setenv("ONCECRON_TEST_STORES", "all")
+    assert story_stores.choose(items) == items
 
 
 def test_the_seed_is_printed_and_is_of_all_processes(tmp_path: Path) -> None:
