@@ -10,11 +10,10 @@ TOGETHER = {
     "test_cron_daemons.py": "they look at what the same two minutes have left",
     "test_other_crons.py": "so do they",
     "test_clusters.py": "they share clusters",
-    "test_overview.py": "they share a browser and what it shows",
     "test_packages.py": "they share packages that take half a minute to build",
     "test_clock_skew.py": "they share a server with a clock of its own",
 }
-"""The files whose tests run in one process, and why."""
+"""The files whose tests run in one process, and why; those of `browser` do, all together, because they share one."""
 
 
 class Distribution(LoadScopeScheduling):  # type: ignore[misc] # where xdist has no types
@@ -23,4 +22,6 @@ class Distribution(LoadScopeScheduling):  # type: ignore[misc] # where xdist has
     def _split_scope(self, nodeid: str) -> str:
         """Return the name of what a test may not be parted from."""
         file = nodeid.partition("::")[0]
+        if file.startswith("tests/browser/"):
+            return "tests/browser"
         return file if file.rpartition("/")[2] in TOGETHER else nodeid

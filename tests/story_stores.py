@@ -10,7 +10,8 @@ PostgreSQL either directly, directly by the functions for poolers (`warm`), thro
 `stores("all")` for a story whose promise each store keeps in its own way, `stores(2)` for a test that runs on two.
 
 Of the tests that carry one marker `turns(n)`, with a function's parameters or in a whole module, n run: the next ones
-with the next seed. `turns(0)` is for the long form alone.
+with the next seed. `turns(0)` is for the long form alone. Of the functions and modules that carry the same
+`turns(n, "group")`, n run as a whole.
 
 ONCECRON_TEST_STORES=all runs everything on all stores; `sqlite` or `postgres,redis` only on those.
 """
@@ -72,16 +73,17 @@ def _on_their_stores(items: list[pytest.Item]) -> list[pytest.Item]:
 
 def _whose_turn_it_is(items: list[pytest.Item]) -> list[pytest.Item]:
     """Leave out those of a marker `turns` that have no turn."""
-    sharing: dict[tuple[str, int], list[pytest.Item]] = {}
+    sharing: dict[tuple[str, int], dict[str, list[pytest.Item]]] = {}
     for item in items:
         for node, marker in item.iter_markers_with_node("turns"):
-            name = item.nodeid.partition("[")[0] if node is item else node.nodeid
-            sharing.setdefault((name, marker.args[0]), []).append(item)
-    left_out = {
-        item
-        for (name, count), those in sharing.items()
-        for item in set(those) - set(rotated(those, zlib.crc32(name.encode()) + seed(), count))
-    }
+            count, *group = marker.args
+            place = item.nodeid.partition("[")[0] if node is item else node.nodeid
+            parts = sharing.setdefault((group[0] if group else place, count), {})
+            parts.setdefault(place if group else item.nodeid, []).append(item)
+    left_out: set[pytest.Item] = set()
+    for (name, count), parts in sharing.items():
+        kept = rotated(parts, zlib.crc32(name.encode()) + seed(), count)
+        left_out.update(*(those for part, those in parts.items() if part not in kept))
     return [item for item in items if item not in left_out]
 
 

@@ -81,6 +81,7 @@ def test_every_command_is_tried_here() -> None:
     assert set(every_command()) == {*ASKING, *OFFLINE}
 
 
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("command", ASKING)
 @pytest.mark.parametrize("kind", ["postgresql", "redis"])
 def test_a_connection_takes_no_standard_descriptor(
@@ -103,7 +104,7 @@ def test_the_shell_of_a_crontab_takes_none(public_path: Path) -> None:
 def test_completion_takes_none(public_path: Path) -> None:
     """The same for the answer at a TAB."""
     line = {"_ONCECRON_COMPLETE": "bash", "COMP_LINE": "oncecron why "}
-    for closed in ("0<&-", "2>&-", "0<&- 2>&-"):
+    for closed in ("0<&-", "0<&- 2>&-"):
         check("redis", public_path, closed, script=patient_script(), **line)
 
 

@@ -27,7 +27,7 @@ from oncecron.crontab.crons import CRONS
 from oncecron.crontab.firing_times import schedule_of
 from oncecron.crontab.scanner import Entry, scan
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.turns(1)]
 NUMBERS = (
     *(("0", "5", "59", "60", "07"), ("0", "2", "23", "24"), ("0", "1", "15", "31", "32")),
     *(("1", "6", "12", "13", "jan", "FEB", "december"), ("0", "1", "6", "7", "8", "sun", "Mon", "SAT", "friday")),

@@ -25,7 +25,11 @@ from test_cron_daemons import MINUTES, tick_text
 CRONS = ("cronie", "busybox", "bcron")
 LINES = ("line", "percent", "shell")
 TOKYO = "cronie-tokyo"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 * MINUTES + 240)]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(60 * MINUTES + 240),
+    pytest.mark.turns(1, "systems"),
+]
 
 CRONTAB = """\
 XDG_STATE_HOME=/run

@@ -28,7 +28,7 @@ OLD = "0.0.9"
 NEW = oncecron.__version__
 NEEDED = ("python3", "libpq5", "tzdata", "ca-certificates")
 FIRING = "until [ -e /root/done ]; do oncecron run --key loop --no-tick -- echo fired || exit; done"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.turns(1, "systems")]
 
 New = Callable[[str, str], Root]
 

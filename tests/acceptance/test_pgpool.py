@@ -16,6 +16,7 @@ from oncecron.core.model import Firing, Holder
 from oncecron.core.tick import named_tick
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 
+pytestmark = pytest.mark.turns(1, "systems")
 SHOWN = ("history", "jobs", "timeline", "history --skips", "why k", "check")
 """Each shows the key that has just run: by a query alone, by a function, row by row."""
 FIRING = Firing(

@@ -93,6 +93,7 @@ def kernel(host: Oncecron) -> dict[str, str]:
     return {each["state"]: each["text"] for each in found if each["subject"] == "kernel"}
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("calls", "error"),
     [
@@ -123,6 +124,7 @@ def test_what_a_firing_needs_is_refused(
     assert store.executions("term")[0].outcome == "succeeded"
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("error", ["EPERM", "ENOSYS"])
 @pytest.mark.parametrize("calls", [*REPLACED, *UNNOTICED])
 def test_a_firing_does_without(
@@ -163,6 +165,7 @@ NO_DEV = (
 )
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("setup", "options", "said"),
     [

@@ -12,6 +12,7 @@ import pytest
 from log_of import SQLiteLog, Store
 from servers.oncecron import Ended, Oncecron
 from servers.process import as_user
+from story_stores import seed
 
 USERS = itertools.count(100_000 + 100 * os.getpid())
 """Nobody else runs as these users: their processes are counted, also those that are not yet reaped."""
@@ -56,6 +57,7 @@ def new_user(home: Path) -> tuple[Oncecron, int, Path]:
 
 
 @needs_root
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(
     "options",
     [(), ("--capture", "1k"), ("--only-if", "true"), ("--config", "ping.toml")],
@@ -94,7 +96,7 @@ def test_a_user_without_processes_left(
 def test_items_of_a_user_without_processes_left(public_path: Path, made: Path) -> None:
     """What could not be started stays queued, is run later, and nothing is run twice."""
     statuses = []
-    for most in range(1, 13):
+    for most in (*range(1 + seed() % 3, 12, 3), 12):
         host, *_ = new_user(public_path / f"home-{most}")
         become = host.prefix
         words = (
@@ -112,12 +114,11 @@ def test_items_of_a_user_without_processes_left(public_path: Path, made: Path) -
             assert not re.search("Errno|Traceback|internal error", ended.err), (most, ended)
             statuses.append(ended.status)
         assert sorted((made / str(most)).read_text().split()) == ["1", "2"], most
-    assert statuses[1::2] == [0] * 12
+    assert {*statuses[1::2]} == {0}
     assert statuses[0] == 75
     assert statuses[-2] == 0
 
 
-@pytest.mark.stores("all")
 def test_a_process_without_descriptors_left(
     store: Store, host: Oncecron, public_path: Path, made: Path
 ) -> None:
@@ -135,16 +136,15 @@ def test_a_capture_without_descriptors_left(
 def without_descriptors(host: Oncecron, public_path: Path, *options: str) -> None:
     """Fire with few descriptors, then with more."""
     ran = []
-    for most in range(6, 36, 1 + bool(options)):
+    for most in range(6 + seed() % 3, 36, 3):
         host.prefix = ["prlimit", f"--nofile={most}"]
         words = ("--tick", "one", "--connect-timeout", "1s", *options, "--", "/bin/sh", "-c")
         ended = host.run(f"k{most}", *words, f"echo ran >>{public_path}/made/ran")
         ran.append(checked(ended, public_path))
-    assert all(ran[-4:])
+    assert all(ran[-2:])
     assert not ran[0]
 
 
-@pytest.mark.stores("all")
 def test_people_are_told_of_missing_descriptors(store: Store, host: Oncecron) -> None:
     """The commands for people as well."""
     host("init")

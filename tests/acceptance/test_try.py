@@ -16,7 +16,7 @@ import pytest
 from servers.debian_system import NOT_SOURCES, RELEASES, SOURCES, DebianSystem
 from servers.require import SYSTEM_PATH, program
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.turns(1, "systems")]
 SYSTEMS = os.environ.get("ONCECRON_TEST_SYSTEMS", "")
 in_bare_systems = pytest.mark.skipif(not SYSTEMS, reason="the long form sets ONCECRON_TEST_SYSTEMS")
 README = (SOURCES / "README.md").read_text(encoding="utf-8")

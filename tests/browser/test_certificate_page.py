@@ -24,6 +24,7 @@ FOUND = [
 ]  # fmt: skip
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("verdict", "scheme", "width"),
     [

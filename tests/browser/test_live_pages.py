@@ -33,6 +33,7 @@ def live(fleet: Fleet) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("address", ADDRESSES)
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
 def test_everything_fits_and_can_be_read(

@@ -82,6 +82,7 @@ def test_the_charts_hide_nothing_bad(show: Callable[..., Shown], overview: str) 
     assert hosts == ["web1", "web2", "worker1"]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("width", "scheme"), SIZES)
 def test_everything_fits_and_can_be_read(
     show: Callable[..., Shown], overview: str, width: int, scheme: str

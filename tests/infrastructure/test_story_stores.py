@@ -126,6 +126,9 @@ def test_some_of_those_that_share_a_marker_have_their_turn(monkeypatch: pytest.M
         assert len(left) == 2
         seen.update(left)
     assert seen == {item.nodeid for item in [*items, *others]}
+    marker.args = (1, "group")
+    left = [item.nodeid for item in story_stores.choose([*items, *others])]
+    assert left in ([item.nodeid for item in items], [item.nodeid for item in others])
     items[0].turns = [(items[0], SimpleNamespace(args=(0,)))]
     assert story_stores.choose(items[:1]) == []
     assert story_stores.choose(items, items[1].nodeid) == items
