@@ -9,14 +9,17 @@ import argparse
 import gc
 import sys
 import time
+from typing import Any
 
 import broken
 from reached import Reached
-from shrink import shrink
-from world import HOUR, World
+from shrink import HOUR, Only, smallest
+from world import World
 
 _SHOWN = 4
 """Violations of a seed that are shown."""
+_LINES = 60
+"""Of the history before a violation."""
 
 
 def _arguments() -> argparse.Namespace:
@@ -29,8 +32,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=2.0, help="virtual hours of faults (2)")
     parser.add_argument("--calm", action="store_true", help="without faults")
     parser.add_argument("--trace", action="store_true", help="show the history")
+    for name in Only._fields:
+        parser.add_argument(
+            f"--{name}", type=_numbers, metavar="N,...", help=f"only these {name} of the seed (all)"
+        )
     parser.add_argument(
-        "--minimise", action="store_true", help="find the fewest faults that show what was found"
+        "--as-found", action="store_true", help="do not find the smallest part of a seed that fails"
     )
     parser.add_argument(
         "--broken",
@@ -43,6 +50,10 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--reached", action="store_true", help="list what was reached, slower")
     return parser.parse_args()
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in text.split(",") if number != "none")
 
 
 class Search:
@@ -59,7 +70,7 @@ class Search:
         for seed in range(options.first, options.first + options.seeds):
             found += self._run_one(seed)
             is_over = time.process_time() - self._begin >= options.seconds
-            if is_over or (found and (options.broken or options.minimise)):
+            if is_over or (found and options.broken):
                 break
         seconds = time.process_time() - self._begin
         speed = f"{self._firings / seconds:.0f} firings/s"
@@ -72,17 +83,18 @@ class Search:
             found += len(unknown)
         return 1 if found else 0
 
-    def _run_one(self, seed: int) -> int:
-        options, before = self._options, time.process_time()
+    def _world(self, seed: int, hours: float, only: Only, **watched: Any) -> World:
         gc.collect()  # threads of the last world
-        world = World(
-            seed,
-            options.hours,
-            calm=options.calm,
-            tell=print if options.trace else None,
-            watch=self._reached.watch if self._reached else None,
-        )
-        violations = world.run(at_once=bool(options.broken))
+        return World(seed, hours, calm=self._options.calm, only=only, **watched)
+
+    def _run_one(self, seed: int) -> int:
+        """Play a seed, and tell what came of it; return how many violations."""
+        options, before = self._options, time.process_time()
+        tell = print if options.trace else None
+        watch = self._reached.watch if self._reached else None
+        only = Only(*(getattr(options, name) for name in Only._fields))
+        world = self._world(seed, options.hours, only, tell=tell, watch=watch)
+        violations = world.run(for_kind="" if options.broken else None)
         firings = len(world.all_lives)
         self._firings += firings
         self._hours += world.kernel.now / HOUR
@@ -94,28 +106,30 @@ class Search:
         print(f"seed {seed}: {counts}, {seconds:.1f} s{excused}, {digest}", flush=True)
         for at, kind, text in violations[:_SHOWN]:
             print(f"    {at:.3f} {kind}: {text}")
-        if violations and options.minimise:
-            self._minimise(world, seed)
+        if violations and only == Only() and not options.as_found:
+            self._shrink(seed, world)
         return len(violations)
 
-    def _minimise(self, world: World, seed: int) -> None:
-        """Show the fewest faults that lead to the same kind of violation, and the history around it."""
-        at, kind, _ = world.ledger.violations[0]
-        hours, until = self._options.hours, at + 200 if at < world.quiet_at else world.end
-        faults = [each for each in world.faults if each[0] <= at]
-        lines: list[str] = []
+    def _shrink(self, seed: int, world: World) -> None:
+        """Show the smallest part of the seed that leads to the same kind of violation, and its history then."""
+        kind, lines = world.ledger.violations[0].kind, []
 
-        def run(chosen: list[tuple[float, str, int]]) -> list[tuple[float, str, str]]:
+        def found(hours: float, only: Only) -> float | None:
             lines.clear()
-            again = World(seed, hours, chosen=chosen, tell=lines.append)
-            return [each for each in again.run(until=until) if each.kind == kind]
+            again = self._world(seed, hours, only, tell=lines.append)
+            return next((each.at for each in again.run(for_kind=kind) if each.kind == kind), None)
 
-        faults = shrink(faults, lambda chosen: bool(run(chosen)))
-        at, _, text = run(faults)[0]
-        print(f"shrunk to {len(faults)} of {len(world.faults)} faults: {faults}\n{kind}: {text}")
-        key = next((word.strip(":") for word in text.split() if word.startswith("key")), "")
+        numbers = (range(len(each)) for each in (world.hosts, world.keys, world.faults))
+        hours, only = smallest(found, self._options.hours, Only(*map(tuple, numbers)))
+        at, words = found(hours, only), f"tests/simulate --from {seed} --hours {hours:g}"
+        for name, chosen in only._asdict().items():
+            words += f" --{name} {','.join(map(str, chosen)) or 'none'}"
+        words += f" --broken {self._options.broken}" if self._options.broken else ""
+        print(f"the smallest part that shows {kind}: {words}")
+        for number in only.faults:
+            print(f"    fault {number} at {world.faults[number][0]:.3f}: {world.faults[number][1]}")
         around = [line for line in lines if at - 300 < float(line.split()[0]) < at + 60]
-        print("\n".join(line for line in around if key in line))
+        print("\n".join(around[-_LINES:]))
 
 
 def main() -> int:

@@ -61,7 +61,7 @@ class _Os:
         return getattr(os, name)
 
     def urandom(self, size: int) -> bytes:
-        return self._kernel.random.randbytes(size)
+        return self._kernel.current.process.host.random.randbytes(size)
 
     def isatty(self, _fd: int) -> bool:
         return False

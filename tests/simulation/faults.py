@@ -13,6 +13,8 @@ from kernel import CONT, KILL, STOP, TERM, Host, Process
 from server import EPOCH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from firings import Life
     from world import World
 
@@ -52,14 +54,13 @@ class Blow(NamedTuple):
     until: float
 
 
-def draw(seed: int, until: float, number: int) -> list[Fault]:
-    """Draw the faults of a seed."""
-    chance = random.Random(f"{seed} faults")
-    times = sorted(chance.uniform(30, until) for _ in range(number))
-    kinds = chance.sample(
-        KINDS, chance.randint(4, len(KINDS))
-    )  # a swarm: each seed has other kinds
-    return [(at, chance.choice(kinds), chance.randrange(1 << 30)) for at in times]
+def draw(seed: int, until: float, pause: float) -> Iterator[Fault]:
+    """Yield the faults of a seed up to a time; what comes before does not depend on it."""
+    chance, at = random.Random(f"{seed} faults"), 30.0
+    # A swarm: each seed has other kinds.
+    kinds = chance.sample(KINDS, chance.randint(4, len(KINDS)))
+    while (at := at + chance.expovariate(1 / pause)) < until:
+        yield at, chance.choice(kinds), chance.randrange(1 << 30)
 
 
 def heal(world: World) -> None:
@@ -71,7 +72,7 @@ def heal(world: World) -> None:
         if not host.up:
             kernel.boot(host)
         host.short_until = 0.0
-        host.ahead = EPOCH + server.offset + world.random.uniform(-1, 1)
+        host.ahead = EPOCH + server.offset + host.random.uniform(-1, 1)
         for process in list(host.processes.values()):
             process.stall = 0
             if process.stopped:
@@ -93,7 +94,7 @@ class Nemesis:
         """Carry out one fault."""
         draw, now = random.Random(seed), self._kernel.now
         host = draw.choice(self._world.hosts)
-        life = self._choose(draw)
+        life = self._choose(random.Random(seed + 1))
         ttl = life.key.ttl if life else 30.0
         seconds = ttl * draw.choice((0.05, 0.3, 1.0, 1.5, 3.0)) * draw.uniform(0.5, 1.5)
         blow = Blow(draw, host, life, seconds, now + seconds)
@@ -277,4 +278,4 @@ class Nemesis:
 
     def _again(self, blow: Blow) -> None:
         if blow.life:
-            self._world.fire(blow.host, blow.life.key, again=True)
+            self._world.fire(blow.host, blow.life.key, blow.draw, again=True)

@@ -42,8 +42,8 @@ ADDRESS = Address("redis", "redis://simulated")
 class Key:
     """A crontab line, the same on every host."""
 
-    def __init__(self, number: int, draw: random.Random) -> None:
-        self.name = f"key{number}"
+    def __init__(self, name: str, draw: random.Random) -> None:
+        self.name = name
         self.every = draw.choice((1, 1, 1, 2, 5, 60))
         self.rule = draw.choice(("schedule", "schedule", "schedule", "minute", "name", "none"))
         self.ttl = draw.choice((6.0, 12.0, 30.0, 60.0))
@@ -96,8 +96,10 @@ class Key:
 class Life:
     """One firing: its two processes, what was done to them, and when both could not act."""
 
-    def __init__(self, host: Host, key: Key, now: float, *, again: bool) -> None:
-        self.host, self.key, self.at, self.again = host, key, now, again
+    def __init__(
+        self, host: Host, key: Key, now: float, draw: random.Random, *, again: bool
+    ) -> None:
+        self.host, self.key, self.at, self.random, self.again = host, key, now, draw, again
         self.ended: float | None = None
         self.status: int | None = None
         self.wrapper: Process
@@ -105,7 +107,7 @@ class Life:
         self.state = ""
         """The name of the guard's state."""
         self.spec: RunSpec | None = None
-        self.startup = 0.0
+        self.startup = draw.uniform(0.03, 0.4)
         self.hit = self.left = self.bug = self.guard_was_out = False
         """Whether a fault hit it, the guard has left by itself, a bug waits in it, and the guard was once out."""
         self.joint = -INF

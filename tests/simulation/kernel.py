@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-import random
 from typing import TYPE_CHECKING, Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Iterator
 
     from ledger import Start
@@ -28,7 +28,7 @@ class Host:
     """A machine. Its wall clock and its lease clock are linear in true time, and can be stepped or stand still."""
 
     def __init__(self, kernel: Kernel, name: str, draw: random.Random, epoch: float) -> None:
-        self.kernel, self.name = kernel, name
+        self.kernel, self.name, self.random = kernel, name, draw
         self.ahead = epoch + draw.choice((0.0, 0.0, draw.uniform(-2, 2), draw.uniform(-120, 120)))
         self.rate = 1 + draw.uniform(-1e-4, 1e-4)  # a lease clock may run this much too fast
         self.booted, self.stood_still = -draw.uniform(1e3, 1e6), 0.0
@@ -119,7 +119,7 @@ class Descriptor:
 class Kernel:
     """The loop, and all that the processes of all hosts share."""
 
-    def __init__(self, seed: int, tell: Callable[[str], None] | None = None) -> None:
+    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         """`tell` gets each line of the trace."""
         self.now, self.number, self.lines = 0.0, 0, 0
         self.heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -128,7 +128,6 @@ class Kernel:
         """The thread that runs."""
         self.pids, self.highest_fd = 1000, _FIRST_DESCRIPTOR
         self.descriptors: dict[int, Descriptor] = {}
-        self.random = random.Random(f"{seed} kernel")
         self.hash, self._tell = hashlib.sha256(), tell
 
     def trace(self, *words: Any) -> None:
@@ -214,7 +213,7 @@ class Kernel:
         if process.dead:
             return
         if number == KILL:
-            moment = self.now + self.random.uniform(1e-4, 5e-3)
+            moment = self.now + process.host.random.uniform(1e-4, 5e-3)
             self.at(moment, process.host.later, self.exit, process, KILL)
         elif number == STOP:
             process.stopped = True

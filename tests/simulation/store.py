@@ -72,10 +72,10 @@ class Network:
     """Between hosts and the server: `holes` swallow packets, which may still arrive when they end."""
 
     def __init__(
-        self, kernel: Kernel, server: Server, draw: random.Random, *, timely: bool
+        self, kernel: Kernel, server: Server, draws: dict[str, random.Random], *, timely: bool
     ) -> None:
-        """Let the server of a `timely` one drop what arrives after its caller has given up."""
-        self.kernel, self.server, self._draw, self._timely = kernel, server, draw, timely
+        """`draws`: by host. The server of a `timely` one drops what arrives after its caller has given up."""
+        self.kernel, self.server, self._draws, self._timely = kernel, server, draws, timely
         self.holes: defaultdict[str | None, float] = defaultdict(float)
         """When the hole of a host ends; None: that of all hosts."""
         self.late: dict[str, tuple[float, float]] = {}
@@ -88,11 +88,10 @@ class Network:
         self.late.clear()
         self.slow_until = self.lossy_until = self.double_until = self.unconfirmed_until = 0.0
 
-    def delay(self) -> float:
-        """Return the seconds that a packet takes."""
-        usual = 0.0005 + self._draw.random() * 0.002
-        is_slow = self.kernel.now < self.slow_until
-        return usual + (self._draw.expovariate(1.5) if is_slow else 0.0)
+    def delay(self, host: str) -> float:
+        """Return the seconds that a packet takes from or to a host."""
+        draw, is_slow = self._draws[host], self.kernel.now < self.slow_until
+        return 0.0005 + draw.random() * 0.002 + (draw.expovariate(1.5) if is_slow else 0.0)
 
     def hole(self, host: str) -> float:
         """Return when the hole ends, or has ended, that a host is in."""
@@ -106,27 +105,28 @@ class Network:
         end = self.hole(host)
         if end <= self.kernel.now:
             then(*args)
-        elif self._draw.random() < 0.5:
-            seconds = end + self._draw.uniform(0, 0.5) - self.kernel.now
+        elif self._draws[host].random() < 0.5:
+            seconds = end + self._draws[host].uniform(0, 0.5) - self.kernel.now
             self.carry(seconds, host, then, *args)
 
-    def _is_lost(self) -> bool:
-        return self.kernel.now < self.lossy_until and self._draw.random() < 0.3
+    def _is_lost(self, host: str) -> bool:
+        return self.kernel.now < self.lossy_until and self._draws[host].random() < 0.3
 
     def send(self, call: Call) -> None:
         """Send a request, perhaps twice."""
-        self.carry(self.delay(), call.host, self._arrive, call)
+        self.carry(self.delay(call.host), call.host, self._arrive, call)
         if self.kernel.now < self.double_until:
             twin = Call(call.host, call.op, call.args, call.connection, call.by, None, call)
-            self.carry(self._draw.uniform(0, _LONGEST_TWIN), call.host, self._arrive, twin)
+            later = self._draws[call.host].uniform(0, _LONGEST_TWIN)
+            self.carry(later, call.host, self._arrive, twin)
 
     def _arrive(self, call: Call) -> None:
         server = self.server
-        if self._is_lost():
+        if self._is_lost(call.host):
             return
         if self.kernel.now < server.away_until or call.connection.epoch != server.epoch:
             reset = StoreUnavailable("reset")
-            self.kernel.at(self.kernel.now + self.delay(), self.answer, call, None, reset)
+            self.kernel.at(self.kernel.now + self.delay(call.host), self.answer, call, None, reset)
             return
         if self._timely and self.kernel.now > call.by:
             self.kernel.trace("too late", call.host, call.op)
@@ -136,8 +136,8 @@ class Network:
         value, error = self._ask(call)
         call.refused = call.op == "grant" and value is None
         until, late = self.late.get(call.host, (0.0, 0.0))
-        back = self.delay() + (late if self.kernel.now < until else 0.0)
-        if not self._is_lost():
+        back = self.delay(call.host) + (late if self.kernel.now < until else 0.0)
+        if not self._is_lost(call.host):
             self.carry(back, call.host, self.answer, call, value, error)
 
     def _ask(self, call: Call) -> tuple[Any, StoreError | None]:
@@ -202,7 +202,7 @@ class SimulatedStore(Claimer):
         if self._connection is not None:
             return
         call = Call(self._host, "connect", (), None, by, current)
-        there = network.delay() + network.delay()
+        there = network.delay(self._host) + network.delay(self._host)
         network.carry(there, self._host, network.answer, call, 1, None)
         self._await(call)
         if not call.done:

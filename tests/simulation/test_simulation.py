@@ -83,7 +83,7 @@ def test_one_seed_gives_one_history() -> None:
 def test_nothing_is_found() -> None:
     """The seeds follow from that of the tests; a failure shows the fewest faults that lead to it."""
     first = str(story_stores.seed() * 100)
-    simulate("--from", first, "--seeds", str(SEEDS), "--minimise")
+    simulate("--from", first, "--seeds", str(SEEDS))
 
 
 @pytest.mark.parametrize(
@@ -106,17 +106,18 @@ def test_what_was_found_once_is_clean(seed: str) -> None:
 @pytest.mark.parametrize("name", [*BROKEN, *(BROKEN_AND_SELDOM if IS_LONG else ())])
 def test_what_is_broken_is_found(name: str) -> None:
     """Within a minute of CPU, by the rule that it breaks."""
-    found = simulate("--broken", name, "--seeds", "1000", *ONE_MINUTE, status=1)
+    found = simulate("--broken", name, "--seeds", "1000", "--as-found", *ONE_MINUTE, status=1)
     assert f" {({**BROKEN, **BROKEN_AND_SELDOM})[name]}: " in found
 
 
 def test_a_failure_shrinks() -> None:
-    """Of all faults of the seed few are left, and they still show the failure."""
-    found = simulate("--broken", "wrapper_does_not_watch", "--minimise", status=1)
-    shrunk = re.search(r"shrunk to (\d+) of (\d+) faults: .*\noutlived: ", found)
-    assert shrunk, found
-    assert 1 <= int(shrunk[1]) <= 3 < int(shrunk[2])
-    assert "fault stop" in found
+    """One fault, one host and one key are left of a seed; the command that is printed shows the same."""
+    found = simulate("--broken", "spool_dropped", "--from", "6", "--hours", "0.5", status=1)
+    shows, words = re.findall(r"smallest part that shows (\w+): tests/simulate (.*)", found)[0]
+    assert re.search(r"--hours 0\.1 --hosts \d --keys \d --faults \d+ ", words), found
+    last = re.findall(rf"[\d.]+ VIOLATION {shows} .*", found)[0]
+    again = simulate(*words.split(), "--trace", status=1)
+    assert last in again.splitlines()
 
 
 def sections(text: str) -> dict[str, set[str]]:

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 import faults
 from beneath import install
 from firings import Key, Life, MemorySpool, Runner
-from kernel import INF, KILL, Host, Kernel, Process
+from kernel import KILL, Host, Kernel, Process
 from ledger import Ledger
 from server import EPOCH, Server
+from shrink import ALL, HOUR, Only
 from store import Network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from faults import Fault
     from ledger import Start, Violation
 
-HOUR = 3600.0
 _LONGEST_JOB, _LAST_JOBS = 900.0, 5.0
 _SETTLING = 1800.0
 """Seconds after the last fault until nothing of it can be felt any more."""
@@ -34,22 +33,22 @@ class World:
         seed: int,
         hours: float,
         *,
-        chosen: list[Fault] | None = None,
+        only: Only = ALL,
         calm: bool = False,
         tell: Callable[[str], None] | None = None,
         watch: Callable[[Any], Any] | None = None,
     ) -> None:
-        """`chosen`: these faults instead of those of the seed; `calm`: none. `watch` wraps `decide`."""
-        draw = self.random = random.Random(f"{seed} world")
-        self.kernel = kernel = Kernel(seed, tell)
-        self._jobs = random.Random(f"{seed} jobs")
+        """Play `only` a part of what the seed has; `calm`: no faults. `watch` wraps `decide`."""
+        self._seed, draw = seed, random.Random(f"{seed} world")
+        self.kernel = kernel = Kernel(tell)
         install(kernel, self._start_job, self._complain, watch)
         self.ledger = Ledger(self)
-        self._make_store(seed, draw)
+        hosts = [f"host{number}" for number in range(draw.choice((2, 3, 3, 4)))]
+        self.hosts = [Host(kernel, name, self._draw(name), EPOCH) for name in hosts]
+        keys = [f"key{number}" for number in range(draw.choice((2, 3, 4))) if only.has_key(number)]
+        self.keys = [Key(name, self._draw(name)) for name in keys]
+        self._make_store(draw)
         self.runner = Runner(kernel, self.network, self.ledger)
-        names = [f"host{number}" for number in range(draw.choice((2, 3, 3, 4)))]
-        self.hosts = [Host(kernel, name, draw, EPOCH) for name in names]
-        self.keys = [Key(number, draw) for number in range(draw.choice((2, 3, 4)))]
         self.lives: list[Life] = []
         """Those that are not over; `all_lives` has all."""
         self.all_lives: list[Life] = []
@@ -58,26 +57,35 @@ class World:
         is_hourly = any(key.every == 60 for key in self.keys)
         self.end = self.settled_at + (3700 if is_hourly else 400)
         pause = draw.choice((20.0, 60.0, 240.0))
-        drawn = faults.draw(seed, self.quiet_at, 0 if calm else int(self.quiet_at / pause))
-        self.faults = drawn if chosen is None else chosen
+        drawn = () if calm else faults.draw(seed, self.quiet_at, pause)
+        self.faults = {
+            number: fault for number, fault in enumerate(drawn) if only.has_fault(number)
+        }
         nemesis = faults.Nemesis(self)
-        for at, kind, of_fault in self.faults:
+        for at, kind, of_fault in self.faults.values():
             kernel.at(at, nemesis.strike, kind, of_fault)
-        for host in self.hosts:
+        for number, host in enumerate(self.hosts):
             host.spool = MemorySpool(kernel, host, self.ledger)
-            kernel.at(0.0, self._cron, host, None)
+            if only.has_host(number):
+                kernel.at(0.0, self._cron, host, None)
 
-    def _make_store(self, seed: int, draw: random.Random) -> None:
+    def _draw(self, *names: object) -> random.Random:
+        """Return choices that do not depend on which others there are."""
+        return random.Random(" ".join(map(str, (self._seed, *names))))
+
+    def _make_store(self, draw: random.Random) -> None:
         guarded, sessions = draw.random() < 0.3, draw.random() < 0.4
         self.server = Server(self.kernel, guarded=guarded, sessions=sessions)
         self.server.on_expire = self.ledger.expires
-        timely, chance = draw.random() < 0.5, random.Random(f"{seed} net")
-        self.network = Network(self.kernel, self.server, chance, timely=timely)
+        draws = {host.name: self._draw(host.name, "network") for host in self.hosts}
+        self.network = Network(self.kernel, self.server, draws, timely=draw.random() < 0.5)
 
-    def run(self, *, until: float = INF, at_once: bool = False) -> list[Violation]:
-        """Run to the end, or `until`, or (`at_once`) until something is found."""
-        kernel = self.kernel
-        while kernel.now < min(self.end, until) and not (at_once and self.ledger.violations):
+    def run(self, *, for_kind: str | None = None) -> list[Violation]:
+        """Run to the end, or until a violation `for_kind` is found, "" for any kind."""
+        kernel, found = self.kernel, self.ledger.violations
+        while kernel.now < self.end and (
+            for_kind is None or not any(for_kind in ("", each.kind) for each in found)
+        ):
             next_step = self.quiet_at if kernel.now < self.quiet_at else self.end
             kernel.run(min(next_step, kernel.now + 600))
             if kernel.now == self.quiet_at:
@@ -97,21 +105,20 @@ class World:
         if host.up and not host.frozen and last is not None and minute != last:
             for key in self.keys:
                 if minute % key.every == 0:
-                    draw = self._jobs
+                    draw = self._draw(host.name, key.name, minute)
                     late = draw.choice((0.0, 0.0, draw.uniform(0, 0.3), draw.uniform(0, 20)))
-                    kernel.at(kernel.now + late, self.fire, host, key)
+                    kernel.at(kernel.now + late, self.fire, host, key, draw)
         wait = (minute + 1) * 60 - host.wall() + 0.5
         kernel.at(kernel.now + wait, self._cron, host, minute)
 
-    def fire(self, host: Host, key: Key, *, again: bool = False) -> None:
+    def fire(self, host: Host, key: Key, draw: random.Random, *, again: bool = False) -> None:
         """Start a firing, by cron or (`again`) by a person."""
         if not host.up or host.frozen:
             return
-        life = Life(host, key, self.kernel.now, again=again)
+        life = Life(host, key, self.kernel.now, draw, again=again)
         self.lives = [each for each in self.lives if not each.is_over()]
         self.lives.append(life)
         self.all_lives.append(life)
-        life.startup = self._jobs.uniform(0.03, 0.4)
         self.runner.fire(life)
 
     # Jobs
@@ -124,7 +131,7 @@ class World:
         kernel.point()
         guard = kernel.current.process
         job = Process(kernel, guard.host, guard, "job")
-        delay = self._jobs.uniform(0.0005, 0.004)
+        delay = guard.life.random.uniform(0.0005, 0.004)
         if guard.host.short_until > kernel.now:
             kernel.exit(job, KILL)
             guard.life.hit = True
@@ -140,7 +147,7 @@ class World:
     def _begin_job(self, job: Process, life: Life, environment: Mapping[str, str]) -> None:
         if job.dead:
             return
-        kernel, draw = self.kernel, self._jobs
+        kernel, draw = self.kernel, life.random
         seconds = min(draw.expovariate(1 / life.key.usual), _LONGEST_JOB) + 0.01
         code = 0 if draw.random() < 0.75 else draw.choice((1, 1, 9))
         if kernel.now >= self.quiet_at:
@@ -162,8 +169,9 @@ class World:
     def _job_signalled(self, process: Process, number: int) -> None:
         self.ledger.signalled(process.start, number)
         if not process.deaf:
-            status = self._jobs.choice((number, number, 0, 1 << 8))
-            moment = self.kernel.now + self._jobs.choice((0.001, 0.5, 2.0))
+            draw = process.start.life.random
+            status = draw.choice((number, number, 0, 1 << 8))
+            moment = self.kernel.now + draw.choice((0.001, 0.5, 2.0))
             self.kernel.at(moment, self._job_exits, process, status)
 
     def _job_exits(self, process: Process, status: int) -> None:
