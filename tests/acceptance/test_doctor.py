@@ -169,7 +169,6 @@ def test_records_that_wait_and_hosts_that_differ(any_store: Store, new_host: Hos
     assert diagnoses(a)["spool"]["state"] == "ok"
 
 
-@pytest.mark.stores("all")
 def test_hosts_that_disagree_about_a_zone(
     store: Store, new_host: Hosts, public_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 import os
 from pathlib import Path
 
-import pytest
 from answers import answer, refused
 from log_of import Store
 from servers.oncecron import Ended, Oncecron
@@ -16,7 +15,6 @@ def said(ended: Ended) -> dict[str, str]:
     return {name: text.strip() for name, _, text in lines}
 
 
-@pytest.mark.stores("all")
 def test_what_a_firing_would_do(store: Store, host: Oncecron, public_path: Path) -> None:
     """Which tick, where, what, and whether now; nothing of it is recorded, and the command does not run."""
     file = public_path / "ran"
@@ -57,7 +55,6 @@ def test_what_a_firing_would_do(store: Store, host: Oncecron, public_path: Path)
     assert answer(host, "history", "--skips") == []
 
 
-@pytest.mark.stores("all")
 def test_nothing_is_installed(store: Store, host: Oncecron) -> None:
     """A namespace that is not there stays away, although a firing would make it; nor is there a spool."""
     before = host("jobs", "--namespace", "fresh")

@@ -53,7 +53,6 @@ def host(new_host: Callable[..., Oncecron], public_path: Path) -> Oncecron:
 
 
 @pytest.mark.own_log
-@pytest.mark.stores("all")
 def test_channels_that_nobody_has_configured(
     store: Store, host: Oncecron, new_host: Callable[..., Oncecron]
 ) -> None:
@@ -74,7 +73,6 @@ def test_channels_that_nobody_has_configured(
     assert line not in host("doctor").out.decode()
 
 
-@pytest.mark.stores("all")
 def test_a_document_that_is_too_long(store: Store, host: Oncecron) -> None:
     """It is not read, whoever has put it there: PostgreSQL refuses it, the others leave it where it is."""
     if isinstance(store, PostgresLog):
@@ -90,7 +88,6 @@ def test_a_document_that_is_too_long(store: Store, host: Oncecron) -> None:
     assert after - before < ALLOWED
 
 
-@pytest.mark.stores("all")
 def test_more_findings_than_anybody_reads(store: Store, host: Oncecron) -> None:
     """A thousand lines and one, and a message that fits; the counts are of all."""
     flood(store, ROWS)
@@ -105,7 +102,6 @@ def test_more_findings_than_anybody_reads(store: Store, host: Oncecron) -> None:
 
 
 @pytest.mark.own_log
-@pytest.mark.stores("all")
 def test_a_new_channel_finds_no_room(store: Store, host: Oncecron, public_path: Path) -> None:
     """It says so at each pass, and the known ones go on; a `prune` makes room."""
     config = Path(host.environment["ONCECRON_CONFIG"])

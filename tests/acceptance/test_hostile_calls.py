@@ -280,6 +280,7 @@ def test_adoptions_with_arguments_of_ones_own_making(
     assert_shown(granted, public_path, keys)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["execution", "skip"])
 @pytest.mark.parametrize("outcome", ["succeeded", "running", "not-started"])
@@ -330,6 +331,7 @@ ENDS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.turns(1)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("function", sorted(ENDS))
 def test_a_lease_with_arguments_of_ones_own_making(
@@ -411,6 +413,7 @@ def test_notices_with_arguments_of_ones_own_making(
     assert owner("check").status == 2
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("key", "shard"),
     [
@@ -465,6 +468,7 @@ def test_a_note_of_another_role_does_not_keep_an_end_from_the_log(
     assert granted.execute("select outcome from oncecron.executions") == [("failed",)]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -491,6 +495,7 @@ def test_a_pause_with_arguments_of_ones_own_making(
     assert_all_run(granted, ["k"])
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("host", ["", LONG, STRANGE])
 def test_a_drain_of_a_host_of_ones_own_making(
     granted: Database, public_path: Path, host: str

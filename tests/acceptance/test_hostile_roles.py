@@ -351,6 +351,7 @@ def functions(database: Database, role: str) -> tuple[list[Function], list[str]]
     return found, fields
 
 
+@pytest.mark.turns(1)
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 2 * PROGRAMS_TRIED)  # a failure is made short
 @seed(story_stores.seed())
@@ -376,6 +377,7 @@ def test_hostile_arguments_do_no_harm(
     victims.still_hold()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("role", ROLES)
 def test_no_role_calls_what_it_was_not_granted(granted: Database, role: str) -> None:
     """However the function is called."""
@@ -388,6 +390,7 @@ def test_no_role_calls_what_it_was_not_granted(granted: Database, role: str) -> 
             assert failed.value.sqlstate == INSUFFICIENT_PRIVILEGE, function
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("role", ROLES)
 def test_no_role_has_a_verb_but_select_on_its_views(granted: Database, role: str) -> None:
     """Every verb on every table, view and sequence, and everything that makes or changes an object."""

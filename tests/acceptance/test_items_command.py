@@ -152,7 +152,6 @@ def test_several_items_are_named(loaded: Oncecron, operator: Oncecron, public_pa
     assert told.err.startswith("oncecron: --item is empty (an unset variable?)")
 
 
-@pytest.mark.stores("all")
 def test_no_line_names_no_item(loaded: Oncecron, operator: Oncecron) -> None:
     """An empty answer of another program does not stand for all items."""
     told = operator("items", "k", "--item", "-", "--done", stdin=-3)

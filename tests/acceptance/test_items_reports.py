@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from log_of import Store
 from servers import eventually
 from servers.oncecron import Ended, Oncecron
@@ -41,7 +40,6 @@ def test_items_in_doubt_are_a_finding(store: Store, host: Oncecron, operator: On
     assert findings(host, "check") == findings(host, "audit") == []
 
 
-@pytest.mark.stores("all")
 def test_check_is_well_once_all_items_are_done(
     store: Store, host: Oncecron, operator: Oncecron
 ) -> None:

@@ -105,7 +105,6 @@ def peak(url: str, path: Path) -> tuple[int, bytes, int]:
     return int(status), done.stderr, int(kilobytes) * 1024
 
 
-@pytest.mark.stores("all")  # each reads its log in its own way
 @pytest.mark.parametrize("kind", sorted(FILLED))
 def test_an_audit_of_a_large_log_needs_no_more_memory(
     request: pytest.FixtureRequest, public_path: Path, kind: str

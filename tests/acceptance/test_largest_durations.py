@@ -15,7 +15,6 @@ from oncecron.config.options import RUN_OPTION, RUN_OPTIONS, Option
 from oncecron.core.units import DAY, LONGEST_DURATION
 
 Hosts = Callable[..., Oncecron]
-pytestmark = pytest.mark.stores("all")
 
 BESIDE = {"starting-deadline": ["--schedule", "* * * * *"], "retry-delay": ["--retries", "1"]}
 """What has to be given so that the value counts."""

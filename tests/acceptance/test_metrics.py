@@ -71,7 +71,6 @@ def counters(text: bytes) -> dict[tuple[str, str, str], float]:
     return {(name, key, word): float(value) for name, key, word, value in found if float(value)}
 
 
-@pytest.mark.stores("all")
 def test_counters_are_for_rates(store: Store, host: Oncecron, public_path: Path) -> None:
     """They begin with 0 and continue in the next file, also after the store was away."""
     file = public_path / "oncecron.prom"
@@ -105,7 +104,6 @@ FORGED = (
 
 
 @pytest.mark.own_log
-@pytest.mark.stores("all")
 def test_forged_keys_are_no_metrics(store: Store, host: Oncecron) -> None:
     """Prometheus reads all others, and that there is something which it cannot see."""
     before = series(host("metrics").out)

@@ -35,6 +35,7 @@ def test_a_redis_as_it_comes(new_redis: NewRedis, public_path: Path) -> None:
         assert firing.shown.count("\n") == 1
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("scheme", ["postgresql", "redis"])
 @pytest.mark.parametrize("words", ["run --key k --no-tick -- true", "history", "pause k", "stop k"])
 def test_a_store_that_does_not_answer(

@@ -368,7 +368,6 @@ def vanish(firing: Firing) -> None:
     firing.wait()
 
 
-@pytest.mark.stores("all")
 def test_a_run_whose_host_died_gets_its_end_from_the_firing_that_finds_it(
     store: Store,
     new_pinging: Callable[..., Oncecron],

@@ -45,8 +45,8 @@ def freeze(
         yield frozen
 
 
+@pytest.mark.turns(1)
 @pytest.mark.own_log
-@pytest.mark.stores("all")
 @pytest.mark.parametrize("command", LABELS)
 def test_a_bar_is_there_while_a_command_works(
     store: Store, new_host: Hosts, freeze: Callable[[], Callable[[], None]], command: str

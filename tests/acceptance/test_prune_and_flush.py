@@ -73,7 +73,6 @@ def test_prune_takes_its_ages_from_the_file(
 
 
 @pytest.mark.own_log
-@pytest.mark.stores("all")
 def test_prune_keeps_what_its_owner_wants_to_keep(past: Oncecron, store: Store) -> None:
     """It says so, with the command that changes it, which may be pasted."""
     where = ("--store", store.owner_url)
@@ -94,7 +93,6 @@ def test_prune_keeps_what_its_owner_wants_to_keep(past: Oncecron, store: Store) 
 
 
 @pytest.mark.own_log
-@pytest.mark.stores("all")
 def test_one_hosts_retention_does_not_empty_the_log(
     store: Store, host: Oncecron, public_path: Path
 ) -> None:

@@ -61,7 +61,7 @@ union all
 select 'version', '', array[m.version::text, m.oldest::text], null from oncecron.meta m
 order by 1, 2, 3"""
 
-pytestmark = [pytest.mark.own_log, pytest.mark.stores("all")]
+pytestmark = pytest.mark.own_log
 
 
 def kind(store: Store) -> str:

@@ -77,6 +77,7 @@ SCREENS = {
 }  # fmt: skip
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_every_screen_fits(cluster: Oncecron, tmp_path: Path, columns: int) -> None:
     """In columns that a terminal counts itself, CJK and emoji included."""
@@ -111,6 +112,7 @@ def test_without_unicode_marks_are_letters(cluster: Oncecron, tmp_path: Path) ->
         assert all(line.isascii() for line in jobs)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("end", ["C-c", "TERM"])
 def test_a_watched_table_is_drawn_again_and_leaves_the_screen_as_it_was(
     any_store: SQLiteLog, new_host: Callable[..., Oncecron], tmp_path: Path, end: str

@@ -132,7 +132,6 @@ def spool_three(store: Store, public_path: Path) -> Spool:
     return spool
 
 
-@pytest.mark.stores("all")
 def test_a_refused_record_does_not_hold_back_the_others(
     store: Store, host: Oncecron, public_path: Path
 ) -> None:
@@ -156,7 +155,6 @@ def test_a_refused_record_does_not_hold_back_the_others(
     assert host("flush") == (0, b"", "")
 
 
-@pytest.mark.stores("all")
 def test_a_firing_sets_a_refused_record_aside(
     store: Store, host: Oncecron, public_path: Path
 ) -> None:

@@ -81,7 +81,6 @@ def test_a_request_ends_the_firing_and_not_only_a_part(
         ("stop", 15, float("inf"), "a grace of inf is not 0 to 3653d"),
     ],
 )
-@pytest.mark.stores("all")
 def test_a_wrong_request_in_the_store_harms_no_job(
     store: Store, host: Oncecron, journal: Journal, kind: str, number: int, grace: float, why: str
 ) -> None:
@@ -117,7 +116,6 @@ def test_a_request_that_is_no_number_harms_no_job(
 
 
 @pytest.mark.parametrize(("number", "grace"), [(9999, None), (0, None), (15, -1.0), (15, 1e12)])
-@pytest.mark.stores("all")
 def test_no_store_takes_a_wrong_request(
     store: Store, host: Oncecron, journal: Journal, number: int, grace: float | None
 ) -> None:

@@ -13,8 +13,6 @@ from servers import Journal, PostgresServer, RedisServer, assert_exclusive, even
 from servers.oncecron import SHORT_TTL, Firing, Oncecron
 from servers.process import send
 
-pytestmark = pytest.mark.stores("all")  # each client of a store connects again in its own way
-
 TTL = SHORT_TTL
 
 
@@ -62,6 +60,7 @@ def ended(store: Breakable, key: str = "k") -> list[tuple[str | None, str, int |
     return [(row.tick, row.outcome, row.exit_code) for row in store.log.executions(key)]
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("mode", ["fast", "immediate", "kill"])
 def test_a_restart_within_the_ttl_leaves_the_job_undisturbed(
     store: Breakable, host: Callable[..., Oncecron], journal: Journal, mode: str
@@ -118,6 +117,7 @@ def test_a_terminated_backend_is_nothing_to_the_job(
     assert_exclusive(journal)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("fault", ["stopped", "deaf"])
 def test_behind_a_deaf_proxy_the_job_dies_in_time_and_the_next_tick_runs(
     store: Breakable, host: Callable[..., Oncecron], journal: Journal, new_proxy: Any, fault: str

@@ -81,6 +81,7 @@ def _serve(server: socket.socket, behave: Behave) -> None:
                 behave(connection)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", BEHAVIOURS)
 def test_it_is_told_in_one_line(public_path: Path, name: str) -> None:
     """By commands for people and by a firing, for each kind of address."""

@@ -231,7 +231,6 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.stores("all")
 @pytest.mark.timeout(300)  # every command for every damage
 def test_a_bad_row_hides_itself_alone(
     store: Store, host: Oncecron, damages: dict[str, Any]

@@ -205,6 +205,7 @@ def test_every_option_has_a_wrong_value() -> None:
     assert options - tried == set()
 
 
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_wrong_option_is_told_with_its_cure(host: Oncecron, public_path: Path, name: str) -> None:
     """Of every command; whatever comes from a shell, also bytes that are no UTF-8."""
@@ -228,6 +229,7 @@ def test_a_wrong_option_is_told_with_its_cure(host: Oncecron, public_path: Path,
     assert not (public_path / "ran").exists()
 
 
+@pytest.mark.turns(12)
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -305,6 +307,7 @@ def test_a_wrong_variable_is_named(host: Oncecron, public_path: Path, option: Op
     assert not (public_path / "ran").exists()
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("section", ["", "[job.k]"])
 def test_a_wrong_key_of_the_file_is_named(
     any_store: Store, host: Oncecron, public_path: Path, section: str

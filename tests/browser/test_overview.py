@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pictures
 import pytest
 from sample_pages import CLOCK, HOSTILE, contents
+from story_stores import rotated, seed
 
 from oncecron.core.stderr import visible
 from oncecron.pages import render
@@ -124,7 +125,7 @@ def test_it_needs_nothing_else(show: Callable[..., Shown], overview: str) -> Non
 
 def test_who_means_harm_is_only_seen(show: Callable[..., Shown], tmp_path: Path) -> None:
     """On a phone: nothing of a text acts, asks another server, turns other texts around, or widens the page."""
-    for number, text in enumerate(HOSTILE):
+    for number, text in enumerate(rotated(HOSTILE, seed(), 3)):
         file = tmp_path / f"{number}.html"
         file.write_text(render.overview(contents(text), CLOCK), encoding="utf-8")
         shown = show(f"file://{file}", 390)
@@ -142,6 +143,7 @@ def shown_as(text: str) -> str:
     return " ".join(visible(cut).split(" "))
 
 
+@pytest.mark.turns(0)
 def test_the_pictures_are_fresh(browser: Browser, overview: str) -> None:
     """Whoever changes the words of the page draws them again: tools/pictures.py."""
     assert pictures.draw(browser, overview, write=False) == []

@@ -55,6 +55,7 @@ def drilled(url: str, home: Path) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
+@pytest.mark.turns(1, "drill")
 @pytest.mark.timeout(200)
 @pytest.mark.slow
 def test_the_whole_certificate_is_as_it_is_printed(database: Database, public_path: Path) -> None:
@@ -87,6 +88,7 @@ def test_the_readme_shows_a_part_of_it() -> None:
     assert re.fullmatch(pattern, "\n".join(shown("docs/drill.md")), re.DOTALL)
 
 
+@pytest.mark.turns(1, "drill")
 @pytest.mark.timeout(200)
 @pytest.mark.slow
 def test_a_login_with_the_rights_of_the_page_can_drill(

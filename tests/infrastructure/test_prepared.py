@@ -14,6 +14,7 @@ def host(tmp_path: Path) -> Oncecron:
     return Oncecron(f"sqlite:///{tmp_path}/oncecron.db", tmp_path)
 
 
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("command", [command for command in ONCECRON.names if command != "run"])
 @pytest.mark.parametrize("word", ["--help", "--mistyped"])
 def test_the_same_is_said(host: Oncecron, command: str, word: str) -> None:

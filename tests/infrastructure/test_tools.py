@@ -51,6 +51,7 @@ def test_servers_die_with_the_tests() -> None:
     wait_gone([server])
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(("required", "outcome"), [("1", "1 failed"), ("0", "1 skipped")])
 def test_loud_skip_fails_where_all_is_required(tmp_path: Path, required: str, outcome: str) -> None:
     """What was not proved is named; with ONCECRON_REQUIRE_ALL=1 it is a failure."""
