@@ -21,8 +21,8 @@ from servers import (
 )
 from servers.oncecron import Oncecron, installed
 
-HERD = int(os.environ.get("ONCECRON_TEST_HERD", "300"))
-HERD_TICKS = int(os.environ.get("ONCECRON_TEST_HERD_TICKS", "5"))
+HERD = int(os.environ.get("ONCECRON_TEST_HERD", "100"))
+HERD_TICKS = int(os.environ.get("ONCECRON_TEST_HERD_TICKS", "3"))
 MOST_CASTS = 50
 """How many rows of pg_cast a claim may look up on PostgreSQL: one operator with the wrong types makes 28 more."""
 
@@ -132,7 +132,7 @@ def _newer(beat: float | None, newest: float) -> float | None:
 def test_a_herd_in_one_second_runs_once(
     store: Breakable, public_path: Path, journal: Journal
 ) -> None:
-    """Three hundred firings and forty connections: one run, 299 quiet skips, no error."""
+    """A hundred firings and forty connections: one run, 99 quiet skips, no error."""
     hosts = [Oncecron(store.url(), public_path, f"host-{n}") for n in range(HERD)]
     hosts[0].run("warm-up", "--tick", "one", "--", "true")
     firings = [
@@ -158,25 +158,15 @@ def test_twenty_hosts_install_an_empty_database_at_once(
 
 
 @pytest.mark.herd
+@pytest.mark.parametrize("store_kind", ["pooled", "redis"])
 def test_twenty_firings_of_each_tick_run_it_once(
-    ready: Database, pgbouncer: PgBouncer, public_path: Path, journal: Journal
+    store_kind: str, request: pytest.FixtureRequest, public_path: Path, journal: Journal
 ) -> None:
-    """From the console script, half of the hosts through a transaction pooler."""
-    urls = [ready.url(via=pgbouncer if n % 2 else None) for n in range(20)]
-    run_ticks(urls, public_path, journal)
-
-
-@pytest.mark.herd
-def test_twenty_firings_of_each_tick_on_redis(
-    redis_server: RedisServer, public_path: Path, journal: Journal
-) -> None:
-    """The same on Redis."""
-    run_ticks([redis_server.url()] * 20, public_path, journal)
-
-
-def run_ticks(urls: list[str], public_path: Path, journal: Journal) -> None:
-    """Fire each tick on every host at once; each runs once, one after the other, with rising tokens."""
-    hosts = [Oncecron(url, public_path, f"host-{n}") for n, url in enumerate(urls)]
+    """Fired on every host at once from the console script; the ticks run one after the other, with rising tokens."""
+    hosts = [
+        Oncecron(url, public_path, f"host-{n}")
+        for n, url in enumerate(_twenty_urls(store_kind, request))
+    ]
     for tick in range(HERD_TICKS):
         firings = [
             host.fire("k", "--ttl", 6, "--tick", f"t{tick}", "--", *job(journal, "--sleep", 0.05))
@@ -188,6 +178,16 @@ def run_ticks(urls: list[str], public_path: Path, journal: Journal) -> None:
     assert len(journal.runs()) == HERD_TICKS
     assert_exclusive(journal)
     assert_tokens_rise(journal)
+
+
+def _twenty_urls(store_kind: str, request: pytest.FixtureRequest) -> list[str]:
+    """Return what twenty hosts connect to, half of those of PostgreSQL by a transaction pooler."""
+    if store_kind == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        return [server.url()] * 20
+    ready: Database = request.getfixturevalue("ready")
+    pooler: PgBouncer = request.getfixturevalue("pgbouncer")
+    return [ready.url(via=pooler if n % 2 else None) for n in range(20)]
 
 
 def test_behind_a_transaction_pooler_the_lease_row_stands_alone(

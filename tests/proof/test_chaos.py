@@ -44,7 +44,7 @@ def told(history: History) -> str:
 
 
 @pytest.mark.chaos
-@pytest.mark.stores(2)
+@pytest.mark.stores(1)
 @pytest.mark.parametrize("store", clusters.KINDS)
 def test_every_promise_holds(store: str, kept: Path) -> None:
     """No violation outside the documented holes, whatever the nemesis draws."""

@@ -32,8 +32,6 @@ IS_LONG = os.environ.get("ONCECRON_TEST_DRILLS") == "long"
 KINDS = ("pooled", "postgres", "redis", "sentinel", "sqlite")
 SHORT, FULL = 0.25, 2.0
 """Minutes."""
-FOUND_IN_SHORT = "lock-without-tick"
-"""A mutation that needs no fault to show."""
 CLEAN_DRILLS = 10
 NOT_SHOWN = {
     "fence-asleep": "the jobs of a drill write nothing under their fencing token",
@@ -163,20 +161,6 @@ def agrees_with_the_ledger(found: Certificate, directory: Path) -> None:
     assert found.latency["p99"] <= max(start.at for start in starts) - min(
         line["at"] for line in lines if line["event"] == "firing"
     )
-
-
-@pytest.mark.chaos
-@pytest.mark.timeout(300)
-def test_a_broken_copy_is_found(public_path: Path, request: pytest.FixtureRequest) -> None:
-    """The verdict has the history that shows it."""
-    mutation = mutations.ALL[FOUND_IN_SHORT]
-    script = mutations.copy(mutation, public_path / "mutated")
-    with standing("sqlite", request, public_path) as url:
-        found = Driller(public_path, script).certificate(url, SHORT)
-    assert found["verdict"] == "violated"
-    doubles = [each for each in found["violations"] if each["rule"] == "double"]
-    assert doubles
-    assert "STARTS" in doubles[0]["timeline"]
 
 
 @pytest.mark.timeout(300)

@@ -1,4 +1,4 @@
-"""A drill finds each store that is broken on purpose."""
+"""A drill finds each store that is broken on purpose, and a broken oncecron."""
 
 import json
 import os
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import broken_stores
+import mutations
 import pytest
 from broken_stores import BrokenStore
 from servers import eventually
-from test_drill import Driller, told
+from test_drill import SHORT, Driller, standing, told
 
 IS_LONG = os.environ.get("ONCECRON_TEST_DRILLS") == "long"
 MINUTES = 2.0 if IS_LONG else 0.5
@@ -18,6 +19,10 @@ KINDS = [*broken_stores.KINDS] if IS_LONG else ["forgetful"]
 SEED = 7
 WELL, BROKEN = 4.0, 3.0
 """Seconds."""
+SHOWN_WITHOUT_A_FAULT = "lock-without-tick"
+"""A mutation of oncecron."""
+
+pytestmark = [] if IS_LONG else [pytest.mark.turns(1)]
 
 
 @pytest.mark.chaos
@@ -35,6 +40,20 @@ def test_a_drill_finds_it(kind: str, public_path: Path) -> None:
     if of_jobs:
         assert of_jobs[0]["sentence"] in found["why"]
         assert "STARTS" in of_jobs[0]["timeline"]
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(300)
+def test_a_drill_finds_a_broken_copy(public_path: Path, request: pytest.FixtureRequest) -> None:
+    """The verdict has the history that shows it."""
+    mutation = mutations.ALL[SHOWN_WITHOUT_A_FAULT]
+    script = mutations.copy(mutation, public_path / "mutated")
+    with standing("sqlite", request, public_path) as url:
+        found = Driller(public_path, script).certificate(url, SHORT)
+    assert found["verdict"] == "violated"
+    doubles = [each for each in found["violations"] if each["rule"] == "double"]
+    assert doubles
+    assert "STARTS" in doubles[0]["timeline"]
 
 
 def drilled(driller: Driller, store: BrokenStore) -> dict[str, Any]:
