@@ -67,12 +67,13 @@ def pytest_report_header() -> str:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what waits for nothing as quick: units, documents, and the contract of the store that is a file."""
+    """Mark what waits for nothing as quick: units, documents, and the contract of the stores without a server."""
     directory = item.path.parent.name
     waits = "machine_at" in getattr(item, "fixturenames", ())  # the snippets of the documentation
-    is_quick = (directory in ("unit", "docs") and not waits) or story_stores.stores_of(item) == [
-        "sqlite"
-    ]
+    is_quick = (directory in ("unit", "docs") and not waits) or story_stores.stores_of(item) in (
+        ["memory"],
+        ["sqlite"],
+    )
     if is_quick and directory != "acceptance" and not item.get_closest_marker("slow"):
         item.add_marker("quick")
 

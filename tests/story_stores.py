@@ -26,7 +26,10 @@ from typing import Any
 
 import pytest
 
-NAMES = {"cluster", "logged", "pooled", "postgres", "redis", "sentinel", "sqlite", "unheld", "warm"}
+NAMES = {
+    *("memory", "sqlite", "redis", "cluster", "sentinel", "postgres"),
+    *("pooled", "unheld", "warm", "logged"),
+}
 PARAMETERS = ("breakable", "kind", "log", "store", "store_kind")
 """The parameters of tests and fixtures that name a store."""
 ACCEPTANCE = Path(__file__).parent / "acceptance"

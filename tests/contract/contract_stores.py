@@ -6,7 +6,10 @@ To add a store: a class with the members of `StoreKind`, and its name in `KINDS`
 from __future__ import annotations
 
 import sqlite3
+import sys
+import time
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from postgres_stores import (
@@ -22,6 +25,12 @@ from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.each.sqlite_store import SQLiteItemStore
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 from oncecron.stores.sqlite.reader import SQLiteReader
+
+sys.path.append(str(Path(__file__).parents[1] / "simulation"))
+
+from memory_items import MemoryItems
+from memory_reader import MemoryReader
+from memory_store import Memory, MemoryStore
 
 if TYPE_CHECKING:
     import pytest
@@ -39,6 +48,10 @@ class StoreKind(Protocol):
 
     own_clock: ClassVar[bool]
     """Whether its clock can differ from the host's."""
+    is_shared: ClassVar[bool]
+    """Whether another process can connect to it."""
+    has_connections: ClassVar[bool]
+    """Whether `cut` ends anything."""
     address: str
     """What `connect` takes in another process."""
 
@@ -63,6 +76,9 @@ class StoreKind(Protocol):
 
     def age(self, seconds: float) -> None:
         """Make all that is recorded that much older; negative: as if the store's clock had been set back."""
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass by the store's clock, and not return before."""
 
     def expire(self, key: str, shard: int = 0) -> None:
         """Make the present lease of a part of the key expired, its holder silent and without a session."""
@@ -90,6 +106,8 @@ class SQLiteKind:
     """A file of its own."""
 
     own_clock: ClassVar[bool] = False
+    is_shared: ClassVar[bool] = True
+    has_connections: ClassVar[bool] = False
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.address = str(request.getfixturevalue("tmp_path") / "contract.db")
@@ -154,6 +172,10 @@ class SQLiteKind:
             )
             database.executescript(";".join([*statements, "COMMIT"]))
 
+    def pass_time(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
     def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat."""
         self.run(
@@ -214,7 +236,105 @@ class SQLiteKind:
             store.close()
 
 
+class MemoryKind:
+    """The store of the simulator."""
+
+    own_clock: ClassVar[bool] = True
+    is_shared: ClassVar[bool] = False
+    has_connections: ClassVar[bool] = False
+    address = ""
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._passed = 0.0
+        self.memory = Memory(self._now)
+        self.empty()
+
+    def empty(self) -> None:
+        """Begin with another memory, for those too who have the one before."""
+        self.memory.__init__(self._now)  # type: ignore[misc]
+        self.memory.least = {"executions": 0.0, "skips": 0.0}
+
+    def firing(self) -> LeaseStore:
+        """Return what a host asks."""
+        return MemoryStore(self.memory)
+
+    def items(self) -> ItemStore:
+        """Return what a worker asks."""
+        return MemoryItems(self.memory)
+
+    def people(self) -> Reader:
+        """Return what people ask."""
+        return MemoryReader(self.memory)
+
+    def cut(self) -> None:
+        """There are no connections."""
+
+    def age(self, seconds: float) -> None:
+        """Move every time in every row."""
+        memory = self.memory
+        memory.oldest -= seconds
+        memory.stops = {
+            place: stop._replace(
+                since=stop.since - seconds,
+                until=None if stop.until is None else stop.until - seconds,
+            )
+            for place, stop in memory.stops.items()
+        }
+        rows = [row for found in memory.lists.values() for row in (found, *found["items"])]
+        for part in memory.parts.values():
+            rows += [part.marks, *filter(None, [part.lease]), *part.rows.values()]
+            rows += [*part.skips.values(), *part.plain.values(), *part.hosts.values()]
+        for row in rows:
+            row.update(
+                {name: row[name] - seconds for name in _TIMES & {*row} if row[name] is not None}
+            )
+            if "ticks_at" in row:
+                row["ticks_at"] = " ".join(
+                    str(float(at) - seconds) for at in row["ticks_at"].split()
+                )
+                row["hour"] -= int(seconds // 3600)
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock."""
+        self._passed += seconds
+
+    def _now(self) -> float:
+        return time.time() + self._passed
+
+    def expire(self, key: str, shard: int = 0) -> None:
+        """End the lease a second ago, a ttl after its last heartbeat."""
+        lease, now = self.memory.parts[key, shard].lease, self._now()
+        assert lease
+        lease |= {"expires_at": now - 1, "heartbeat_at": now - 1 - lease["ttl"]}
+
+    def stored_items(self) -> int:
+        """Count the rows."""
+        return sum(len(found["items"]) for found in self.memory.lists.values())
+
+    def fence(self, key: str) -> int:
+        """Read the mark."""
+        return int(self.memory.parts[key, 0].marks["fence"])
+
+    def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
+        """Set the marks."""
+        marks = {"high_water": high_water, "last_start": last_start, "previous_start": last_start}
+        self.memory.parts[key, 0].marks |= marks
+
+    def without_lock(self, backend_pid: int | None) -> bool:
+        """There are no sessions."""
+        return backend_pid is None
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+_TIMES = {
+    *("started_at", "finished_at", "lost_at", "last_start", "previous_start", "expected_since"),
+    *("forgotten_at", "acquired_at", "heartbeat_at", "expires_at", "request_acknowledged_at"),
+    *("at", "seen_at", "loaded_at", "since", "not_before"),
+}
 KINDS: dict[str, type[StoreKind]] = {
+    "memory": MemoryKind,
     "sqlite": SQLiteKind,
     "postgres": PostgresKind,
     "pooled": PooledPostgresKind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -62,6 +63,8 @@ class PostgresKind:
     """A database of its own; the hosts are roles that may only run, read, or own."""
 
     own_clock: ClassVar[bool] = True
+    is_shared: ClassVar[bool] = True
+    has_connections: ClassVar[bool] = True
     copy: ClassVar[str] = "installed_database"
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
@@ -115,6 +118,10 @@ class PostgresKind:
         rounded = (each.format(round(seconds)) for each in (OLDER_HOSTS, OLDER_PLAIN_SKIPS))
         due = "update oncecron.job_key set prunes = true"
         self.database.execute("; ".join([*statements, *rounded, due]))
+
+    def pass_time(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
 
     def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat, and all sessions."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 from oncecron.core import clock
@@ -30,6 +31,8 @@ class RedisKind:
     """A server without data."""
 
     own_clock: ClassVar[bool] = True
+    is_shared: ClassVar[bool] = True
+    has_connections: ClassVar[bool] = True
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
         self.server = request.getfixturevalue("redis_server")
@@ -77,6 +80,10 @@ class RedisKind:
             ):
                 for member in self.client.zrange(name, 0, -1):
                     self.client.zincrby(name, -seconds, member)
+
+    def pass_time(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
 
     def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat."""

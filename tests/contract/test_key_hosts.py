@@ -253,5 +253,7 @@ def damage_host(store: Any) -> None:
         store.database.execute(hours)
     elif hasattr(store, "client"):
         store.client.hset("oncecron:{oncecron}:hosts:nightly#0", "a.example", '{"hour": "soon"}')
+    elif hasattr(store, "memory"):
+        store.memory.parts[KEY, 0].hosts["a.example"]["hour"] = "soon"
     else:
         store.run("UPDATE key_host SET hour = 'soon', wins = x'ff'")

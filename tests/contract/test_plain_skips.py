@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -60,10 +59,13 @@ def test_a_plain_skip_tells_who_when_and_why(
     ]
 
 
-def test_plain_skips_are_found_by_all_that_is_kept(a: Host, b: Host, log: Log, now: Now) -> None:
+def test_plain_skips_are_found_by_all_that_is_kept(
+    a: Host, b: Host, store: StoreKind, log: Log, now: Now
+) -> None:
     """Key, tick, host, reason and time."""
     first, second = now(-1), now()
     for fired in (first, second):
+        store.pass_time(0.01)
         a.run(**fired)
         b.lose(**fired)
     at = clock.wall()
@@ -82,7 +84,9 @@ def test_plain_skips_are_found_by_all_that_is_kept(a: Host, b: Host, log: Log, n
     assert [skip.tick for skip in log.people.skips(HistoryQuery(limit=1))] == [second["tick"].text]
 
 
-def test_equal_plain_skips_are_one_with_a_count(a: Host, b: Host, log: Log, now: Now) -> None:
+def test_equal_plain_skips_are_one_with_a_count(
+    a: Host, b: Host, store: StoreKind, log: Log, now: Now
+) -> None:
     """For each tick, host and reason, and with the time of the newest."""
     fired = now()
     lease = a.win(**fired)
@@ -92,7 +96,7 @@ def test_equal_plain_skips_are_one_with_a_count(a: Host, b: Host, log: Log, now:
         b.lose(**fired)
     before = log.skips()[0].at
     assert {skip.reason: skip.count for skip in plain(log)} == {"held": 1, "done": 2}
-    time.sleep(0.01)
+    store.pass_time(0.01)
     b.lose(**fired)
     assert [(skip.reason, skip.count) for skip in log.skips()] == [("done", 3), ("held", 1)]
     assert log.skips()[0].at > before

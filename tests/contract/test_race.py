@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+from contract_stores import KINDS
 from herd import run_at_once
 
 from oncecron.core import clock
@@ -31,6 +32,7 @@ def race(kind: str, address: str, journal: Path) -> list[tuple[str, int, int]]:
     return [(verb, int(tick), int(token)) for verb, tick, token in lines]
 
 
+@pytest.mark.parametrize("store_kind", [name for name in KINDS if KINDS[name].is_shared])
 @pytest.mark.timeout(60 + PROCESSES * TICKS // 10)
 def test_one_start_a_tick_and_never_two_at_a_time(
     store: StoreKind, store_kind: str, log: Log, tmp_path: Path

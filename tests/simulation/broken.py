@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import beneath
-import server
-import store
+import memory_store
 from kernel import INF
 from server import Server
 
@@ -18,7 +17,7 @@ from oncecron.stores import claim_loop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from server import Part, Row
+    from memory_store import Part, Row
 
     from oncecron.core.decision import State
     from oncecron.core.model import Firing
@@ -35,12 +34,12 @@ def trust_from_answer() -> None:
     def trust_after(_sent: float, ttl: float) -> float:
         return clock.lease_time(clock.BOOTTIME) + ttl - (0.01 * ttl + 0.002)
 
-    store.trust_after = facts.trust_after = trust_after
+    memory_store.trust_after = facts.trust_after = trust_after
 
 
 def trust_without_margin() -> None:
     """Trust a lease for longer than it lasts."""
-    store.trust_after = facts.trust_after = lambda sent, ttl: sent + ttl * 1.3
+    memory_store.trust_after = facts.trust_after = lambda sent, ttl: sent + ttl * 1.3
 
 
 def release_before_dead() -> None:
@@ -153,7 +152,7 @@ def token_is_the_clock() -> None:
     real = Server.grant
 
     def grant(self: Server, firing: Firing, *args: Any) -> Row | None:
-        self.parts[firing.key, firing.shard].fence = 0
+        self.parts[firing.key, firing.shard].marks["fence"] = 0
         return real(self, firing, *args)
 
     Server.grant = grant
@@ -199,7 +198,6 @@ def store_forgets() -> None:
         real(self, kernel, guarded=False, sessions=sessions)
 
     Server.forgets, Server.__init__ = 10.0, init
-    server.KEPT_ROWS = 40  # each write copies them
 
 
 ALL: dict[str, Callable[[], None]] = {

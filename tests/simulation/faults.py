@@ -7,10 +7,15 @@ in rare states.
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel import CONT, KILL, STOP, TERM, Host, Process
+from memory_reader import MemoryReader
 from server import EPOCH
+
+from oncecron.core.log_rows import NewPause
+from oncecron.core.model import Request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,8 +84,8 @@ def heal(world: World) -> None:
                 kernel.kill(process, CONT)
     world.network.heal()
     server.away_until = 0.0
-    for place in list(server.stops):
-        server.stop(place, None)
+    for key, of_host in list(server.stops):
+        nemesis.people.allow_starts(key=key, host=of_host)
 
 
 class Nemesis:
@@ -89,6 +94,7 @@ class Nemesis:
     def __init__(self, world: World) -> None:
         self._world, self._kernel, self._network = world, world.kernel, world.network
         self._server, self._ledger = world.server, world.ledger
+        self.people = MemoryReader(world.server)
 
     def strike(self, kind: str, seed: int) -> None:
         """Carry out one fault."""
@@ -256,22 +262,25 @@ class Nemesis:
 
     def _pause(self, blow: Blow) -> None:
         key = blow.life.key if blow.life else self._world.keys[0]
-        self._stop_place(("key", key.name), blow.seconds)
+        self._stop_place(key.name, None, blow.seconds)
 
     def _drain(self, blow: Blow) -> None:
-        self._stop_place(("host", blow.host.name), blow.seconds)
+        self._stop_place(None, blow.host.name, blow.seconds)
 
-    def _stop_place(self, place: tuple[str, str], seconds: float) -> None:
-        self._server.stop(place, PERSON)
-        self._ledger.stopped(place[1], seconds)
-        self._kernel.at(self._kernel.now + seconds, self._server.stop, place, None)
+    def _stop_place(self, key: str | None, host: str | None, seconds: float) -> None:
+        self.people.stop_starts(NewPause(key, host, PERSON, seconds=None))
+        self._ledger.stopped(key or host, seconds)
+        end = partial(self.people.allow_starts, key=key, host=host)
+        self._kernel.at(self._kernel.now + seconds, end)
 
     def _stop(self, blow: Blow, word: str = "stop") -> None:
         if life := blow.life:
             life.hit = True
             number, grace = blow.draw.choice((TERM, 2, 9)), blow.draw.choice((None, 1.0))
             place = (life.key.name, blow.draw.randrange(life.key.shards))
-            self._server.request(place, (word, PERSON, number, grace))
+            if lease := self._server.known(place).lease:
+                asked = Request(word, PERSON, number, grace)
+                self.people.request(*place, lease["execution_id"], asked)
 
     def _release(self, blow: Blow) -> None:
         self._stop(blow, "release")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from firings import Key, Life
-    from server import Part
+    from memory_store import Part
     from world import World
 
 WAKING = 1.6

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from memory_store import MemoryStore
+
 from oncecron.core import clock
-from oncecron.core.decision import stop_refusal
 from oncecron.core.errors import StoreError, StoreUnavailable
-from oncecron.core.facts import first_lease, lost_run, next_lease, skip_values, stop_of
-from oncecron.core.model import Unconfirmed, stored_request, trust_after
+from oncecron.core.model import Unconfirmed
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL
-from oncecron.stores.claim_loop import Claimer
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
     from kernel import Kernel, Process, Thread
-    from server import Row, Server
+    from memory_store import Row
+    from server import Server
     from world import Life
 
-    from oncecron.core.decision import Attempt, Grant, State
-    from oncecron.core.model import Ending, Firing, Lease, LostRun, Refusal
+    from oncecron.core.model import Firing, Lease
 
 _LONGEST_TWIN = 20.0
 """Seconds after which the second copy of a packet may arrive."""
@@ -34,10 +33,6 @@ class Connection:
     def __init__(self, network: Network, process: Process) -> None:
         self._network, self._process, self.epoch = network, process, network.server.epoch
         self.closed, self._ends = False, None
-
-    def __deepcopy__(self, _memo: object) -> Connection:
-        """Stay the same session in a copy of what the server has."""
-        return self
 
     def lives(self) -> bool:
         """Return whether the server still has the session."""
@@ -143,6 +138,7 @@ class Network:
     def _ask(self, call: Call) -> tuple[Any, StoreError | None]:
         value, error = None, None
         try:
+            self.server.by = call.connection
             value = getattr(self.server, call.op)(*call.args)
         except StoreError as refused:
             error = refused
@@ -153,7 +149,7 @@ class Network:
             key = about.get("key") if isinstance(about, dict) else getattr(about, "key", about)
             owner, late = getattr(about, "owner", "")[:8], "" if call.thread else "late"
             self.kernel.trace("store", call.host, call.op, key, owner, said, late)
-        return dict(value) if isinstance(value, dict) else value, error
+        return value, error
 
     def answer(self, call: Call, value: Any, error: StoreError | None) -> None:
         """Wake the caller, if it still waits."""
@@ -162,19 +158,16 @@ class Network:
             self.kernel.wake(call.thread)
 
 
-class SimulatedStore(Claimer):
-    """`LeaseStore` for one firing."""
-
-    lease_clock = clock.BOOTTIME
-    survives_fork = True
+class SimulatedStore(MemoryStore):
+    """`LeaseStore` of one firing: each step is a call over the network."""
 
     def __init__(self, network: Network, life: Life) -> None:
+        super().__init__(network.server)
         self._network, self._life = network, life
         self._connection: Connection | None = None
         self._host, self._ttl, self.holds_connection = life.host.name, life.key.ttl, life.key.holds
 
     def _call(self, op: str, deadline: float, *args: Any) -> tuple[Any, float]:
-        """Return the answer, and when the request was sent (lease clock)."""
         kernel, network = self._network.kernel, self._network
         if self._life.bug:
             self._life.bug = False
@@ -183,8 +176,6 @@ class SimulatedStore(Claimer):
         by = kernel.now + max(0.0, min(left, CALL_TIMEOUT, self._ttl / HEARTBEATS_PER_TTL))
         self._connect(by)
         sent = clock.lease_time(self.lease_clock)
-        if op in ("look", "grant", "renew"):
-            args = (*args, self._connection)
         call = Call(self._host, op, args, self._connection, by, kernel.current)
         network.send(call)
         self._await(call)
@@ -215,19 +206,9 @@ class SimulatedStore(Claimer):
         self._network.kernel.sleep_until(call.by, lambda: call.done)
         self._network.kernel.point()
 
-    # ClaimSteps
-
-    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> Row:
-        host_now, self._place = clock.wall(), (firing.key, firing.shard)
-        facts, _ = self._call("look", deadline, firing, awaited, closely)
-        return facts | {"host_now": host_now}
-
-    def grant(
-        self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
-    ) -> Lease | Unconfirmed | None:
-        given = (firing, state.version, grant.attempt, grant.cause, alone)
-        row, sent = self._call("grant", deadline, *given)
-        return row and self._confirmed(first_lease(firing, row, sent))
+    def look(self, firing: Firing, **how: Any) -> Row:
+        self._place = (firing.key, firing.shard)
+        return super().look(firing, **how)
 
     def _confirmed(self, lease: Lease) -> Lease | Unconfirmed:
         """Return a lease that enough replicas have, as with `?wait=` of Redis, which has no sessions."""
@@ -236,62 +217,8 @@ class SimulatedStore(Claimer):
             return Unconfirmed(lease, StoreUnavailable("too few replicas"))
         return lease
 
-    def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> LostRun | None:
-        lost, _ = self._call("expire", deadline, firing, state.version, note)
-        return lost and lost_run(lost)
-
-    def cut(self, firing: Firing, state: State, *, deadline: float) -> None:
-        self._call("cut", deadline, firing.key, firing.shard)
-
-    def regain(
-        self, firing: Firing, own: Attempt, *, deadline: float
-    ) -> Lease | Unconfirmed | None:
-        named = (firing.key, firing.shard, own.execution_id, firing.owner)
-        held, sent = self._call("renew", deadline, *named)
-        return held and self._confirmed(first_lease(firing, own._asdict(), sent))
-
-    def skip(
-        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: object = None
-    ) -> None:
-        self._call("skip", deadline, skip_values(firing, refusal))
-
-    # LeaseStore
-
-    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
-        named = (lease.key, lease.shard, lease.execution_id, lease.owner)
-        held, sent = self._call("renew", deadline, *named)
-        if held is None:
-            return None
-        request = held[0] and stored_request(*held[0])
-        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
-
-    def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
-        return self._call("keep", deadline, lease, ending)[0]
-
-    def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
-        answer, sent = self._call("retry", deadline, lease)
-        if answer is None:
-            return None
-        is_stop = "stop_kind" in answer
-        return stop_refusal(stop_of(answer)) if is_stop else next_lease(lease, answer, sent)
-
-    def finish(self, lease: Lease, ending: Ending, retention: object, *, deadline: float) -> bool:
-        return self._call("finish", deadline, lease, ending)[0]
-
-    def deliver(self, record: Row, *, deadline: float, retention: object = None) -> None:
-        self._call("deliver", deadline, record)
-
     def evict(self, stale: object, *, deadline: float) -> None:
-        self._call("evict", deadline, *self._place)
-
-    def listen(self, firing: Firing, *, deadline: float) -> bool:
-        return False
-
-    def watch_fd(self) -> int | None:
-        return None
-
-    def readdress(self, address: object) -> None:
-        return
+        self._call("evict", deadline, self._place)
 
     def close(self) -> None:
         if self._connection:

@@ -125,7 +125,7 @@ class SQLiteLeaseStore(Claimer):
             }
             values = _given(firing, now) | start_values(firing) | started
             values |= {
-                "mark": _high_water_after(state.high_water, firing.tick.instant, now["now"]),
+                "mark": high_water_after(state.high_water, firing.tick.instant, now["now"]),
                 "latest": now["now"] + MAX_CLOCK_SKEW,
                 "named": firing.tick.text is not None and firing.tick.instant is None,
                 "ttl": firing.ttl,
@@ -311,15 +311,19 @@ def _see(store: Connection, firing: Firing, now: float, *, won: bool) -> None:
     values = presence_values(firing) | {"key": firing.key, "shard": firing.shard}
     values |= {"host": firing.holder.host, "now": now}
     row = store.one("find_key_host", **values)
-    try:
-        history = _ticks_and_counts(row and dict(row), firing, now, won=won)
-    except UNREADABLE:
-        history = _ticks_and_counts(None, firing, now, won=won)
+    history = ticks_and_counts(row and dict(row), firing, now, won=won)
     store.execute("put_key_host", **values | history)
 
 
+def ticks_and_counts(row: Values | None, firing: Firing, now: float, *, won: bool) -> Values:
+    """Return what a host's row keeps of earlier firings, if it can be read. One by hand (`again`) fires no tick."""
+    try:
+        return _ticks_and_counts(row, firing, now, won=won)
+    except UNREADABLE:
+        return _ticks_and_counts(None, firing, now, won=won)
+
+
 def _ticks_and_counts(row: Values | None, firing: Firing, now: float, *, won: bool) -> Values:
-    """Return what a host's row keeps of earlier firings. One by hand (`again`) fires no tick."""
     hour, tick, machine = int(now // HOUR), firing.tick.text, firing.machine
     before: Values = dict.fromkeys(("ticks", "ticks_at", "wins", "skips", "twice"), "")
     before |= {"hour": hour, **(row or {})}
@@ -352,7 +356,7 @@ def _counted(counts: str, hours: int, more: int) -> str:
     return " ".join(map(str, [*hourly[:-1], hourly[-1] + more]))
 
 
-def _high_water_after(mark: float | None, instant: float | None, now: float) -> float | None:
+def high_water_after(mark: float | None, instant: float | None, now: float) -> float | None:
     """Return the high-water mark after a start of this instant.
 
     An instant far ahead is ignored: every tick before it would be skipped. A claim with one is refused before
@@ -445,7 +449,7 @@ def _insert(store: Connection, record: dict[str, Any], now: float) -> bool:
     store.execute("insert_delivered", **values)
     store.execute("mark_delivered", **values)
     if outcome != "not-started":
-        values["mark"] = _high_water_after(mark, record["tick_instant"], now)
+        values["mark"] = high_water_after(mark, record["tick_instant"], now)
         store.execute("mark_delivered_tick", **values)
         store.execute("mark_delivered_start", **values)
     return bool(outcome != "running")
