@@ -28,7 +28,8 @@ from oncecron.core.stderr import Patience, complain
 from oncecron.core.text import Clock
 from oncecron.core.timing import LOG_CATCHES_UP
 from oncecron.each.reports import item_lists, items_in_doubt
-from oncecron.log.overlap import Finding, Question, audit
+from oncecron.log.audit import Question, audit
+from oncecron.log.protocol import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,8 +106,9 @@ def _wait_for_the_log() -> None:
 COMMAND = TableCommand(
     "audit", OPTIONS, _audit,
     about="Check in the log that each tick ran once, of all keys or of the named ones: report overlaps, ticks that ran "
-    "twice without --again, scheduled ticks without a start, executions without an end, and fencing tokens that "
-    "do not rise. Print one line per finding; exit with status 1 if there is any.",
+    "twice without --again, scheduled ticks without a start, executions without an end, and what the store should not "
+    "have allowed, such as a fencing token that does not rise. Print one line per finding; exit with status 1 if there "
+    "is any.",
     examples=("oncecron audit --since 7d", "oncecron audit billing-nightly"),
     words="[KEY...]",
 )  # fmt: skip

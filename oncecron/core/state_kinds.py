@@ -29,6 +29,7 @@ _WORDS: Mapping[StateKind, tuple[str, ...]] = {
         ),  # runs, keys, items
         *("fail", "critical", "orphaned"),  # doctor, check, leases
         *("overlap", "twice", "no-run", "token"),  # audit
+        *("gap", "lease", "late-end", "in-pause", "record"),
     ),
     "warning": (
         *("stopped", "not-started", "unclaimed", "overdue", "overrun"),

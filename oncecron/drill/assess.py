@@ -11,8 +11,7 @@ from oncecron.drill.certificate import Certificate, FaultCount, Finding, Judgeme
 from oncecron.drill.checker import Verdict, Violation, check
 from oncecron.drill.history import Fault, Firing, History
 from oncecron.drill.pulse import SLOW
-from oncecron.drill.rules.attempts import was_lost
-from oncecron.drill.rules.joined import Joined, alive_until, option, undone
+from oncecron.drill.rules.joined import Joined, alive_until, option, undone, was_lost
 from oncecron.drill.timeline import draw
 from oncecron.drill.watch import AWAY, Watch, utc
 

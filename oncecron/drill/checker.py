@@ -9,6 +9,7 @@ The rules stand in `rules/`, each a function of the joined history; a new one is
     firings      no firing without a trace; silence
     items        once per item, as the commands of `each` wrote
     people       what is paused does not start, what was stopped is dead
+    logged       what `oncecron audit` finds in the log
     afterwards   nothing blocked and nothing left when the faults are over
 """
 
@@ -22,6 +23,7 @@ from oncecron.drill.rules.exclusion import fence, overlaps, stale_writes, tokens
 from oncecron.drill.rules.firings import noise, own_leases, unexplained, untrue
 from oncecron.drill.rules.items import items
 from oncecron.drill.rules.joined import Joined
+from oncecron.drill.rules.logged import audited
 from oncecron.drill.rules.people import commands, hindered, stopped
 from oncecron.drill.rules.records import recorded, running, started
 from oncecron.drill.rules.statuses import exits, timeouts
@@ -37,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     exits, timeouts, own_leases, unexplained, untrue, noise,
     items,
     hindered, stopped, commands,
+    audited,
     blocked, incomplete, left,
 )  # fmt: skip
 

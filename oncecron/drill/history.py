@@ -131,6 +131,8 @@ class Log:
     """The rows of `oncecron history --format json`."""
     skips: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     """The rows of `oncecron history --skips --format json`."""
+    findings: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    """The rows of `oncecron audit --format json`."""
     left: list[str] = dataclasses.field(default_factory=list)
     """Leases, locks, sessions, processes, files and undelivered records that should be gone, each in a sentence."""
     items: list[dict[str, Any]] = dataclasses.field(default_factory=list)

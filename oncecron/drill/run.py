@@ -433,8 +433,9 @@ class Run:
             left += self._living_processes(host)
         first = self._first_host
         log = {
-            "executions": self._rows(first),
-            "skips": self._rows(first, "--skips"),
+            "executions": self._rows(first, "history", "--limit", "0"),
+            "skips": self._rows(first, "history", "--skips", "--limit", "0"),
+            "findings": self._rows(first, "audit"),
             "items": [
                 row for what in sorted(self._fired, key=str) for row in self._items_of(first, *what)
             ],
@@ -457,14 +458,11 @@ class Run:
             time.sleep(0.5)  # between two looks
         return []
 
-    def _rows(self, host: FiringHost, *options: str) -> list[dict[str, Any]]:
-        command = [
-            *self.wanted.oncecron, "history", *options, "--format", "json", "--limit", "0",
-        ]  # fmt: skip
-        done = host.run(command)
-        if done.returncode:
+    def _rows(self, host: FiringHost, command: str, *options: str) -> list[dict[str, Any]]:
+        done = host.run([*self.wanted.oncecron, command, *options, "--format", "json"])
+        if done.returncode and not (command == "audit" and done.stdout):
             raise UnreadableError(
-                f"`oncecron history` ended with {done.returncode}: {done.stderr.strip()}"
+                f"`oncecron {command}` ended with {done.returncode}: {done.stderr.strip()}"
             )
         rows: list[dict[str, Any]] = json.loads(done.stdout)
         return rows

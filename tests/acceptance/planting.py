@@ -12,7 +12,7 @@ TIMES = ("started_at", "finished_at", "lost_at")
 PREFIX = "oncecron:{oncecron}:"
 
 
-def alter(store: Store, key: str, tick: str, attempt: int = 1, **fields: Any) -> None:
+def alter(store: Store, key: str, tick: str, attempt: int = 1, /, **fields: Any) -> None:
     """Change fields of an execution, everywhere where it is; times are seconds since the epoch."""
     if isinstance(store, LoggedRedis):
         alter(store._log, key, tick, attempt, **fields)

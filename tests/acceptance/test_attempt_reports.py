@@ -183,4 +183,4 @@ def test_which_further_attempts_have_a_reason(
     owner = {"owner": ticks.store.executions("billing")[0].owner, "owner_attempt": 2}
     ticks.alter(1, outcome=outcome)
     ticks.alter(1, 2, cause=cause, **(owner if by_the_same else {}))
-    assert kinds(ticks.host) == found
+    assert [kind for kind in kinds(ticks.host) if kind == "twice"] == found

@@ -2,6 +2,7 @@
 
 import json
 import time
+import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -197,6 +198,8 @@ def test_ticks_that_ran_twice_are_found(ticks: Ticks) -> None:
     ticks.alter(1, outcome="not-started")
     assert kinds(ticks.host) == []
     ticks.alter(1, outcome="lost", lost_reason="expired", lost_at=ticks.at(1) + 60, duration=None)
+    assert kinds(ticks.host) == ["no-end", "twice"]
+    alter(ticks.store, "billing", "t1", 2, cause="takeover")
     assert kinds(ticks.host) == ["no-end"]
 
 
@@ -223,6 +226,87 @@ def test_tokens_that_do_not_rise_are_found(ticks: Ticks) -> None:
     [found] = audit(ticks.host)
     assert (found["finding"], found["tick"]) == ("token", "t3")
     assert f"not higher than token {tokens[1]}" in found["reason"]
+
+
+class Retried(Ticks):
+    """The same with a fourth tick, whose first attempt failed and was retried."""
+
+    def __init__(self, store: Store, host: Oncecron) -> None:
+        super().__init__(store, host)
+        once = "test $ONCECRON_ATTEMPT = 2"
+        at = ("--tick", "t4", "--retries", "1", "--retry-delay", "10ms")
+        assert host.run("billing", *at, "--", "sh", "-c", once).status == 0
+        told_all(store, 5)
+        self.token = store.executions("billing")[3].fencing_token or 0
+
+    def lost(self, number: int, after: float) -> None:
+        """Let the lease of a tick be lost so long after its start, and its end be told later."""
+        self.alter(number, lost_reason="expired", lost_at=self.at(number) + after)
+
+    def runs_at(self, number: int, started: float, **fields: Any) -> None:
+        """Let a tick have run for a second at another time."""
+        self.alter(number, started_at=started, finished_at=started + 1, duration=1.0, **fields)
+
+
+def between_two_attempts(ticks: Retried) -> None:
+    """Start another tick while the lease is kept for the retry."""
+    ticks.alter(4, started_at=ticks.now + 600, finished_at=ticks.now + 601, duration=1.0)
+    ticks.alter(4, 2, started_at=ticks.now + 660, finished_at=ticks.now + 661, duration=1.0)
+    ticks.alter(4, 2, fencing_token=ticks.token + 7)
+    ticks.runs_at(3, ticks.now + 630, fencing_token=ticks.token + 6)
+
+
+def start_now(ticks: Retried, *command: str) -> None:
+    """Let somebody stop new starts, and tick 3 begin after that."""
+    ended = ticks.host(*command, "--store", ticks.store.operator_url)
+    assert ended.status == 0, ended
+    ticks.runs_at(3, time.time() + 2, fencing_token=ticks.token + 10**12)
+
+
+FORGED: dict[str, tuple[str, str, Callable[[Retried], None]]] = {
+    "token that fell": (
+        "token", "t3", lambda ticks: ticks.alter(3, fencing_token=1_000_000)
+    ),
+    "attempt without its predecessor": (
+        "gap", "t4", lambda ticks: ticks.alter(4, 2, attempt=3)
+    ),
+    "retry of a success": (
+        "twice", "t4", lambda ticks: ticks.alter(4, outcome="succeeded", exit_code=0)
+    ),
+    "takeover of a success": (
+        "twice", "t4",
+        lambda ticks: [ticks.alter(4, outcome="succeeded", exit_code=0), ticks.alter(4, 2, cause="takeover")],
+    ),
+    "retry of another firing": (
+        "twice", "t4", lambda ticks: ticks.alter(4, 2, owner=str(uuid.uuid4()))
+    ),
+    "start before the loss of the last lease": (
+        "lease", "t3", lambda ticks: ticks.lost(2, 1900)
+    ),
+    "start between two attempts": ("lease", "t3", between_two_attempts),
+    "end after a takeover": ("late-end", "t2", lambda ticks: ticks.lost(2, 20)),
+    "start under a pause": ("in-pause", "t3", lambda ticks: start_now(ticks, "pause", "billing")),
+    "start under a pause of all keys": ("in-pause", "t3", lambda ticks: start_now(ticks, "pause", "--all")),
+    "start on a drained host": ("in-pause", "t3", lambda ticks: start_now(ticks, "drain", "host-a")),
+    "success with an exit code": ("record", "t2", lambda ticks: ticks.alter(2, exit_code=3)),
+    "end without a status": ("record", "t2", lambda ticks: ticks.alter(2, outcome="failed", exit_code=None)),
+    "two that ran at once": ("overlap", "t3", lambda ticks: ticks.runs_at(3, ticks.at(2) + 30)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_forged_row_is_found(store: Store, host: Oncecron, forged: str) -> None:
+    """Alone, with the rows that it concerns, and with what to do."""
+    ticks = Retried(store, host)
+    assert audit(host) == []
+    kind, tick, forge = FORGED[forged]
+    forge(ticks)
+    [found] = audit(host)
+    assert (found["finding"], found["tick"]) == (kind, tick)
+    assert f"execution {found['execution_id']} on host-a" in found["reason"]
+    if found["other_execution_id"]:
+        assert f"execution {found['other_execution_id']} on host-a" in found["reason"]
+    assert ";" in found["reason"]
 
 
 def test_gaps_are_found_as_ranges_with_their_reasons(store: Store, busy: Oncecron) -> None:

@@ -14,8 +14,8 @@ from oncecron.core.model import Refusal, Retention
 from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of, named_tick
 from oncecron.core.units import DAY
+from oncecron.log.audit import Question, audit
 from oncecron.log.jobs import Sources, jobs
-from oncecron.log.overlap import Finding, Question, audit
 from oncecron.log.timeline import Span, ticks_of
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.job_summary import JobSummary
     from oncecron.core.tick import Tick
+    from oncecron.log.protocol import Finding
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
 NOW = (minute(40).instant or 0.0) + 30
@@ -242,7 +243,8 @@ def test_what_was_due_in_a_pause_is_not_missing(a: Host, store: StoreKind, log: 
     """Whether it lasts, or has ended and skips tell of it."""
     number = int(clock.wall() + 30 - (minute(0).instant or 0.0)) // 60  # none is due right now
     now = (minute(number + 14).instant or 0.0) + 1
-    scheduled(a, store, number)
+    a.run(minute(number), **MINUTELY)
+    store.age(clock.wall() - (minute(number).instant or 0.0) + 50)  # started before the pause
     log.people.pause(KEY, author="ops@x", reason=None, seconds=None)
     assert findings(log, now=now) == []
     a.lose(minute(number + 2), **MINUTELY)

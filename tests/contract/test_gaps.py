@@ -15,8 +15,8 @@ from oncecron.core.missed import expected_shards, grace_of, is_held_back, paused
 from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.log.audit import Question, audit
 from oncecron.log.gaps import reason_text
-from oncecron.log.overlap import Question, audit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +142,7 @@ def test_an_audit_misses_what_a_naive_reading_misses(
     a: Host, log: Log, seed: int, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many ticks are asked for at once; in the order of keys, those without any start last."""
-    for module in ("gaps", "overlap"):
+    for module in ("gaps", "audit"):
         monkeypatch.setattr(f"oncecron.log.{module}.TICKS_AT_ONCE", at_once)
     rng = random.Random(seed)
     a.deliver(

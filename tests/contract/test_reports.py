@@ -12,13 +12,13 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Lease
 from oncecron.core.text import Clock
 from oncecron.core.tick import scheduled_tick
-from oncecron.log.overlap import Question, audit
+from oncecron.log.audit import Question, audit
 
 if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.log.overlap import Finding
+    from oncecron.log.protocol import Finding
 
 
 def test_what_was_lost_says_when(a: Host, b: Host, store: StoreKind, log: Log) -> None:

@@ -73,14 +73,24 @@ class Invented:
             "execution_id": 0, "key": firing.key, "shard": 0, "tick": firing.tick, "attempt": 1, "outcome": outcome,
             "exit_code": None if outcome == "lost" else status, "signal": None, "host": firing.host,
             "pid": firing.pid, "user": "root", "command": "witness", "started_at": "2026-11-20T02:00:00.000Z",
-            "finished_at": "2026-11-20T02:00:01.000Z", "duration": 1.0, "owner": "o",
-            "note": "lease ended, asked by takeover: the store had lost it", "cause": "schedule",
+            "finished_at": "2026-11-20T02:00:01.000Z", "duration": 1.0, "owner": f"o{firing.id}",
+            "note": "lease ended, asked by takeover: the store had lost it",
+            "cause": self._cause(firing, values.get("attempt", 1)),
             "lost_reason": "expired" if outcome == "lost" else None, "request": None, "requested_by": None,
         }  # fmt: skip
         token = values.pop("token", None)
         row.update(values, fencing_token=token)
         self.history.log.executions.append(row)
         return row
+
+    def _cause(self, firing: Firing, attempt: int) -> str:
+        """Return why a firing starts anything, by its options and by what it has started before."""
+        if "--again" in firing.command:
+            return "manual"
+        if attempt == 1:
+            return "schedule"
+        is_own = any(row["owner"] == f"o{firing.id}" for row in self.history.log.executions)
+        return "retry" if is_own else "takeover" if "--failover" in firing.command else "schedule"
 
     def skip(self, firing: Firing, reason: str = "held", count: int = 1) -> dict[str, Any]:
         """Count a refusal."""

@@ -81,7 +81,7 @@ def test_a_takeover_has_a_limit(run: Invented) -> None:
     at = 100.0
     for attempt in range(1, 5):
         lose(run, at=at).attempt = attempt
-        last_row(run)["attempt"] = attempt
+        last_row(run).update(attempt=attempt, cause="takeover" if attempt > 1 else "schedule")
         assert broken(run) == ([] if attempt < 4 else ["double"])
         at += 10
 
@@ -148,7 +148,7 @@ def test_what_failed_is_tried_again(
 def test_attempts_are_numbered(run: Invented) -> None:
     """None has the number of another."""
     retry(run, 3, 0)[1].attempt = 1
-    last_row(run)["attempt"] = 1
+    last_row(run).update(attempt=1, cause="schedule")
     assert broken(run) == ["double"]
 
 

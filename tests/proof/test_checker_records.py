@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from invented import AWAY, Invented, broken, row
+from invented import AWAY, KEY, Invented, broken, holes, row
 
 # Starts and their rows
 
@@ -220,4 +220,61 @@ def test_a_job_may_die_before_its_first_line(
     firing = run.fire(110.0, "h2", "t2", status=-9)
     run.row(firing, token=1500, outcome="stopped", exit_code=None, signal=15, duration=duration)
     run.stop(firing, "wrapper", at=110.2, until=110.2, how="killed")
+    assert broken(run) == found
+
+
+# What an audit of the log finds
+
+
+def find(run: Invented, finding: str) -> None:
+    """Let the audit of the log find something about the first start."""
+    about = {"finding": finding, "key": KEY, "tick": "t1", "reason": "a reason"}
+    about |= {"execution_id": row(run)["execution_id"], "other_execution_id": None}
+    run.history.log.findings.append(about)
+
+
+@pytest.mark.parametrize(
+    ("finding", "found"), [("late-end", ["audit"]), ("gap", ["audit"]), ("no-run", []), ("no-end", [])]
+)  # fmt: skip
+def test_what_an_audit_finds_is_found(run: Invented, finding: str, found: list[str]) -> None:
+    """But for what faults may leave: other rules know these."""
+    find(run, finding)
+    assert broken(run) == found
+
+
+@pytest.mark.parametrize(
+    ("finding", "roles", "found"),
+    [
+        ("late-end", ("wrapper", "guard"), []), ("late-end", ("guard",), ["audit"]),
+        ("gap", ("wrapper", "guard"), ["audit"]),
+    ],
+)  # fmt: skip
+def test_an_audit_finds_who_could_not_act(
+    run: Invented, finding: str, roles: tuple[str, ...], found: list[str]
+) -> None:
+    """A host that is frozen ends its job late: a documented hole, and none of the store."""
+    find(run, finding)
+    run.stop(run.history.firings[0], *roles, at=100.5, until=103.0)
+    assert (broken(run), holes(run)) == (found, [] if found else ["audit"])
+
+
+@pytest.mark.parametrize(
+    ("store", "found"), [("sqlite", []), ("postgres", ["audit"])]
+)  # fmt: skip
+def test_an_audit_goes_by_the_clock_of_the_store(store: str, found: list[str]) -> None:
+    """On SQLite that is the clock of a host, which may be set."""
+    run = Invented(store=store)
+    run.run()
+    find(run, "overlap")
+    run.fault(100.5, 102.0, "h1", "step the clock").detail = "+20 s"
+    assert broken(run) == found
+
+
+@pytest.mark.parametrize(("at", "found"), [(101.0, []), (90.0, ["audit"])])
+def test_an_audit_finds_what_a_store_has_forgotten(at: float, found: list[str]) -> None:
+    """That is the store's hole, if it may forget at all."""
+    run = Invented(loses=["failover"])
+    run.run()
+    find(run, "gap")
+    run.fault(at, at + 1, "store", "failover")
     assert broken(run) == found

@@ -19,10 +19,10 @@ PACKAGE = Path(oncecron.__file__).parent
 KERNEL = ("run", "config", "stores", "core")
 """The packages of the kernel from the top floor down: a module imports only from its own floor and from those below."""
 
-WINGS = ("log", "alerts", "each", "crontab", "pages", "drill")
-"""They stand beside each other on the kernel, and below `cli`."""
+WINGS = ("log", "alerts", "each", "crontab", "pages")
+"""They stand beside each other on the kernel, and below `cli`; the drill judges by the rules of the log."""
 
-FLOORS = (("__main__",), ("cli",), WINGS, *((name,) for name in KERNEL))
+FLOORS = (("__main__",), ("cli",), ("drill",), WINGS, *((name,) for name in KERNEL))
 
 STORES = ("postgres", "redis", "sqlite")
 LIGHT_FLOORS = ("core", "config", "run", "stores")

@@ -6,6 +6,7 @@ from oncecron.drill.history import Firing
 from oncecron.drill.rules.joined import (
     WAKING,
     Joined,
+    clock_step,
     grace_of,
     option,
     part_of,
@@ -56,8 +57,8 @@ def _set_back(joined: Joined, asked: list[Firing]) -> float:
     history = joined.history
     if history.head["store"] != "sqlite" or not any(option(each, "--min-gap") for each in asked):
         return 0.0
-    steps = [float(fault.detail.split()[0]) for fault in history.faults if "clock" in fault.kind]
-    return max(steps, default=0.0) - min(steps, default=0.0)
+    steps = [clock_step(fault) for fault in history.faults]
+    return max(0.0, *steps) - min(0.0, *steps)
 
 
 def incomplete(joined: Joined) -> Iterator[Violation]:

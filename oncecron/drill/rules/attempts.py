@@ -17,13 +17,22 @@ from typing import NamedTuple
 
 from oncecron.core.model import FAILOVER_RETRIES
 from oncecron.drill.history import Firing, Start
-from oncecron.drill.rules.joined import Joined, Part, Row, alive_until, option, part_of, part_of_row
+from oncecron.drill.rules.joined import (
+    Joined,
+    Part,
+    Row,
+    alive_until,
+    execution_of,
+    option,
+    part_of,
+    part_of_row,
+    was_lost,
+)
 from oncecron.drill.rules.verdict import Violation
+from oncecron.log.protocol import FAILED, why_not_again
 
 ASKED_BY = 5.0
 """Seconds after which a firing that nothing hinders has asked the store, on a loaded machine too."""
-
-_FAILED = ("failed", "timed-out")
 
 
 class Attempt(NamedTuple):
@@ -91,32 +100,31 @@ def _by_tick(joined: Joined) -> dict[tuple[Part, str], list[Attempt]]:
 
 
 def _has_no_reason(joined: Joined, before: Attempt, attempt: Attempt) -> str | None:
-    """Return why an attempt must not follow the one before."""
+    """Return why an attempt must not follow the one before: by the log, and by what was asked for."""
     firing = attempt.firing
     if firing is not None and option(firing, "--again") is not None:
         return None
-    if firing is not None and before.firing is not None and firing.id == before.firing.id:
-        return _is_no_retry(firing, before)
-    if firing is None or option(firing, "--failover") is None:
-        reopens = "" if before.start else ": only not-started re-opens a tick"
-        return (
-            f"nobody had asked for it again, and the first is recorded as {before.outcome}{reopens}"
-        )
-    if not _was_left(joined, before, attempt.by):
-        return f"the first is recorded as {before.outcome}, and was not lost"
-    return _is_one_too_many(before, _retries(firing) or FAILOVER_RETRIES)
-
-
-def _is_no_retry(firing: Firing, before: Attempt) -> str | None:
-    if not _retries(firing):
+    if before.row and attempt.row and (why := _is_no_sequel(before.row, attempt.row)):
+        return why if before.start else f"{why}; only not-started re-opens a tick"
+    if firing is None or not (retries := _further(firing, before)):
         return "nobody had asked for it again"
-    if before.outcome not in _FAILED:
-        return f"the first is recorded as {before.outcome}: only what failed is tried again"
-    return _is_one_too_many(before, _retries(firing))
+    if before.firing != firing and not _was_left(joined, before, attempt.by):
+        return f"the first is recorded as {before.outcome}, and was not lost"
+    too_many = before.number > retries
+    return f"no more than {retries} were to follow the first" if too_many else None
 
 
-def _is_one_too_many(before: Attempt, retries: int) -> str | None:
-    return f"no more than {retries} were to follow the first" if before.number > retries else None
+def _is_no_sequel(before: Row, row: Row) -> str | None:
+    return why_not_again(execution_of(before), execution_of(row), lost=was_lost(before))
+
+
+def _further(firing: Firing, before: Attempt) -> int:
+    """Return how many attempts a firing may let follow the first one."""
+    if before.firing is not None and before.firing.id == firing.id:
+        return _retries(firing)
+    if option(firing, "--failover") is None:
+        return 0
+    return _retries(firing) or FAILOVER_RETRIES
 
 
 def _retries(firing: Firing | None) -> int:
@@ -133,12 +141,7 @@ def _was_left(joined: Joined, before: Attempt, until: float) -> bool:
         return False
     if was_lost(before.row):
         return True
-    return before.outcome in _FAILED and before.number <= _retries(before.firing)
-
-
-def was_lost(row: Row) -> bool:
-    """Return whether an execution was declared lost, whatever it told later."""
-    return row["outcome"] == "lost" or row["lost_reason"] is not None
+    return before.outcome in FAILED and before.number <= _retries(before.firing)
 
 
 def _double(joined: Joined, first: Attempt, second: Attempt, why: str) -> Violation:

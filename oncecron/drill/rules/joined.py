@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from oncecron.core.log_rows import Execution
 from oncecron.core.units import parse_duration
 from oncecron.drill.history import Fault, Firing, History, Operation, Start
+from oncecron.log import protocol
 
 MOMENT = 1.0
 """Seconds by which a recorded moment may be off: a deed and the line that tells of it are two steps."""
@@ -295,6 +297,24 @@ def undone(fault: Fault) -> float:
         return fault.healed
     only_kills = fault.hit and all(state == "killed" for _, _, state in fault.hit)
     return fault.at if only_kills else math.inf
+
+
+def clock_step(fault: Fault) -> float:
+    """Return by how many seconds a clock was set; 0 for every other fault."""
+    return float(fault.detail.split()[0]) if "clock" in fault.kind else 0.0
+
+
+def execution_of(row: Row) -> Execution:
+    """Return a row as the rules of the log take it."""
+    values = {name: row[name] for name in Execution._fields if name in row}
+    for name in ("started_at", "finished_at"):
+        values[name] = moment_of(row[name])
+    return Execution(**values)
+
+
+def was_lost(row: Row) -> bool:
+    """Return whether an execution was declared lost, whatever it told later."""
+    return protocol.was_lost(execution_of(row))
 
 
 def moment_of(text: str | None) -> float | None:

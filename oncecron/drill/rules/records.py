@@ -13,12 +13,14 @@ from oncecron.drill.rules.joined import (
     Joined,
     Row,
     alive_until,
+    execution_of,
     option,
     part_of_row,
     seconds,
 )
 from oncecron.drill.rules.statuses import was_called_off
 from oncecron.drill.rules.verdict import Violation
+from oncecron.log.protocol import contradiction
 
 STARTUP = 5.0
 """Seconds that a job may take to its first line; one that is killed before leaves a record and no start."""
@@ -90,13 +92,10 @@ def _contradiction(joined: Joined, start: Start, row: Row) -> str | None:
 
 
 def _impossible(row: Row) -> str | None:
-    """Return what the row says that cannot be, whatever happened."""
-    outcome, code = row["outcome"], row["exit_code"]
-    if code is None and row["signal"] is None:
-        return f"is recorded as {outcome} without exit code and signal"
-    if (outcome == "succeeded" and code != 0) or (outcome == "failed" and code == 0):
-        return f"is recorded as {outcome} with exit code {code}"
-    return None
+    """Return what the row says that cannot be, whatever happened; what was called off has no start."""
+    if was_called_off(row):
+        return "is recorded as stopped without exit code and signal"
+    return contradiction(execution_of(row))
 
 
 def _wrong_code(start: Start, row: Row) -> str | None:
