@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 
+from oncecron.core import system
 from oncecron.core.timing import FALSE_TIME_AGO, MAX_CLOCK_SKEW, OLDEST_PROCESS
 
 BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -35,12 +36,12 @@ def believed(time: float, now: float) -> float:
 
 def wall() -> float:
     """Return the host's wall clock in seconds since the epoch."""
-    return time.time()
+    return system.calls.wall()
 
 
 def lease_time(clock: int) -> float:
     """Return the seconds that the given lease clock shows now."""
-    return time.clock_gettime(clock)
+    return system.calls.clock_gettime(clock)
 
 
 def process_started() -> float:

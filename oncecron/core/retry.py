@@ -11,8 +11,7 @@ above the limit.
 
 from __future__ import annotations
 
-import os
-
+from oncecron.core import system
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import FIRST_BACKOFF, LONGEST_BACKOFF
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 def random_fraction() -> float:
     """Return a number in [0, 1); importing `random` costs a firing eight milliseconds."""
-    return int.from_bytes(os.urandom(7), "big") / (1 << 56)
+    return int.from_bytes(system.calls.urandom(7), "big") / (1 << 56)
 
 
 def jittered(seconds: float) -> float:

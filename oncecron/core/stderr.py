@@ -9,9 +9,8 @@ import os
 import select
 import time
 
-from oncecron.core import clock
+from oncecron.core import clock, system
 from oncecron.core.errors import ConfigurationError, shortage_of
-from oncecron.core.light_modules import start_thread
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.masking import without_logins
 from oncecron.core.timing import SILENT_WAIT
@@ -56,7 +55,7 @@ def complain(text: str) -> None:
     for clear in _clear:
         clear()
     line = "oncecron: " + visible(without_logins(" ".join(text.split())))
-    if os.isatty(2):
+    if system.calls.isatty(2):
         from oncecron.core.text import fold, terminal_width  # noqa: PLC0415 - only where a person reads it
 
         line = "\n".join(fold(line, terminal_width(2) or len(line), 2))
@@ -71,7 +70,7 @@ class Patience:
 
     def __init__(self, *, wanted: bool | int = False) -> None:
         """`wanted`: also where standard error is no terminal (-v)."""
-        self.is_wanted = bool(wanted) or os.isatty(2)
+        self.is_wanted = bool(wanted) or system.calls.isatty(2)
         self._since: float | None = None
         self._what = ("", "")
         self._said: set[str] = set()
@@ -84,7 +83,7 @@ class Patience:
         if self._since is None:
             self._since = since = _now()
             try:
-                start_thread(self._say_in_time, (since,))
+                system.calls.start_thread(self._say_in_time, (since,))
             except RuntimeError:  # the user's limit of threads
                 return
         elif _now() >= self._since + SILENT_WAIT:
@@ -175,13 +174,13 @@ def write(text: str) -> None:
     poll(2) reports a pipe as writable while `PIPE_BUF` bytes fit.
     """
     data = text.encode("utf-8", "backslashreplace")
-    poll = select.poll()
+    poll = system.calls.poll()
     poll.register(2, select.POLLOUT)
     try:
         for begin in range(0, len(data), select.PIPE_BUF):
             if not poll.poll(0):
                 return
-            os.write(2, data[begin : begin + select.PIPE_BUF])
+            system.calls.write(2, data[begin : begin + select.PIPE_BUF])
     except OSError:
         return
 

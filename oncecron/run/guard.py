@@ -13,10 +13,9 @@ guard kills everything that it has started before it exits.
 
 from __future__ import annotations
 
-import os
 import select
 
-from oncecron.core import clock
+from oncecron.core import clock, system
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending
 from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, POLL_ROUNDING
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from oncecron.run.firing_states import State
     from oncecron.run.job import Trust
     from oncecron.run.repeated_input import RepeatedInput
-    from oncecron.run.seams import EventKind, Observer
+    from oncecron.run.seams import EventKind, Observer, Processes
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
@@ -57,6 +56,7 @@ class Guard:
         open_store: Callable[[], LeaseStore],
         capture: Capture | None = None,
         observer: Observer | None = None,
+        processes: Processes = process_tree,
     ) -> None:
         """`orders` is read, `reports` is written: the pipes from and to the wrapper."""
         self.spec = spec
@@ -68,6 +68,7 @@ class Guard:
         self._capture = capture
         self._input = _repeated_input(spec)
         self._observer = observer
+        self._processes = processes
         self._orders = orders
         self._reports = reports
         self._wrapper_gone = False
@@ -101,12 +102,12 @@ class Guard:
     def report(self, line: str) -> None:
         """Write a line to the wrapper."""
         try:
-            os.write(self._reports, line.encode() + b"\n")
+            system.calls.write(self._reports, line.encode() + b"\n")
         except OSError:  # the wrapper is gone, or does not read: never wait for it
             return
 
     def _watch(self, signals: process_tree.Signals) -> int:
-        poll = select.poll()
+        poll = system.calls.poll()
         for descriptor in (self._orders, signals.fd, self.store_thread.event_fd):
             poll.register(descriptor, select.POLLIN)
         # While there is one thread, and with no more descriptors than that of the store will have.
@@ -143,7 +144,7 @@ class Guard:
         if self._wrapper_gone:
             return True
         try:
-            orders = os.read(self._orders, 256)
+            orders = system.calls.read(self._orders, 256)
         except BlockingIOError:
             return True
         for order in orders:
@@ -182,8 +183,8 @@ class Guard:
     def start_job(self, lease: Lease | None) -> Job:
         """Start the command, under a lease or without one. Raises `OSError`."""
         spec, group, mask = self.spec, self._job_group, self._signal_mask
-        ttl, say = spec.firing.ttl, self.reporter.say
-        job = Job(grace=spec.grace, timeout=spec.timeout, ttl=ttl, say=say)
+        ttl, say, processes = spec.firing.ttl, self.reporter.say, self._processes
+        job = Job(grace=spec.grace, timeout=spec.timeout, ttl=ttl, say=say, processes=processes)
         try:
             environment = spec.job_environment(lease)
             outputs = self._capture.begin() if self._capture else ()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from oncecron.core.model import LostByHolder, Outcome, Request
+    from oncecron.run.seams import Processes
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 """They end the whole run. HUP, USR1 and USR2 are for the job itself: a daemon reloads at a HUP."""
@@ -129,8 +130,15 @@ class Job:
     """One start of the command, in the guard's process; times are lease clock, durations seconds."""
 
     def __init__(
-        self, *, grace: float, timeout: float | None, ttl: float, say: Callable[[str], None]
+        self,
+        *,
+        grace: float,
+        timeout: float | None,
+        ttl: float,
+        say: Callable[[str], None],
+        processes: Processes = process_tree,
     ) -> None:
+        self._processes = processes
         self._grace = grace
         self._timeout = timeout
         self._ttl = ttl
@@ -163,7 +171,7 @@ class Job:
         self._started = now
         self._on_terminal = process_group is not None
         self._tree.set_apart()
-        self._pid = process_tree.start(
+        self._pid = self._processes.start(
             program, command, environment, process_group, signal_mask, streams, body
         )
         self._tree.expect(self._pid)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-import select
-import time
 
+from oncecron.core import clock, system
 from oncecron.core.errors import shortage_of
 from oncecron.core.light_ctypes import CDLL, c_void_p, get_errno
 from oncecron.core.light_modules import signal
@@ -80,6 +79,21 @@ def check_kernel() -> None:
     find(pid)
     die_by(0)
     prove_signal(pid)
+
+
+def become_guard(*, terminal: bool) -> None:
+    """Lead a process group, in a session of its own unless it is on a terminal, and end the job there can be.
+
+    Raises `OSError` where this process could not do that.
+    """
+    if terminal:
+        os.setpgid(0, 0)
+        # Otherwise writing a message would stop the guard.
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    else:
+        os.setsid()
+    become_subreaper()
+    check_kernel()
 
 
 def find(pid: int) -> None:
@@ -182,10 +196,10 @@ class Process(NamedTuple):
 
 def _read_process(pid: int) -> Process | None:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:
-            fields = stat.read().rpartition(b")")[2].split()
+        stat = system.calls.read_file(f"/proc/{pid}/stat")
     except OSError:
         return None
+    fields = stat.rpartition(b")")[2].split()
     return Process(pid, int(fields[1]), int(fields[19]), fields[0])
 
 
@@ -214,16 +228,16 @@ def _children(parent: int) -> list[int]:
     found: list[int] = []
     for thread in _names_in(f"/proc/{parent}/task"):
         try:
-            with open(f"/proc/{parent}/task/{thread}/children", "rb") as children:
-                found += map(int, children.read().split())
+            children = system.calls.read_file(f"/proc/{parent}/task/{thread}/children")
         except OSError:  # the thread has ended: its children have another parent
             continue
+        found += map(int, children.split())
     return found
 
 
 def _names_in(directory: str) -> list[str]:
     try:
-        return os.listdir(directory)
+        return system.calls.listdir(directory)
     except OSError:
         return []
 
@@ -248,7 +262,7 @@ def send(process: Process, number: int) -> bool:
     kill.
     """
     try:
-        pidfd = os.pidfd_open(process.pid)
+        pidfd = system.calls.pidfd_open(process.pid)
     except ProcessLookupError:
         return False
     except OSError:
@@ -262,21 +276,21 @@ def send(process: Process, number: int) -> bool:
         )
     finally:
         if pidfd is not None:
-            os.close(pidfd)
+            system.calls.close(pidfd)
 
 
 def _signal(pid: int, pidfd: int | None, number: int) -> bool:
     """Send a signal by whichever call is not refused; return whether the process got it."""
     try:
         if pidfd is not None:
-            signal.pidfd_send_signal(pidfd, number)
+            system.calls.pidfd_send_signal(pidfd, number)
             return True
     except ProcessLookupError:
         return False
     except OSError:  # a sandbox, or a process of another user, which kill(2) cannot signal either
         pass
     try:
-        os.kill(pid, number)
+        system.calls.kill(pid, number)
     except OSError:
         return False
     return True
@@ -305,7 +319,7 @@ class Tree:
         starts later, and leaves to us, counts as a part: nothing shows where it comes from.
         """
         if self.reap():
-            self._apart = {(each.pid, each.started) for each in descendants(os.getpid())}
+            self._apart = {(each.pid, each.started) for each in descendants(system.calls.getpid())}
 
     def expect(self, pid: int) -> None:
         """Await a child that was just started."""
@@ -316,14 +330,14 @@ class Tree:
         """Send a signal to the awaited children alone."""
         for pid in self.awaited:
             try:
-                os.kill(pid, number)
+                system.calls.kill(pid, number)
             except OSError:  # a sandbox, or a process of another user
                 if process := _read_process(pid):
                     send(process, number)
 
     def signal(self, number: int) -> None:
         """Send a signal to every member, and SIGCONT to those that are stopped, so that they get it."""
-        members = list(descendants(os.getpid(), self._apart))
+        members = list(descendants(system.calls.getpid(), self._apart))
         for process in members:
             send(process, number)
         for process in members:
@@ -337,7 +351,7 @@ class Tree:
         """
         while True:
             try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status = system.calls.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return False
             if pid == 0:
@@ -352,12 +366,12 @@ class Tree:
         While this process reaps none, none leaves the list that the kernel gives. Where it gives no list
         (CONFIG_PROC_CHILDREN), what was left on purpose is waited for and ended.
         """
-        own = os.getpid()  # also the main thread, which forks, and adopts
+        own = system.calls.getpid()  # also the main thread, which forks, and adopts
         try:
-            with open(f"/proc/self/task/{own}/children", "rb") as file:
-                children = [_read_process(int(pid)) for pid in file.read().split()]
+            pids = system.calls.read_file(f"/proc/self/task/{own}/children").split()
         except OSError:
             return True
+        children = [_read_process(int(pid)) for pid in pids]
         known = (child and (child.pid, child.started) in self._apart for child in children)
         return not (children and all(known))
 
@@ -371,7 +385,7 @@ class Tree:
         stopped: dict[tuple[int, int], Process] = {}
         for _ in range(_LOOKS):
             known = len(stopped)
-            for process in descendants(os.getpid(), self._apart):
+            for process in descendants(system.calls.getpid(), self._apart):
                 if (process.pid, process.started) not in stopped:
                     send(process, signal.SIGSTOP)
                     stopped[process.pid, process.started] = process
@@ -384,10 +398,10 @@ class Tree:
 
     def kill_all(self, timeout: float) -> bool:
         """Kill until no process is left; return False if one is left after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
+        deadline = clock.lease_time(clock.MONOTONIC) + timeout
         while self.kill():
-            select.select((), (), (), FIRST_KILL_PAUSE)
-            if time.monotonic() >= deadline:
+            system.calls.poll().poll(FIRST_KILL_PAUSE * 1000)
+            if clock.lease_time(clock.MONOTONIC) >= deadline:
                 return False
         return True
 

@@ -6,7 +6,7 @@ import errno
 import os
 import time
 
-from oncecron.core import stderr
+from oncecron.core import stderr, system
 from oncecron.core.errors import EX_NOT_EXECUTABLE, StoreUnavailable, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
@@ -59,7 +59,7 @@ class Reporter:
 
     def reserve_descriptor(self) -> None:
         """Open a descriptor to give up for the spool, which is needed most when no other is left."""
-        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._spare = system.calls.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def say(self, text: str) -> None:
         """Write a line about the key to standard error; some errors begin with the key themselves."""
@@ -86,7 +86,7 @@ class Reporter:
     def delay_after(self, lease: Lease) -> float:
         """Return the seconds until the next attempt, and tell a person of them."""
         delay = self._spec.retry_policy.seconds_after(lease.attempt)
-        if self._spec.verbose or (os.isatty(2) and delay > SILENT_WAIT):
+        if self._spec.verbose or (system.calls.isatty(2) and delay > SILENT_WAIT):
             pause = format_duration(round(delay, 3))
             self.say(f"waiting {pause} before attempt {lease.attempt + 1} (--retry-delay)")
         return delay
@@ -153,13 +153,13 @@ class Reporter:
     def spool(self, record: dict[str, object]) -> bool:
         """Spool a record for the store; return whether the disk has taken it."""
         if self._spare is not None:
-            os.close(self._spare)
+            system.calls.close(self._spare)
             self._spare = None
         return self._spec.spool.keep(record)
 
     def _skip(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
         message = ""
-        if self._spec.verbose or os.isatty(2):
+        if self._spec.verbose or system.calls.isatty(2):
             message = skip_message(self._spec, firing, refusal, waits=waits)
         if self._spec.body is None:
             if message:
@@ -171,7 +171,7 @@ class Reporter:
     def _no_store(self, error: StoreUnavailable) -> int:
         spec = self._spec
         starts = spec.on_store_error == "run"
-        if spec.spool.note_unreachable(spec.firing.key) or spec.verbose or os.isatty(2):
+        if spec.spool.note_unreachable(spec.firing.key) or spec.verbose or system.calls.isatty(2):
             what = "starts without a lease" if starts else "was not started"
             self.say(f"{error}; the command {what}")
         if not starts:

@@ -1,8 +1,10 @@
-"""The two seams of a firing, and all that leads out of it: what runs in the job's place, and who hears of it.
+"""The seams of a firing, and all that leads out of it: what runs in the job's place, and who hears of it.
 
 What is above `run` implements them and passes them in (`RunSpec.body`, `RunSpec.observe`). A firing of `oncecron run`
 has no body, and no observer unless its key is pinged; then nothing is imported for them. Capture is no observer: it
 gives the job its outputs, and its end waits for them.
+
+What lies below a firing has two: the calls of `core.system`, and `Processes`. Only a simulation fills them otherwise.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from oncecron.core.model import Ending, Firing, Lease, RefusalReason
-    from oncecron.run.process_tree import Signals
+    from oncecron.run import process_tree
     from oncecron.run.spec import RunSpec
 
 EventKind = Literal["start", "keep", "end", "lost"]
@@ -22,6 +24,31 @@ EventKind = Literal["start", "keep", "end", "lost"]
 
 `lost`: a claim has declared the run of another firing lost, and does not take it over.
 """
+
+
+class Processes(Protocol):
+    """How a process of a firing sets itself up, and starts the job, as the module `process_tree` does it."""
+
+    def Signals(self) -> process_tree.Signals:  # noqa: N802 - it is a class there
+        """Return the signals of this process, and of those that are forked from it, each its own."""
+
+    def become_subreaper(self) -> None:
+        """Adopt every descendant that loses its parent. Raises `OSError`."""
+
+    def become_guard(self, *, terminal: bool) -> None:
+        """Do what a process that owns a job must do first. Raises `OSError`."""
+
+    def start(
+        self,
+        program: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        process_group: int | None,
+        signal_mask: Iterable[int],
+        streams: Iterable[tuple[int, int]] = (),
+        body: Callable[[], int] | None = None,
+    ) -> int:
+        """Start the job; return its pid. Raises `OSError`."""
 
 
 class Body(Protocol):
@@ -61,5 +88,5 @@ class Observer(Protocol):
         The store thread of the guard sends `lost`, while another thread may send.
         """
 
-    def close(self, signals: Signals) -> None:
+    def close(self, signals: process_tree.Signals) -> None:
         """Let go: in the wrapper, when the guard has exited. A signal that ends the firing ends a wait."""

@@ -8,7 +8,7 @@ from oncecron.config.file import job_section
 from oncecron.config.options import AUTO_KEY, KEY_RULE, LOG, RUN_OPTIONS, STORE, is_key
 from oncecron.config.rules import AUTO_WITHOUT_COMMAND, conflicts, tick_rules
 from oncecron.config.settings import Settings
-from oncecron.core import clock, tick
+from oncecron.core import clock, system, tick
 from oncecron.core.errors import ConfigurationError, UnknownZoneError, UsageError
 from oncecron.core.host import host_name, machine, user_name
 from oncecron.core.light_modules import sha256_digest
@@ -321,7 +321,7 @@ def retry_policy(settings: Settings) -> RetryPolicy:
 
 def random_uuid() -> str:
     """Return a random uuid of version 4 (RFC 9562); importing `uuid` costs a firing milliseconds."""
-    raw = bytearray(os.urandom(16))
+    raw = bytearray(system.calls.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
     text = raw.hex()

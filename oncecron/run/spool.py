@@ -18,7 +18,7 @@ import os
 import stat
 
 from oncecron.config.options import is_key
-from oncecron.core import clock, safe_paths, stderr
+from oncecron.core import clock, safe_paths, stderr, system
 from oncecron.core.errors import (
     EX_CONFIG,
     OncecronError,
@@ -111,28 +111,9 @@ class Spool:
         what = record["attempt"] if "attempt" in record else f"{record.get('reason')}{_SKIP}"
         name = f"{record['owner']}-{part}{what}.json{suffix}"
         try:
-            import json  # noqa: PLC0415 - it may need the last descriptor
-
-            directory = self._directory(record["key"])
-            temporary = os.path.join(directory, f".{name}.{os.getpid()}")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
-                    json.dump(record, file, allow_nan=False)
-                    file.flush()
-                    safe_paths.sync_file(file.fileno())
-                os.rename(temporary, os.path.join(directory, name))
-            except OSError:
-                _remove(temporary)  # a full disk
-                raise
-            safe_paths.sync(directory)
+            return self.write_file(record["key"], name, record)
         except OSError as error:
             raise SpoolError(f"cannot write to {self.root}: {reason_of(error)}") from error
-        return os.path.join(directory, name)
-
-    def keys(self) -> list[str]:
-        """Return the names of the directories that hold records."""
-        return sorted(name for name in _names_in(self.root) if not name.startswith("."))
 
     def refuse_unsafe(self) -> None:
         """Raise `SpoolError` if another user could have written here: then no record is pending."""
@@ -154,20 +135,20 @@ class Spool:
         Where there are no locks, they count once (see `LeaseStore.deliver`). Raises `SpoolError`.
         """
         for name in self._names(key):
-            if _records(self._files(name)) and (lock := self._lock(name)) is not None:
+            if _records(self.files_of(name)) and (lock := self.lock(name)) is not None:
                 try:
                     yield from self._records_in(name, set_aside=True, ends=ends)
                 finally:
-                    os.close(lock)
+                    system.calls.close(lock)
 
     def _records_in(
         self, name: str, *, set_aside: bool = False, ends: bool = False
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        for path in sorted(_records(self._files(name)), key=_modified):
+        for path in sorted(_records(self.files_of(name)), key=_modified):
             if ends and path.endswith(f"{_SKIP}.json"):
                 continue
             try:
-                record = _read(path)
+                record = self.read_file(path)
             except FileNotFoundError:
                 continue  # another process has delivered it
             except (OSError, ValueError, RecursionError) as error:
@@ -180,9 +161,9 @@ class Spool:
 
     def set_aside(self) -> list[tuple[str, str | None]]:
         """Return (path, reason) of the records that the store refused, and (path, None) of what is no record."""
-        files = sorted(path for name in self.keys() for path in self._files(name))
+        files = sorted(path for name in self.keys() for path in self.files_of(name))
         return [
-            (path, _reason(path) if path.endswith(_REFUSED) else None)
+            (path, self._reason(path) if path.endswith(_REFUSED) else None)
             for path in files
             if path.endswith((_REFUSED, _BROKEN))
         ]
@@ -194,7 +175,7 @@ class Spool:
         are never removed, because another process may be adding a record.
         """
         for name in self._names(key):
-            files = self._files(name)
+            files = self.files_of(name)
             for file in files:
                 base = os.path.basename(file)
                 if base.startswith(".") and ".json." in base:
@@ -202,28 +183,6 @@ class Spool:
             if _records(files):
                 return True
         return False
-
-    def _lock(self, name: str) -> int | None:
-        """Lock a directory; return a descriptor to close, or None if another process has the lock.
-
-        Without a lock where there are none: flock(2) on some file systems, in some sandboxes.
-        """
-        import fcntl  # noqa: PLC0415 - only where a record was spooled
-
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            descriptor = os.open(os.path.join(self.root, name, _LOCK), flags, 0o600)
-        except OSError:
-            return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self.was_busy = True
-            os.close(descriptor)
-            return None
-        except OSError:
-            return descriptor
-        return descriptor
 
     def deliver(
         self,
@@ -264,6 +223,88 @@ class Spool:
             more = f"; {len(aside) - 1} more" if len(aside) > 1 else ""
             stderr.complain(f"spooled record set aside: {aside[0]}{more}")
 
+    def _names(self, key: str | None) -> list[str]:
+        return self.keys() if key is None else [_name_of(key)]
+
+    def _reason(self, path: str) -> str:
+        try:
+            return str(self.read_file(path).get("refused"))
+        except (OSError, ValueError, RecursionError):
+            return "unknown"
+
+    # The files; a simulation has them in memory
+
+    def keys(self) -> list[str]:
+        """Return the names of the directories that hold records."""
+        return sorted(name for name in _names_in(self.root) if not name.startswith("."))
+
+    def files_of(self, name: str) -> list[str]:
+        """Return the paths of the files in a directory of the spool; none if it is unsafe."""
+        files = [file for file in _names_in(os.path.join(self.root, name)) if file != _LOCK]
+        # A firing with an empty spool reads only one directory.
+        if not files or not self._is_safe(name):
+            return []
+        return [os.path.join(self.root, name, file) for file in files]
+
+    def read_file(self, path: str) -> dict[str, Any]:
+        """Return the record in a file. Raises `ValueError` if there is none."""
+        import json  # noqa: PLC0415 - only where a record was spooled
+
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags), encoding="utf-8") as file:
+            status = os.fstat(file.fileno())
+            ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+            # It may have been put there while the directory was unsafe.
+            if not stat.S_ISREG(status.st_mode) or not ours:
+                raise ValueError(f"not a regular file that only user {os.geteuid()} can write")
+            if status.st_size > _LARGEST:
+                raise ValueError(f"larger than any record: {status.st_size} bytes")
+            record = json.load(file)
+        if not is_record(record):
+            raise ValueError("not a spool record")
+        return record  # type: ignore[no-any-return]
+
+    def write_file(self, key: str, name: str, record: dict[str, Any]) -> str:
+        """Write a file that is there whole or not at all; return its path. Raises `OSError` or `SpoolError`."""
+        import json  # noqa: PLC0415 - it may need the last descriptor
+
+        directory = self._directory(key)
+        temporary = os.path.join(directory, f".{name}.{os.getpid()}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                json.dump(record, file, allow_nan=False)
+                file.flush()
+                safe_paths.sync_file(file.fileno())
+            os.rename(temporary, os.path.join(directory, name))
+        except OSError:
+            _remove(temporary)  # a full disk
+            raise
+        safe_paths.sync(directory)
+        return os.path.join(directory, name)
+
+    def lock(self, name: str) -> int | None:
+        """Lock a directory; return a descriptor to close, or None if another process has the lock.
+
+        Without a lock where there are none: flock(2) on some file systems, in some sandboxes.
+        """
+        import fcntl  # noqa: PLC0415 - only where a record was spooled
+
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(os.path.join(self.root, name, _LOCK), flags, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.was_busy = True
+            os.close(descriptor)
+            return None
+        except OSError:
+            return descriptor
+        return descriptor
+
     def remove(self, path: str) -> None:
         """Remove a record. Raises `SpoolError`: then it is delivered again, which changes nothing."""
         _change(os.unlink, path)
@@ -287,17 +328,6 @@ class Spool:
         note = os.path.join(self.root, _name_of(key), ".unreachable")
         if os.path.lexists(note) and self._is_safe(_name_of(key)):
             _remove(note)
-
-    def _names(self, key: str | None) -> list[str]:
-        return self.keys() if key is None else [_name_of(key)]
-
-    def _files(self, name: str) -> list[str]:
-        """Return the paths of the files in a directory of the spool; none if it is unsafe."""
-        files = [file for file in _names_in(os.path.join(self.root, name)) if file != _LOCK]
-        # A firing with an empty spool reads only one directory.
-        if not files or not self._is_safe(name):
-            return []
-        return [os.path.join(self.root, name, file) for file in files]
 
     def _levels(self, name: str) -> list[str]:
         """Return the directories of the spool from the top down, with that of `name` if it is not empty."""
@@ -359,31 +389,6 @@ def _remove_unless_written(temporary: str) -> None:
     lives = os.path.exists(f"/proc/{temporary.rpartition('.')[2]}")
     if age > (DAY if lives else SPOOL_WRITE_TIMEOUT):
         _remove(temporary)
-
-
-def _read(path: str) -> dict[str, Any]:
-    """Return the record in a file. Raises `ValueError` if there is none."""
-    import json  # noqa: PLC0415 - only where a record was spooled
-
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags), encoding="utf-8") as file:
-        status = os.fstat(file.fileno())
-        ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
-        if not stat.S_ISREG(status.st_mode) or not ours:  # put there while the directory was unsafe
-            raise ValueError(f"not a regular file that only user {os.geteuid()} can write")
-        if status.st_size > _LARGEST:
-            raise ValueError(f"larger than any record: {status.st_size} bytes")
-        record = json.load(file)
-    if not is_record(record):
-        raise ValueError("not a spool record")
-    return record  # type: ignore[no-any-return]
-
-
-def _reason(path: str) -> str:
-    try:
-        return str(_read(path).get("refused"))
-    except (OSError, ValueError, RecursionError):
-        return "unknown"
 
 
 def _name_of(text: str) -> str:

@@ -38,9 +38,9 @@ from __future__ import annotations
 import os
 import select
 
-from oncecron.core import clock, stderr
+from oncecron.core import clock, stderr, system
 from oncecron.core.errors import OncecronError, StoreError, StoreUnavailable
-from oncecron.core.light_modules import deque, start_thread
+from oncecron.core.light_modules import deque
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff, random_fraction
@@ -104,8 +104,8 @@ class StoreThread:
         self._events: deque[Event] = deque()
         self._orders: deque[tuple[str, Ending | None]] = deque()
         """The guard's orders, each with the end of a job if it has one."""
-        self.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.event_fd = system.calls.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake_fd = system.calls.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._patience = stderr.Patience(wanted=spec.verbose)
         self._withdrawn = False
         self._holding = self._beating = False
@@ -116,12 +116,12 @@ class StoreThread:
 
     def start(self) -> None:
         """Begin to claim."""
-        start_thread(self._run, ())
+        system.calls.start_thread(self._run, ())
 
     def events(self) -> list[Event]:
         """Return what has happened since the last call."""
         try:
-            os.eventfd_read(self.event_fd)
+            system.calls.eventfd_read(self.event_fd)
         except BlockingIOError:
             return []
         return [self._events.popleft() for _ in range(len(self._events))]
@@ -165,11 +165,11 @@ class StoreThread:
         self._wake()
 
     def _wake(self) -> None:
-        os.eventfd_write(self._wake_fd, 1)
+        system.calls.eventfd_write(self._wake_fd, 1)
 
     def _post(self, event: Event) -> None:
         self._events.append(event)
-        os.eventfd_write(self.event_fd, 1)
+        system.calls.eventfd_write(self.event_fd, 1)
 
     # Everything below runs in the thread.
 
@@ -197,7 +197,7 @@ class StoreThread:
 
     def _sleep(self, seconds: float, fd: int | None = None) -> bool:
         """Wait for `seconds` or for an order; return whether the descriptor is readable."""
-        poll = select.poll()
+        poll = system.calls.poll()
         poll.register(self._wake_fd, select.POLLIN)
         if fd is not None:
             poll.register(fd, select.POLLIN)
@@ -206,7 +206,7 @@ class StoreThread:
             timeout = min(LONGEST_SLEEP, remaining) + POLL_ROUNDING
             readable = [descriptor for descriptor, _ in poll.poll(timeout * 1000)]
             if self._wake_fd in readable:
-                os.eventfd_read(self._wake_fd)
+                system.calls.eventfd_read(self._wake_fd)
             if readable:
                 return fd in readable
         return False

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import os
 import select
-import time
 
-from oncecron.core import clock, stderr
+from oncecron.core import clock, stderr, system
 from oncecron.core.errors import EX_CONFIG, EX_SOFTWARE, EX_TEMPFAIL, ShortageError
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -43,18 +42,24 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import LostByHolder
     from oncecron.run.capture.capture import Capture
-    from oncecron.run.seams import Observer
+    from oncecron.run.firing_states import State
+    from oncecron.run.seams import Observer, Processes
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
 
 
-def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
-    """Run one firing to its end; return the exit status.
+def supervise(
+    spec: RunSpec,
+    open_store: Callable[[], LeaseStore],
+    processes: Processes = process_tree,
+    first: Callable[[Guard], State] = Claiming,
+) -> int:
+    """Run one firing to its end; return the exit status. `first` makes the state with which its guard begins.
 
     Raises `ShortageError` or `ConfigurationError` if nothing could be started.
     """
     try:
-        wrapper = _begin(spec, open_store)
+        wrapper = _begin(spec, open_store, processes, first)
     except (OSError, MemoryError, ImportError) as error:
         cause = process_tree.cause_of(error)
         if isinstance(cause, ShortageError):
@@ -66,27 +71,32 @@ def supervise(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> int:
     return wrapper.watch()
 
 
-def _begin(spec: RunSpec, open_store: Callable[[], LeaseStore]) -> Wrapper:
-    trust = Trust()
-    signals = process_tree.Signals()
+def _begin(
+    spec: RunSpec,
+    open_store: Callable[[], LeaseStore],
+    processes: Processes,
+    first: Callable[[Guard], State],
+) -> Wrapper:
+    trust, calls = Trust(), system.calls
+    signals = processes.Signals()
     tree = process_tree.Tree()
     tree.set_apart()  # what a shell started before it executed us, and what the test of --only-if has left
     capture = _capture(spec)  # before this process is a subreaper: init must adopt the forwarder
     observer = _observer(spec)  # likewise
-    process_tree.become_subreaper()
-    orders_read, orders_write = os.pipe()
-    reports_read, reports_write = os.pipe()
+    processes.become_subreaper()
+    orders_read, orders_write = calls.pipe()
+    reports_read, reports_write = calls.pipe()
     group = os.getpgrp()
-    guard = os.fork()
-    if guard == 0:
-        os.close(orders_write)
-        os.close(reports_read)
+
+    def make_guard() -> Guard:
+        calls.close(orders_write)
+        calls.close(reports_read)
         pipes = (orders_read, reports_write)
-        _be_guard(
-            lambda: Guard(spec, trust, *pipes, open_store, capture, observer), signals, group, spec
-        )
-    os.close(orders_read)
-    os.close(reports_write)
+        return Guard(spec, trust, *pipes, open_store, capture, observer, processes)
+
+    guard = calls.fork(lambda: _be_guard(make_guard, first, signals, group, spec, processes))
+    calls.close(orders_read)
+    calls.close(reports_write)
     if capture:
         capture.close_outputs()
     tree.expect(guard)
@@ -100,7 +110,7 @@ def _observer(spec: RunSpec) -> Observer | None:
     try:
         return spec.observe(spec)
     except Exception as error:  # noqa: BLE001 - a module that does not load, whatever it is
-        if spec.verbose or os.isatty(2):
+        if spec.verbose or system.calls.isatty(2):
             why = f"{type(error).__name__}: {error}"
             stderr.complain(f"key {spec.firing.key}: no ping is sent: {why}; reinstall oncecron")
         return None
@@ -131,27 +141,25 @@ def _capture(spec: RunSpec) -> Capture | None:
 
 
 def _be_guard(
-    make: Callable[[], Guard], signals: process_tree.Signals, group: int, spec: RunSpec
+    make: Callable[[], Guard],
+    first: Callable[[Guard], State],
+    signals: process_tree.Signals,
+    group: int,
+    spec: RunSpec,
+    processes: Processes,
 ) -> NoReturn:
     status = EX_SOFTWARE
     try:
         guard = make()
-        if spec.terminal:
-            os.setpgid(0, 0)
-            # Otherwise writing a message would stop the guard.
-            signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-        else:
-            os.setsid()
-        process_tree.become_subreaper()
-        process_tree.check_kernel()
+        processes.become_guard(terminal=spec.terminal)
         for descriptor in guard.pipes:
-            os.set_blocking(descriptor, False)
-        status = guard.run(signals, group, Claiming)
+            system.calls.set_blocking(descriptor, False)
+        status = guard.run(signals, group, first)
         guard.report(f"exit {status}")
     except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
         status = failed(error, spec)
     finally:
-        os._exit(status if 0 <= status <= 255 else EX_SOFTWARE)  # noqa: PLR2004
+        system.calls.exit(status if 0 <= status <= 255 else EX_SOFTWARE)  # noqa: PLR2004
 
 
 def failed(error: BaseException, spec: RunSpec) -> int:
@@ -195,9 +203,9 @@ class Wrapper:
 
     def watch(self) -> int:
         """Wait for the guard's last report, or do what the guard can no longer do."""
-        os.set_blocking(self._orders, False)
-        os.set_blocking(self._reports, False)
-        poll = select.poll()
+        system.calls.set_blocking(self._orders, False)
+        system.calls.set_blocking(self._reports, False)
+        poll = system.calls.poll()
         poll.register(self._reports, select.POLLIN)
         poll.register(self._signals.fd, select.POLLIN)
         unread = b""
@@ -238,7 +246,7 @@ class Wrapper:
 
     def _read_reports(self) -> bytes | None:
         try:
-            return os.read(self._reports, 4096)
+            return system.calls.read(self._reports, 4096)
         except BlockingIOError:
             return None
 
@@ -249,17 +257,17 @@ class Wrapper:
             self._asked_to_end |= number in ENDING_SIGNALS
             note = NOTE_ONLY if self._spec.terminal and from_terminal else 0
             try:
-                os.write(self._orders, bytes([number | note]))
+                system.calls.write(self._orders, bytes([number | note]))
             except OSError:  # the guard is gone, or its pipe is full of signals
                 continue
 
     def _wait_for_guard(self) -> None:
         """Let the guard exit first: cron waits for every process that holds the command's output."""
-        poll = select.poll()
+        poll = system.calls.poll()
         poll.register(self._signals.fd, select.POLLIN)  # for SIGCHLD
-        deadline = time.monotonic() + GUARD_LEAVES_WITHIN
+        deadline = self._now() + GUARD_LEAVES_WITHIN
         self._tree.reap()
-        while self._guard in self._tree.awaited and (remaining := deadline - time.monotonic()) > 0:
+        while self._guard in self._tree.awaited and (remaining := deadline - self._now()) > 0:
             poll.poll(remaining * 1000)
             self._forward_signals()  # a signal to end now ends the wait for a slow reader
             self._tree.reap()
@@ -297,7 +305,7 @@ class Wrapper:
             exit_status = told if told in (EX_TEMPFAIL, EX_CONFIG) else EX_SOFTWARE
         if self._lease is None:
             if has_told and exit_status == EX_TEMPFAIL:
-                os.close(self._orders)  # the spool may need a descriptor
+                system.calls.close(self._orders)  # the spool may need a descriptor
                 spool_unstarted(self._spec)
             elif not has_told:
                 end = "no command is running" if gone else "one of its processes cannot be killed"

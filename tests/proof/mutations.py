@@ -135,7 +135,7 @@ _MUTATIONS = (
             Change(
                 "run/guard.py",
                 "        self._wrapper_gone = True\n",
-                "        self._wrapper_gone = True\n        os._exit(75)\n",
+                "        self._wrapper_gone = True\n        system.calls.exit(75)\n",
             ),
             Change(
                 "run/process_tree.py",
@@ -301,8 +301,8 @@ _MUTATIONS = (
         (
             Change(
                 "run/spool.py",
-                "            import json  # noqa: PLC0415 - it may need the last descriptor\n",
-                "            return\n            import json\n",
+                '            return self.write_file(record["key"], name, record)\n',
+                "            return name\n",
             ),
         ),
     ),

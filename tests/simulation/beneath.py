@@ -1,70 +1,51 @@
-"""What stands below the product instead of Linux: `os`, `select`, `time`, the process tree and signals of one kernel.
-
-`install` is all that is replaced in the product.
-"""
+"""What stands below the product instead of Linux: the calls, the processes and the files of a spool, of one kernel."""
 
 from __future__ import annotations
 
-import os
+import json
 import select
-import time
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kernel import CONT, KILL, Descriptor, Kernel, Process, below
+from greenlet import GreenletExit
+from kernel import Descriptor, Host, Kernel, Process, below
+
+from oncecron.core import system
+from oncecron.run.spool import Spool, is_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ledger import Ledger
 
-def install(
-    kernel: Kernel,
-    start_job: Callable[..., int],
-    complain: Callable[[str], None],
-    watch: Callable[[Any], Any] | None,
-) -> None:
-    """Put a kernel below the product. Each comment names the seam that would make the lines below it needless."""
-    from oncecron.core import clock, decision, retry, stderr
-    from oncecron.run import guard, process_tree, reporter, spec, spool, store_thread, wrapper
-    from oncecron.stores import claim_loop
-
-    # One module of calls to the host (eventfd, poll, clocks, urandom), which these take instead of `os`.
-    simulated_os, simulated_time = _Os(kernel), _Time(kernel)
-    for module in (retry, stderr, guard, reporter, spec, spool, store_thread, wrapper):
-        module.os = simulated_os
-    for module in (guard, store_thread, wrapper):
-        module.select = SimpleNamespace(poll=partial(_Poll, kernel), POLLIN=select.POLLIN)
-    clock.time = wrapper.time = simulated_time
-    # How a thread starts, and the driver that it needs: from what opens the store.
-    store_thread.start_thread = lambda run, args: kernel.thread(kernel.current.process, run, *args)
-    guard.load_driver = lambda _address: None
-    # Where messages go: from the specification of the firing.
-    stderr.complain = complain
-    # The tree and how a job is started: arguments of `Guard`, as `Wrapper` has the tree already.
-    process_tree.Tree = partial(Tree, kernel)
-    process_tree.start = start_job
-    # Nothing is replaced here but for a count of what is reached: an observer of decisions.
-    if watch:
-        claim_loop.decide = watch(decision.decide)
-        claim_loop.goes_on_after = watch(decision.goes_on_after)
+_STDERR, _SIGNALS = 2, 3
+_NEVER_FULL = SimpleNamespace(waiters=[], is_readable=lambda: True)
 
 
-class _Os:
-    """The calls of `os` that the product makes, by the same names; the others are those of Python."""
+class Calls(system.Calls):
+    """The calls of a firing, each made by the current process."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-        self.environ: dict[str, str] = {}
+    def __init__(
+        self, kernel: Kernel, said: Callable[[str], None], forked: Callable[[Process], None]
+    ) -> None:
+        """`said` gets each message, and `forked` each guard before its first step."""
+        self._kernel, self._said, self._forked = kernel, said, forked
+        self.poll = partial(_Poll, kernel)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(os, name)
+    # Time and chance
+
+    def wall(self) -> float:
+        return self._kernel.current.process.host.wall()
+
+    def clock_gettime(self, _clock: int) -> float:
+        self._kernel.point()
+        return self._kernel.current.process.host.lease()
 
     def urandom(self, size: int) -> bytes:
         return self._kernel.current.process.host.random.randbytes(size)
 
-    def isatty(self, _fd: int) -> bool:
-        return False
+    # Waiting
 
     def eventfd(self, _count: int, _flags: int) -> int:
         return Descriptor(self._kernel, self._kernel.current.process).fd
@@ -81,17 +62,31 @@ class _Os:
             raise BlockingIOError
         descriptor.count = 0
 
+    def start_thread(self, function: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self._kernel.thread(self._kernel.current.process, function, *args)
+
+    # Descriptors
+
+    def pipe(self) -> tuple[int, int]:
+        process = self._kernel.current.process
+        reader, writer = Descriptor(self._kernel, process, b""), Descriptor(self._kernel, process)
+        reader.peer, writer.peer = writer, reader
+        return reader.fd, writer.fd
+
     def read(self, fd: int, size: int) -> bytes:
         descriptor = self._kernel.descriptors[fd]
         data, descriptor.data = descriptor.data[:size], descriptor.data[size:]
-        if not data and not descriptor.peer.process.dead:
+        if not data and descriptor.peer.holders:
             raise BlockingIOError
         return data
 
     def write(self, fd: int, data: bytes) -> int:
         self._kernel.point()
+        if fd == _STDERR:
+            self._said(data.decode().strip())
+            return len(data)
         peer = self._kernel.descriptors[fd].peer
-        if peer.process.dead:
+        if not peer.holders:
             raise BrokenPipeError
         peer.data += data
         self._kernel.wake(*peer.waiters)
@@ -100,17 +95,78 @@ class _Os:
     def open(self, *_arguments: object) -> int:
         return -1
 
-    def close(self, _fd: int) -> None:
+    def close(self, fd: int) -> None:
         self._kernel.point()
+        if descriptor := self._kernel.descriptors.get(fd):
+            self._kernel.let_go(descriptor, self._kernel.current.process)
 
     def set_blocking(self, _fd: int, _blocking: bool) -> None:
         return
 
+    def isatty(self, _fd: int) -> bool:
+        return False
+
+    # Processes
+
+    def fork(self, child: Callable[[], NoReturn]) -> int:
+        kernel, parent = self._kernel, self._kernel.current.process
+        kernel.point()
+        process = Process(kernel, parent.host, parent, "guard", parent.life)
+        for descriptor in parent.descriptors:
+            if descriptor is not parent.signals:
+                descriptor.holders.append(process)
+                process.descriptors.append(descriptor)
+        process.signals = Descriptor(kernel, process, [])
+        self._forked(process)
+        kernel.thread(process, child)
+        return process.pid
+
+    def exit(self, status: int) -> NoReturn:
+        self._kernel.exit(self._kernel.current.process, status << 8)
+        raise GreenletExit
+
     def getpid(self) -> int:
+        self._kernel.point()
         return self._kernel.current.process.pid
 
-    def fork(self) -> NoReturn:
-        raise NotImplementedError
+    def waitpid(self, _pid: int, _options: int) -> tuple[int, int]:
+        self._kernel.point()
+        process = self._kernel.current.process
+        if not process.children:
+            raise ChildProcessError
+        if not process.zombies:
+            return 0, 0
+        zombie = process.zombies.pop(0)
+        process.children.remove(zombie)
+        return zombie.pid, zombie.status or 0
+
+    def _found(self, pid: int) -> Process:
+        current = self._kernel.current.process
+        for each in (current, *below(current)):
+            if each.pid == pid:
+                return each
+        raise ProcessLookupError
+
+    def kill(self, pid: int, number: int) -> None:
+        self._kernel.kill(self._found(pid), number)
+
+    pidfd_send_signal = kill
+
+    def pidfd_open(self, pid: int) -> int:
+        return self._found(pid).pid
+
+    def listdir(self, path: str) -> list[str]:
+        """Return the processes, or the one thread that has children."""
+        of = path.split("/")[2:3]
+        return of or [str(each.pid) for each in below(self._kernel.current.process)]
+
+    def read_file(self, path: str) -> bytes:
+        """Return /proc/PID/stat, with the pid for the time of the start, or /proc/.../PID/children."""
+        process = self._found(int(path.split("/")[-2]))
+        if path.endswith("/children"):
+            return " ".join(str(each.pid) for each in process.children).encode()
+        state, parent = "Z" if process.dead else "T" if process.stopped else "S", process.parent
+        return f"() {state} {parent.pid if parent else 1}{' 0' * 17} {process.pid}".encode()
 
 
 class _Poll:
@@ -126,117 +182,113 @@ class _Poll:
     def unregister(self, fd: int) -> None:
         self._fds.remove(fd)
 
+    def _known(self, fd: int) -> Any:
+        if fd == _SIGNALS:
+            return self._kernel.current.process.signals
+        return _NEVER_FULL if fd == _STDERR else self._kernel.descriptors[fd]
+
     def poll(self, milliseconds: float) -> list[tuple[int, int]]:
-        kernel = self._kernel
+        kernel, thread = self._kernel, self._kernel.current
         kernel.point()
-        known = [kernel.descriptors[fd] for fd in self._fds]
-        for descriptor in known:
-            descriptor.waiters.append(kernel.current)
-        thread = kernel.current
+        known = {fd: self._known(fd) for fd in self._fds}
+        for descriptor in known.values():
+            descriptor.waiters.append(thread)
         try:
             until = kernel.now + milliseconds / 1000
-            kernel.sleep_until(until, lambda: any(each.is_readable() for each in known))
+            kernel.sleep_until(until, lambda: any(each.is_readable() for each in known.values()))
         finally:
-            for descriptor in known:
+            for descriptor in known.values():
                 descriptor.waiters.remove(thread)
-        ready = [each for each in known if each.is_readable()]
+        ready = [(fd, select.POLLIN) for fd, each in known.items() if each.is_readable()]
         kernel.point()
-        return [(each.fd, select.POLLIN) for each in ready]
+        return ready
 
 
-class _Time:
-    """The clocks of `time`, of the host on which the product runs."""
+class Processes:
+    """`seams.Processes`; `start` starts a job of the world."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: Kernel, start: Callable[..., int]) -> None:
+        self._kernel, self.start = kernel, start
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
+    def Signals(self) -> Signals:  # noqa: N802 - as the class is called
+        """Let the signals of the current process wait for it."""
+        process = self._kernel.current.process
+        process.signals = Descriptor(self._kernel, process, [])
+        return Signals(self._kernel)
 
-    def time(self) -> float:
-        return self._kernel.current.process.host.wall()
+    def become_subreaper(self) -> None:
+        """Adopt the orphans below."""
+        self._kernel.current.process.subreaper = True
 
-    def clock_gettime(self, _clock: int) -> float:
-        self._kernel.point()
-        return self._kernel.current.process.host.lease()
-
-    def monotonic(self) -> float:
-        return self._kernel.current.process.host.lease()
+    def become_guard(self, *, terminal: bool) -> None:
+        """Likewise; there are no sessions."""
+        self.become_subreaper()
 
 
 class Signals:
-    """`process_tree.Signals` of the current process."""
+    """`process_tree.Signals`, of whichever process reads."""
+
+    fd, mask_before = _SIGNALS, ()
 
     def __init__(self, kernel: Kernel) -> None:
-        self._kernel, process = kernel, kernel.current.process
-        process.signals = self._descriptor = Descriptor(kernel, process, [])
-        self.fd, self.mask_before = self._descriptor.fd, ()
+        self._kernel = kernel
 
     def read(self) -> list[tuple[int, bool]]:
         """Return the signals that have come; none is from a terminal."""
-        received, self._descriptor.data = self._descriptor.data, []
+        descriptor = self._kernel.current.process.signals
+        received, descriptor.data = descriptor.data, []
         return [(number, False) for number in received]
 
 
-class Tree:
-    """`process_tree.Tree` of the current process: the same words mean the same."""
+class MemorySpool(Spool):
+    """The spool of a host, with its files in memory."""
 
-    def __init__(self, kernel: Kernel, *awaited: int) -> None:
-        self._kernel = kernel
-        self.statuses: dict[int, int] = {}
-        self.awaited = set(awaited)
-        self._apart: frozenset[Process] = frozenset()
+    def __init__(self, kernel: Kernel, host: Host, ledger: Ledger) -> None:
+        super().__init__("/state", "simulated", "sim")
+        self._kernel, self._host, self._ledger = kernel, host, ledger
+        self.files: dict[str, str] = {}
+        """Their texts, the oldest first."""
+        self._unreachable: set[str] = set()
+        self._locked = -1
+        """The descriptor of the lock."""
 
-    def _members(self) -> list[Process]:
-        return list(below(self._kernel.current.process, self._apart))
+    def keys(self) -> list[str]:
+        return sorted({path.partition("/")[0] for path in self.files})
 
-    def expect(self, pid: int) -> None:
-        """Await a child."""
-        self.statuses.pop(pid, None)
-        self.awaited.add(pid)
+    def files_of(self, name: str) -> list[str]:
+        return [path for path in self.files if path.startswith(f"{name}/")]
 
-    def set_apart(self) -> None:
-        """Take what is there now for no part of the tree."""
-        if self.reap():
-            alive = (each for each in below(self._kernel.current.process) if not each.dead)
-            self._apart = frozenset(alive)
+    def read_file(self, path: str) -> dict[str, Any]:
+        if path not in self.files:
+            raise FileNotFoundError
+        return json.loads(self.files[path])
 
-    def signal_awaited(self, number: int) -> None:
-        """Send a signal to the awaited children."""
-        for each in self._kernel.current.process.children:
-            if each.pid in self.awaited:
-                self._kernel.kill(each, number)
-
-    def signal(self, number: int) -> None:
-        """Send a signal to all members, and CONT to the stopped ones."""
-        for process in self._members():
-            self._kernel.kill(process, number)
-            if process.stopped:
-                self._kernel.kill(process, CONT)
-
-    def reap(self) -> bool:
-        """Collect the zombies; return whether another child is left."""
+    def write_file(self, key: str, name: str, record: dict[str, Any]) -> str:
+        """Write a file; what cannot be delivered is a violation."""
         self._kernel.point()
-        process = self._kernel.current.process
-        while process.zombies:
-            zombie = process.zombies.pop(0)
-            process.children.remove(zombie)
-            if zombie.pid in self.awaited:
-                self.awaited.remove(zombie.pid)
-                self.statuses[zombie.pid] = zombie.status or 0
-        return any(child not in self._apart for child in process.children)
+        path, text = f"{key}/{name}", json.dumps(record, allow_nan=False)
+        if not is_record(json.loads(text)) or not name.endswith(".json"):
+            self._ledger.violation("spool", f"{name}: {text}")
+        self.files.pop(path, None)
+        self.files[path] = text
+        outcome = record.get("outcome") or record["reason"]
+        self._kernel.trace("spool", self._host.name, path, outcome)
+        return path
 
-    def kill(self) -> bool:
-        """Kill all members; return whether one is left."""
-        for process in self._members():
-            self._kernel.kill(process, KILL)
-        return self.reap()
+    def lock(self, name: str) -> int | None:
+        """Let one process deliver at a time, of whichever key."""
+        if self._locked in self._kernel.descriptors:
+            return None
+        self._locked = Descriptor(self._kernel, self._kernel.current.process).fd
+        return self._locked
 
-    def kill_all(self, timeout: float) -> bool:
-        """Kill until no member is left; return False after `timeout` seconds."""
-        end = self._kernel.now + timeout
-        while self.kill():
-            self._kernel.sleep_until(self._kernel.now + 0.002)
-            if self._kernel.now >= end:
-                return False
-        return True
+    def remove(self, path: str) -> None:
+        self.files.pop(path, None)
+
+    def note_unreachable(self, key: str) -> bool:
+        is_new = key not in self._unreachable
+        self._unreachable.add(key)
+        return is_new
+
+    def note_reached(self, key: str) -> None:
+        self._unreachable.discard(key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import beneath
 import memory_store
 from kernel import INF
 from server import Server
@@ -12,6 +11,7 @@ from server import Server
 from oncecron.core import clock, decision, facts
 from oncecron.core.retry import RetryPolicy
 from oncecron.run import claimer, firing_states, guard, job, reporter, spec, store_thread, wrapper
+from oncecron.run.process_tree import Tree
 from oncecron.stores import claim_loop
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def takeover_of_what_ended() -> None:
 
 def leftover_is_ended() -> None:
     """Let a failed part end what a successful part of the same firing has left running."""
-    beneath.Tree.set_apart = lambda _self: None
+    Tree.set_apart = lambda _self: None
 
 
 def own_loss_is_unsaid() -> None:

@@ -2,41 +2,39 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import traceback
 from collections import Counter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from beneath import Signals, Tree
-from greenlet import GreenletExit
-from kernel import INF, TERM, Descriptor, Host, Kernel, Process
-from store import SimulatedBugError, SimulatedStore
+from kernel import INF, Host, Kernel, Process
+from store import SimulatedStore
 
-from oncecron.core import clock
 from oncecron.core import tick as ticks
 from oncecron.core.model import Firing, Holder, Retention
 from oncecron.core.retry import RetryPolicy
 from oncecron.run.events import Refused
 from oncecron.run.firing_states import Claiming
-from oncecron.run.guard import Guard
-from oncecron.run.job import Trust
 from oncecron.run.spec import RunSpec, random_uuid
-from oncecron.run.spool import Spool, is_record
-from oncecron.run.wrapper import Wrapper
+from oncecron.run.wrapper import supervise
 from oncecron.stores.address import Address
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
+    from beneath import Processes
     from ledger import Ledger, Start
     from store import Network
 
     from oncecron.run.events import Event
     from oncecron.run.firing_states import State
+    from oncecron.run.guard import Guard
 
 ADDRESS = Address("redis", "redis://simulated")
+NOBODY = SimpleNamespace(send=lambda *_: None, close=lambda _: None)
+"""An observer of starts and ends: only for one the claim loop asks what becomes of a lost run."""
 
 
 class Key:
@@ -89,8 +87,8 @@ class Key:
             *(firing, ("job",), ADDRESS, "sim", host.spool, None, Retention()),
             *(self.grace, self.timeout, self.wait),
             *(RetryPolicy(self.retries, (1.0, 20.0), frozenset((9,))), 0, self.on_error),
-            *(30.0, 0, False, "job", "job"),
-        )
+            *(30.0, 0, False, "job", "job"), observe=lambda _: NOBODY, pings=("nobody",),
+        )  # fmt: skip
 
 
 class Life:
@@ -129,136 +127,66 @@ class Life:
             self.joint = now
 
 
-class WatchedTrust(Trust):
-    """The shared page; each value goes to the ledger."""
+class Watched:
+    """Stands in the place of the guard's state, and notes what follows each event, and each refusal."""
 
-    def __init__(self, ledger: Ledger, life: Life) -> None:
-        super().__init__()
-        self._ledger, self._life = ledger, life
-
-    @property
-    def until(self) -> float:
-        """The end of trust."""
-        return Trust.until.fget(self)
-
-    @until.setter
-    def until(self, value: float) -> None:
-        Trust.until.fset(self, value)
-        if value:
-            self._ledger.trusts(self._life, value - clock.lease_time(clock.BOOTTIME))
-
-
-class MemorySpool(Spool):
-    """The spool of a host, with its files in memory; when what is written and delivered is the product's."""
-
-    def __init__(self, kernel: Kernel, host: Host, ledger: Ledger) -> None:
-        super().__init__("/state", "simulated", "sim")
-        self._kernel, self._host, self._ledger = kernel, host, ledger
-        self.files: dict[str, tuple[str, str]] = {}
-        """By path: the key and the text."""
-        self._unreachable: set[str] = set()
-        self._holder = 0
-        """The descriptor of the lock."""
-
-    def _write(self, record: dict[str, Any], suffix: str) -> str:
-        self._kernel.point()
-        what = record.get("attempt", record["kind"])
-        path = f"{record['key']}/{record['owner']}-{record['shard']}-{what}{suffix}"
-        text = json.dumps(record, allow_nan=False)
-        if not is_record(json.loads(text)) or suffix:
-            self._ledger.violation("spool", f"{suffix or 'not a record'}: {text}")
-        self.files.pop(path, None)
-        self.files[path] = (record["key"], text)
-        outcome = record.get("outcome") or record["reason"]
-        self._kernel.trace("spool", self._host.name, path, outcome)
-        return path
-
-    def pending(self, key: str | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield (path, record), oldest first."""
-        for path, (of, text) in list(self.files.items()):
-            if key in (None, of) and path in self.files:
-                yield path, json.loads(text)
-
-    def taken(
-        self, key: str | None = None, *, ends: bool = False
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the same for delivery, while no other process delivers."""
-        if self._holder in self._kernel.descriptors:
-            return
-        self._holder = Descriptor(self._kernel, self._kernel.current.process).fd
-        try:
-            for path, record in self.pending(key):
-                if not (ends and record["kind"] == "skip"):
-                    yield path, record
-        finally:
-            self._kernel.descriptors.pop(self._holder, None)
-
-    def has(self, key: str | None = None) -> bool:
-        """Return whether a record is pending."""
-        return any(key in (None, of) for of, _ in self.files.values())
-
-    def remove(self, path: str) -> None:
-        """Remove a record."""
-        self.files.pop(path, None)
-
-    def note_unreachable(self, key: str) -> bool:
-        """Note that the store is unreachable; return whether this is new."""
-        is_new = key not in self._unreachable
-        self._unreachable.add(key)
-        return is_new
-
-    def note_reached(self, key: str) -> None:
-        """Note that the store was reached."""
-        self._unreachable.discard(key)
-
-
-class WatchedGuard(Guard):
-    """The guard; it notes each transition of its states, with its cause, and each refusal."""
-
-    def __init__(self, kernel: Kernel, life: Life, reached: Counter[str], *args: Any) -> None:
-        super().__init__(*args, observer=SimpleNamespace(send=lambda *_: None))
-        self._kernel, self._life, self._reached = kernel, life, reached
-        self._causes: list[str] = []
-        self._at: State | None = None
+    def __init__(self, runner: Runner, life: Life, guard: Guard) -> None:
+        self._runner, self._life, self._guard = runner, life, guard
+        self._state: State = Claiming(guard)
+        self._until = 0.0
+        life.state = "Claiming"
 
     @property
-    def _state(self) -> State:
-        return self._at
+    def exit_status(self) -> int | None:
+        """That of the last state."""
+        return self._state.exit_status
 
-    @_state.setter
-    def _state(self, state: State) -> None:
-        if self._at is not None:
-            cause = self._causes.pop(0) if self._causes else "clock"
-            before, after = type(self._at).__name__, type(state).__name__
-            self._reached[f"{cause}: {before} -> {'=' if state is self._at else after}"] += 1
-        self._at = state
-        self._life.state = type(state).__name__
+    def poll_timeout(self, now: float) -> float:
+        """Return the seconds until something is to be done."""
+        return self._state.poll_timeout(now)
 
-    def _without_wrong_request(self, event: Event) -> Event:
-        self._causes = [type(event).__name__]
+    def take(self, event: Event) -> Watched:
+        """Take an event of the store thread."""
         if isinstance(event, Refused):
             refusal, way = event.refusal, event.refusal.blocked_by
             same_tick = way.same_tick if way else None
             told = (event.firing.shard, refusal.reason, same_tick, refusal.holder)
             self._life.refusals.append(told)
-        return super()._without_wrong_request(event)
+        return self._then(type(event).__name__, self._state.take(event))
 
-    def _take_orders(self) -> bool:
-        orders = self._kernel.descriptors[self._orders].data or (
-            TERM,
-        )  # at its end: the wrapper is gone
-        self._causes = ["USR1" if number in (10, 12) else "stop" for number in orders]
-        try:
-            return super()._take_orders()
-        finally:
-            self._causes = []
+    def take_signal(self, number: int, *, already_there: bool) -> Watched:
+        """Take a signal to the wrapper."""
+        after = self._state.take_signal(number, already_there=already_there)
+        return self._then("USR1" if number in (10, 12) else "stop", after)
+
+    def lose_wrapper(self) -> Watched:
+        """Take the end of the wrapper."""
+        return self._then("stop", self._state.lose_wrapper())
+
+    def judge(self, now: float) -> Watched:
+        """Do what is due."""
+        return self._then("clock", self._state.judge(now))
+
+    def _then(self, cause: str, after: State) -> Watched:
+        runner, life, name = self._runner, self._life, type(after).__name__
+        runner.reached[f"{cause}: {life.state} -> {'=' if after is self._state else name}"] += 1
+        self._state, life.state = after, name
+        until = self._guard.trust.until
+        if until and until != self._until:
+            runner.ledger.trusts(life, until - life.host.lease())
+        self._until = until
+        if after.exit_status is not None and not life.left:
+            life.left = True
+            runner.ledger.left(life)
+        return self
 
 
 class Runner:
-    """Runs the processes of firings. What it does between the two is the second half of `wrapper._begin`."""
+    """Runs firings, and notes what becomes of them."""
 
     def __init__(self, kernel: Kernel, network: Network, ledger: Ledger) -> None:
-        self._kernel, self._network, self._ledger = kernel, network, ledger
+        self._kernel, self._network, self.ledger = kernel, network, ledger
+        self.processes: Processes
         self.reached: Counter[str] = Counter()
         """How often each transition of the guard's states happened."""
         self.next: list[Callable[[Life], None]] = []
@@ -267,56 +195,43 @@ class Runner:
     def fire(self, life: Life) -> None:
         """Start the wrapper of a firing."""
         life.wrapper = Process(self._kernel, life.host, None, "wrapper", life)
-        life.wrapper.subreaper = True
-        life.wrapper.on_exit = lambda: self._ledger.wrapper_gone(life)
-        self._kernel.thread(life.wrapper, self._run, life.wrapper, self._be_wrapper)
+        life.wrapper.on_exit = lambda: self.ledger.wrapper_gone(life)
+        self._kernel.thread(life.wrapper, self._be_wrapper, life)
 
-    def _run(self, process: Process, function: Callable[..., int], *args: Any) -> None:
-        """Run a process to its exit; an exception is a violation."""
-        life, status = process.life, 70
-        try:
-            status = function(life, *args)
-        except (GreenletExit, SimulatedBugError) as end:
-            if isinstance(end, GreenletExit):
-                raise
-        except Exception as error:  # noqa: BLE001 - whatever it is
-            where = traceback.extract_tb(error.__traceback__)[-1].name
-            text = f"{process.name}: {type(error).__name__}: {error} ({where})"
-            self._ledger.violation("bug", text, life)
-        self._kernel.exit(process, status << 8)
-
-    def _be_wrapper(self, life: Life) -> int:
-        kernel, host, process = self._kernel, life.host, life.wrapper
-        life.spec = life.key.spec(host, process.pid, host.wall(), again=life.again)
+    def _be_wrapper(self, life: Life) -> None:
+        kernel, host, key, process = self._kernel, life.host, life.key, life.wrapper
+        life.spec = key.spec(host, process.pid, host.wall(), again=life.again)
         tick = life.spec.firing.tick.text
-        kernel.trace("fire", host.name, life.key.name, tick, life.spec.firing.owner)
+        kernel.trace("fire", host.name, key.name, tick, life.spec.firing.owner)
         kernel.sleep_until(kernel.now + life.startup)
         kernel.point()
-        guard = life.guard = Process(kernel, host, process, "guard", life)
-        guard.subreaper = True
-        orders, reports = self._pipe(guard, process), self._pipe(process, guard)
+        try:
+            life.status = supervise(
+                *(life.spec, lambda: SimulatedStore(self._network, life), self.processes),
+                lambda guard: Watched(self, life, guard),
+            )
+        except Exception as error:  # noqa: BLE001 - whatever it is
+            self._found_bug(error)
+        life.ended = kernel.now
+        kernel.trace("exit", host.name, key.name, tick, life.status)
+        self.ledger.ended(life)
+        kernel.exit(process, (life.status or 0) << 8)
+
+    def forked(self, guard: Process) -> None:
+        """Note a new guard; let a fault that waits for it happen."""
+        guard.life.guard = guard
         if self.next:
-            life.hit = True
-            self.next.pop()(life)
-        trust = WatchedTrust(self._ledger, life)
-        kernel.thread(guard, self._run, guard, self._be_guard, trust, orders[0], reports[1])
-        signals, tree = Signals(kernel), Tree(kernel, guard.pid)
-        wrapper = Wrapper(life.spec, trust, signals, tree, guard.pid, orders[1], reports[0])
-        life.status, life.ended = wrapper.watch(), kernel.now
-        kernel.trace("exit", host.name, life.key.name, tick, life.status)
-        self._ledger.ended(life)
-        return life.status
+            guard.life.hit = True
+            self.next.pop()(guard.life)
 
-    def _be_guard(self, life: Life, trust: Trust, orders: int, reports: int) -> int:
-        given = (life.spec, trust, orders, reports, lambda: SimulatedStore(self._network, life))
-        guard = WatchedGuard(self._kernel, life, self.reached, *given)
-        status = guard.run(Signals(self._kernel), 1, Claiming)
-        life.left = True
-        self._ledger.left(life)
-        guard.report(f"exit {status}")
-        return status
+    def said(self, text: str) -> None:
+        """Note a message."""
+        self._kernel.trace("says", self._kernel.current.process.host.name, text)
+        if "internal error" in text and "SimulatedBugError" not in text:
+            self._found_bug(sys.exception())
 
-    def _pipe(self, reader: Process, writer: Process) -> tuple[int, int]:
-        ends = Descriptor(self._kernel, reader, b""), Descriptor(self._kernel, writer)
-        ends[0].peer, ends[1].peer = ends[1], ends[0]
-        return ends[0].fd, ends[1].fd
+    def _found_bug(self, error: BaseException) -> None:
+        process = self._kernel.current.process
+        where = traceback.extract_tb(error.__traceback__)[-1].name
+        text = f"{process.name}: {type(error).__name__}: {error} ({where})"
+        self.ledger.violation("bug", text, process.life)

@@ -101,11 +101,11 @@ class Process:
 
 
 class Descriptor:
-    """An eventfd (`count`), an end of a pipe (`data`, `peer`), or the signals of a process (`data`)."""
+    """An eventfd (`count`), an end of a pipe (`data`, `peer`), or the signals of a process (`data`), and who has it."""
 
     def __init__(self, kernel: Kernel, process: Process, data: Any = None) -> None:
         kernel.highest_fd += 1
-        self.fd, self.process, self.data, self.count = kernel.highest_fd, process, data, 0
+        self.fd, self.holders, self.data, self.count = kernel.highest_fd, [process], data, 0
         self.waiters: list[Thread] = []
         self.peer: Descriptor | None = None
         kernel.descriptors[self.fd] = self
@@ -113,7 +113,7 @@ class Descriptor:
 
     def is_readable(self) -> bool:
         """Return whether a read would not wait."""
-        return bool(self.count or self.data or (self.peer and self.peer.process.dead))
+        return bool(self.count or self.data or (self.peer and not self.peer.holders))
 
 
 class Kernel:
@@ -248,10 +248,8 @@ class Kernel:
         process.host.processes.pop(process.pid, None)
         for thread in process.threads:
             self.at(self.now, self._end_thread, thread)
-        for descriptor in process.descriptors:
-            self.descriptors.pop(descriptor.fd, None)
-            if descriptor.peer:
-                self.wake(*descriptor.peer.waiters)
+        for descriptor in list(process.descriptors):
+            self.let_go(descriptor, process)
         self._leave_children(process)
         if process.parent and not process.parent.dead:
             process.parent.zombies.append(process)
@@ -260,6 +258,15 @@ class Kernel:
         self._changed(process)
         if process.on_exit:
             process.on_exit()
+
+    def let_go(self, descriptor: Descriptor, process: Process) -> None:
+        """Close a descriptor; the other end of a pipe sees when nobody has it any more."""
+        process.descriptors.remove(descriptor)
+        descriptor.holders.remove(process)
+        if not descriptor.holders:
+            del self.descriptors[descriptor.fd]
+            if descriptor.peer:
+                self.wake(*descriptor.peer.waiters)
 
     def _leave_children(self, process: Process) -> None:
         reaper = process.parent
@@ -273,6 +280,7 @@ class Kernel:
                     reaper.zombies.append(child)
             if child.name == "job" and not child.dead:
                 self.kill(child, KILL)  # PR_SET_PDEATHSIG
+        process.children = []
 
     def _end_thread(self, thread: Thread) -> None:
         if not thread.greenlet.dead:

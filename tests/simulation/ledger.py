@@ -245,7 +245,7 @@ class Ledger:
         """Judge that a firing which ends by itself records a lease under which it has started nothing."""
         owner, key = life.spec.firing.owner, life.key
         spooled = [path for path in life.host.spool.files if owner in path]
-        is_spooled = any(not path.endswith("skip") for path in spooled)
+        is_spooled = any(not path.endswith("-skip.json") for path in spooled)
         if not life.left or key.on_error == "run" or is_spooled:
             return
         for shard in range(key.shards):

@@ -226,5 +226,5 @@ class SimulatedStore(MemoryStore):
         self._connection = None
 
 
-class SimulatedBugError(RuntimeError):
+class SimulatedBugError(Exception):
     """A bug in the guard that a fault has put there."""

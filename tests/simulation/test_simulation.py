@@ -20,7 +20,7 @@ REACHED_BY = ("--seeds", "12", "--reached")
 BROKEN = {
     "trust_from_answer": "trust",
     "trust_without_margin": "trust",
-    "release_before_dead": "overlap",
+    "release_before_dead": "left alive",
     "grant_beside_lease": "overlap",
     "done_granted_again": "double",
     "never_renews": "double",

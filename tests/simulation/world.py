@@ -7,13 +7,16 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import faults
-from beneath import install
-from firings import Key, Life, MemorySpool, Runner
+from beneath import Calls, MemorySpool, Processes
+from firings import Key, Life, Runner
 from kernel import KILL, Host, Kernel, Process
 from ledger import Ledger
 from server import EPOCH, Server
 from shrink import ALL, HOUR, Only
 from store import Network
+
+from oncecron.core import decision, system
+from oncecron.stores import claim_loop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +44,6 @@ class World:
         """Play `only` a part of what the seed has; `calm`: no faults. `watch` wraps `decide`."""
         self._seed, draw = seed, random.Random(f"{seed} world")
         self.kernel = kernel = Kernel(tell)
-        install(kernel, self._start_job, self._complain, watch)
         self.ledger = Ledger(self)
         hosts = [f"host{number}" for number in range(draw.choice((2, 3, 3, 4)))]
         self.hosts = [Host(kernel, name, self._draw(name), EPOCH) for name in hosts]
@@ -49,6 +51,11 @@ class World:
         self.keys = [Key(name, self._draw(name)) for name in keys]
         self._make_store(draw)
         self.runner = Runner(kernel, self.network, self.ledger)
+        self.runner.processes = Processes(kernel, self._start_job)
+        system.use(Calls(kernel, self.runner.said, self.runner.forked))
+        if watch:
+            claim_loop.decide = watch(decision.decide)
+            claim_loop.goes_on_after = watch(decision.goes_on_after)
         self.lives: list[Life] = []
         """Those that are not over; `all_lives` has all."""
         self.all_lives: list[Life] = []
@@ -93,9 +100,6 @@ class World:
         if kernel.now == self.end:
             self.ledger.at_the_end()
         return self.ledger.violations
-
-    def _complain(self, text: str) -> None:
-        self.kernel.trace("says", self.kernel.current.process.host.name, text)
 
     # Cron
 

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
+from oncecron.core import system
 from oncecron.core.model import REQUEST_KINDS, REQUEST_SIGNALS, Request, stored_request, trust_after
 from oncecron.core.timing import GUARD_KILLS_BEFORE, MINIMUM_TTL, TERM_BEFORE, WRAPPER_KILLS_BEFORE
 from oncecron.core.units import LONGEST_DURATION
-from oncecron.run import process_tree
 from oncecron.run.job import Job, Trust, wrong_with
 
 GOOD = Request("stop", "ann@a", 15, 5.0)
@@ -70,21 +70,38 @@ def test_a_grace_that_is_no_number_is_not_obeyed(grace: object) -> None:
     assert wrong_with(stored_request("stop", "ann@a", "15", "2.5")) is None
 
 
+class Alone(system.Calls):
+    """The calls of a process that waits for children, and finds none to signal."""
+
+    def __init__(self, *ends: tuple[int, int]) -> None:
+        self._ends = iter(ends)
+
+    def waitpid(self, *_: int) -> tuple[int, int]:
+        """Return the next end."""
+        if end := next(self._ends, None):
+            return end
+        raise ChildProcessError
+
+    def listdir(self, _path: str) -> list[str]:
+        """Return no process."""
+        return []
+
+
+class Seven:
+    """Starts nothing."""
+
+    def start(self, *_: object) -> int:
+        """Return a pid."""
+        return 7
+
+
 def test_an_orphan_with_the_pid_of_a_failed_job_does_not_make_it_a_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While what the job has left is ended, the kernel may give its pid again."""
-    ends = iter([(0, 0), (7, 9 << 8), (0, 0), (7, 0)])  # the first: at the start
-
-    def waitpid(*_: int) -> tuple[int, int]:
-        if end := next(ends, None):
-            return end
-        raise ChildProcessError
-
-    monkeypatch.setattr(os, "waitpid", waitpid)
-    monkeypatch.setattr(process_tree, "start", lambda *_: 7)
-    monkeypatch.setattr(process_tree, "descendants", lambda *_: iter(()))
-    job = Job(grace=10.0, timeout=None, ttl=60.0, say=lambda _: None)
+    # The first: at the start.
+    monkeypatch.setattr(system, "calls", Alone((0, 0), (7, 9 << 8), (0, 0), (7, 0)))
+    job = Job(grace=10.0, timeout=None, ttl=60.0, say=lambda _: None, processes=Seven())
     job.start("/bin/job", ["job"], {}, None, (), 0.0)
     assert job.judge(1.0, 0.0) is None
     end = job.judge(2.0, 0.0)
@@ -94,10 +111,8 @@ def test_an_orphan_with_the_pid_of_a_failed_job_does_not_make_it_a_success(
 
 def test_no_further_signal_or_request_moves_the_kill_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each may bring it forward: who repeats himself, or asks for a longer grace, does not prolong the end."""
-    monkeypatch.setattr(process_tree, "start", lambda *_: 7)
-    monkeypatch.setattr(process_tree, "descendants", lambda *_: iter(()))
-    monkeypatch.setattr(os, "waitpid", lambda *_: (0, 0))
-    job = Job(grace=10.0, timeout=5.0, ttl=60.0, say=lambda _: None)
+    monkeypatch.setattr(system, "calls", Alone(*[(0, 0)] * 9))
+    job = Job(grace=10.0, timeout=5.0, ttl=60.0, say=lambda _: None, processes=Seven())
     job.start("/bin/job", ["job"], {}, None, (), 0.0)
     assert job.judge(5.0, 0.0) is None  # --timeout
     for now, grace in ((6.0, 100.0), (7.0, 50.0)):

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import pytest
 
+from oncecron.core import system
 from oncecron.run import process_tree
 
 NOBODY = 65534
@@ -265,8 +266,8 @@ def test_an_orphan_is_not_taken_for_a_child_that_had_or_gets_its_pid(
     """The kernel gives a pid again: a status is that of the awaited child alone, and no orphan's stays."""
     ends = iter([(7, 0), (0, 0), (7, 9 << 8), (7, 0), (0, 0), (8, 0), (0, 0)])
     signalled: list[int] = []
-    monkeypatch.setattr(os, "waitpid", lambda *_: next(ends))
-    monkeypatch.setattr(os, "kill", lambda pid, _: signalled.append(pid))
+    monkeypatch.setattr(system.calls, "waitpid", lambda *_: next(ends))
+    monkeypatch.setattr(system.calls, "kill", lambda pid, _: signalled.append(pid))
     tree = process_tree.Tree()
     tree.reap()
     tree.signal_awaited(signal.SIGUSR1)
@@ -306,24 +307,19 @@ def test_a_signal_arrives_whichever_call_is_refused() -> None:
         return call
 
     process_tree.become_subreaper()
-    pidfd_open, pidfd_send, kill = os.pidfd_open, signal.pidfd_send_signal, os.kill
     for number in (errno.EPERM, errno.ENOSYS, errno.EMFILE, errno.ENODEV, errno.EINVAL):
-        for refused in ("open", "send", "kill"):
+        for refused in ("pidfd_open", "pidfd_send_signal", "kill"):
             pid = spawn("sleep", "30")
             [process] = below(1)
-            if refused == "open":
-                os.pidfd_open = refusing(number)
-            elif refused == "send":
-                signal.pidfd_send_signal = refusing(number)
-            else:
-                os.kill = refusing(number)
+            system.use(system.Calls())
+            setattr(system.calls, refused, refusing(number))
             assert not process_tree.send(process._replace(started=1), signal.SIGKILL)
             assert os.waitpid(pid, os.WNOHANG) == (0, 0)
             if refused == "kill":
                 process_tree.Tree(pid).signal_awaited(signal.SIGKILL)
             else:
                 assert process_tree.send(process, signal.SIGKILL), (refused, number)
-            os.pidfd_open, signal.pidfd_send_signal, os.kill = pidfd_open, pidfd_send, kill
+            system.use(system.Calls())
             assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
             assert not process_tree.send(process, signal.SIGKILL)
 

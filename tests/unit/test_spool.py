@@ -452,7 +452,7 @@ def test_one_at_a_time_delivers_the_records_of_a_key(spool: Spool) -> None:
         assert len(list(spool.pending())) == 3  # which only reads
         other.send_signal(signal.SIGKILL)
     assert [taken["key"] for _, taken in spool.taken("k")] == ["k"]
-    lock = spool._lock("k")
+    lock = spool.lock("k")
     assert lock is not None
     assert not os.get_inheritable(lock)
     os.close(lock)
