@@ -162,6 +162,7 @@ def test_a_shard_without_a_start_is_found(ticks: Ticks) -> None:
 # Which further attempts an audit accepts
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("outcome", "cause", "by_the_same", "found"),
     [

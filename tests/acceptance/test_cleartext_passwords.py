@@ -56,6 +56,7 @@ def on_tcp() -> Iterator[tuple[Thief, str]]:
             server.shutdown(socket.SHUT_RDWR)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: str(words[0]))
 def test_no_password_in_clear(public_path: Path, words: tuple[str, ...]) -> None:
     """Exit 78 with what to do about it."""

@@ -59,6 +59,7 @@ DAILY, MINUTELY = ("--schedule", "0 2 * * *", "--tz", "UTC"), ("--schedule", "* 
 RULES = pytest.mark.parametrize("options", [(), DAILY], ids=["by the minute", "by the schedule"])
 
 
+@pytest.mark.turns(1)
 @RULES
 def test_skewed_hosts_start_each_daily_tick_once(world: World, options: Sequence[str]) -> None:
     """Half a second slow or fast, 90 s ahead, stepped back: the first starts it, early or not."""
@@ -69,6 +70,7 @@ def test_skewed_hosts_start_each_daily_tick_once(world: World, options: Sequence
     assert {start.host for start in world.journal.starts()} == {"ahead"}
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("options", [(), MINUTELY], ids=["by the minute", "by the schedule"])
 def test_skewed_hosts_start_each_minute_once(world: World, options: Sequence[str]) -> None:
     """None is started twice or missed, but the one that a fast host overtakes when it joins: `passed`."""
@@ -170,6 +172,7 @@ def test_with_a_schedule_hours_late_is_still_the_same_tick(world: World) -> None
     assert len(world.skips("done")) == 4
 
 
+@pytest.mark.turns(2)
 @RULES
 @pytest.mark.parametrize("off", [DAY, -DAY, 330], ids=["a day ahead", "a day behind", "330 s"])
 def test_a_host_whose_clock_is_far_off_is_refused(
@@ -222,6 +225,7 @@ NIGHTS = {
 BERLIN = (Site("slow", -100), Site("right"), Site("ahead", 150))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("rule", ["by the minute", "by the schedule"])
 @pytest.mark.parametrize("name", NIGHTS)
 def test_the_nights_when_clocks_change(world: World, name: str, rule: str) -> None:
@@ -246,6 +250,7 @@ def test_another_cron_that_repeats_the_hour_starts_nothing_more(world: World) ->
     }
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("options", [(), MINUTELY], ids=["by the minute", "by the schedule"])
 def test_pruning_the_log_never_reopens_a_tick(world: World, options: Sequence[str]) -> None:
     """The row of a tick is gone, and a slow host that comes to it is told that it was passed."""
@@ -272,6 +277,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("kind", BROKEN)
 def test_a_host_that_cannot_start_the_command_never_wins(world: World, kind: str) -> None:
     """It fires first and fails fastest, on each tick; another host starts each of them."""

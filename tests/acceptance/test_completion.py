@@ -162,7 +162,7 @@ def in_a_shell(*cases: tuple[str, Any], shells: Sequence[str] = SHELLS) -> list[
 @pytest.mark.parametrize(
     ("shell", "line", "offered"),
     [
-        *in_each_shell(
+        *in_a_shell(
             ("oncecron hi", "history"),
             ("oncecron history --format=n", "--format=ndjson"),
             ("oncecron history --outcome s", "stopped succeeded"),
@@ -218,7 +218,7 @@ def test_a_shell_offers(shell: Shell, line: str, offered: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("shell", "line", "offered"),
-    in_each_shell(
+    in_a_shell(
         ("oncecron run --key x -- job ", "alpha beta"),
         ("oncecron run --key=db:backup job a", "alpha"),
         ("oncecron run  --key 'a b' -c x -- job --key b", "beta"),
@@ -241,7 +241,7 @@ def test_the_command_of_run_is_completed_as_by_itself(
 
 @pytest.mark.parametrize(
     ("shell", "line", "completed"),
-    in_each_shell(
+    in_a_shell(
         ("oncecron hi", "oncecron history "),
         ("oncecron why d", "oncecron why db:backup "),
         ("oncecron why db:", "oncecron why db:backup "),
@@ -265,7 +265,7 @@ def test_a_tab_completes_a_word(shell: Terminal, line: str, completed: str) -> N
 
 @pytest.mark.parametrize(
     ("shell", "line", "completed"),
-    in_each_shell(
+    in_a_shell(
         ("nice oncecron why db:", "db:backup "),
         ("nice oncecron history --outcome=", "--outcome="),
         shells=SHELLS[1:3],
@@ -319,6 +319,7 @@ def deaf() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("at", "scheme", "how"),
     in_a_shell(
@@ -349,6 +350,7 @@ def test_a_store_that_hangs_is_left_after_a_second(tmp_path: Path, deaf: int) ->
     assert 0.9 < time.monotonic() - began < 5
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "line",
     [
@@ -375,6 +377,7 @@ def test_the_home_directory_is_found(tmp_path: Path) -> None:
 # What is no TAB
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("arguments", ["--version", "run --key k --tick t -- echo run", "jobs", "histroy"])  # fmt: skip
 def test_a_command_that_is_typed_is_carried_out(tmp_path: Path, arguments: str) -> None:
     """Whatever it inherits."""

@@ -229,6 +229,7 @@ touch /run/empty
 SHELL = CONSOLE_SCRIPT.with_name("oncecron-shell")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("file", "text", "found"),
     [

@@ -69,6 +69,7 @@ def test_an_empty_list_is_a_success(host: Oncecron) -> None:
     assert "0 items loaded" in told.err
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("listed", "options", "why"),
     [

@@ -83,6 +83,7 @@ def test_a_newer_tick_leaves_the_items_of_an_older_one(
     assert (told.status, told.out.split()) == (1, [b"%d" % n for n in range(3, 11)])
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 def test_nothing_runs_on_when_a_part_is_killed(host: Oncecron, ledger: Path, depth: int) -> None:
     """The process that cron started, a wrapper, a guard, a runner: the command ends, and its item is in doubt."""

@@ -29,7 +29,7 @@ from servers.process import Process, kill_tree
 from servers.waiting import eventually
 from story_stores import seed
 
-ITEMS = int(os.environ.get("ONCECRON_TEST_ITEMS", "600"))
+ITEMS = int(os.environ.get("ONCECRON_TEST_ITEMS", "300"))
 IS_LONG = ITEMS > 5000
 BATCH = 20 if IS_LONG else 5
 HOSTS = ("host-a", "host-b", "host-c")

@@ -178,6 +178,7 @@ def others(database: Database, count: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("hold", "used", "held"),
     [("auto", 6, True), ("auto", 7, False), ("yes", 7, True)],

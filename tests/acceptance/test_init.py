@@ -50,6 +50,7 @@ def test_init_makes_the_schema_once(as_role: Hosts) -> None:
 CTRL_D = "\x04"
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("words", "answers", "rights"),
     [
@@ -90,14 +91,14 @@ def test_init_asks_for_the_store_at_a_terminal(database: Database, as_role: Host
     assert host("init", "--print-sql").status == 0
 
 
-def test_twenty_hosts_may_do_it_at_once(database: Database, as_role: Hosts) -> None:
+def test_eight_hosts_may_do_it_at_once(database: Database, as_role: Hosts) -> None:
     """One makes it, the others find it, all of them give the same rights."""
-    firings = [as_role().start("init", *ROLES) for _ in range(20)]
+    firings = [as_role().start("init", *ROLES) for _ in range(8)]
     ended = [firing.wait(100) for firing in firings]
-    assert [each.status for each in ended] == [0] * 20
+    assert [each.status for each in ended] == [0] * 8
     assert sorted(each.out.split(b",")[0].split(b";")[0] for each in ended) == [
         b"made schema oncecron",
-        *[b"schema oncecron has version 1 already"] * 19,
+        *[b"schema oncecron has version 1 already"] * 7,
     ]
     assert database.execute("select count(*) from oncecron.meta") == [(1,)]
 
@@ -144,6 +145,7 @@ def test_who_may_not_make_it_is_told_who_may(as_role: Hosts) -> None:
 # A schema that is not ours
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("tables", ["", "create table oncecron.meta (version integer)"])
 def test_a_schema_of_another_role_is_not_adopted(
     database: Database, as_role: Hosts, tables: str
@@ -170,6 +172,7 @@ def test_a_schema_with_other_tables_is_not_adopted(database: Database, as_role: 
     refused(as_role().run("k", "--tick", "t", "--", "true"), 78, *why)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(
     ("statement", "why"),
     [
@@ -193,6 +196,7 @@ def test_nobody_else_may_change_what_is_in_the_schema(
     ]
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("name", ["public", "PUBLIC", "information_schema", "pg_temp"])
 def test_a_schema_of_postgresql_is_refused(as_role: Hosts, name: str) -> None:
     """Init takes the rights of others away, and every other command would find nothing there."""
@@ -314,6 +318,7 @@ def large(database: Database, as_role: Hosts) -> Database:
     return database
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("key", ["k7", "k40", "k5", "nothing"])
 def test_the_last_fifty_of_a_key_do_not_read_the_log(large: Database, key: str) -> None:
     """Whether it runs always, ran long ago, has names for ticks, or does not exist."""
@@ -341,6 +346,7 @@ def test_the_last_fifty_of_a_key_do_not_read_the_log(large: Database, key: str) 
     assert "job_execution_pkey" not in plan
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("key", [None, "k7"])
 def test_dead_letters_do_not_read_the_log(large: Database, key: str | None) -> None:
     """However few they are among all that ran."""

@@ -160,6 +160,7 @@ def test_no_line_names_no_item(loaded: Oncecron, operator: Oncecron) -> None:
     assert list(states(loaded, "--state", "dead")) == ["2", "4"]
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -45,6 +45,7 @@ def paste(text: str, database: Database) -> None:
         subprocess.run(["/bin/sh", "-ec", command], env=environment, check=True)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "words", [RUN, EACH, ("history", *TEAM), ("locks", *TEAM), ("pause", "k", *TEAM)]
 )
@@ -68,6 +69,7 @@ def test_a_role_gets_the_right_that_it_lacks(
     assert again.status == 0, again
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(
     ("words", "command"),
     [
@@ -104,6 +106,7 @@ def test_who_may_not_create_the_schema_is_also_offered_the_sql(
     assert runner(*RUN).status == 0
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(
     "statement", ["alter role runner nologin", "revoke connect on database {} from public"]
 )
@@ -169,6 +172,7 @@ def test_what_lets_a_role_in(message: str, cure: str) -> None:
 BOB = acl_rule("bob", "team", login="on >secret")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("less", "words"),
     [

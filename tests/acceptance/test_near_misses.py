@@ -71,6 +71,7 @@ def test_every_near_miss_gets_the_same_question(host: Oncecron, tmp_path: Path) 
     assert wrong == {}
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(
     ("line", "meant"),
     [

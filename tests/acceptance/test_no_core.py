@@ -23,6 +23,7 @@ def core_limit(pid: int) -> str:
     return next(line.split()[4] for line in text.splitlines() if line.startswith("Max core"))
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("soft", ["unlimited", "0"])
 @pytest.mark.parametrize("victim", ["wrapper", "guard"])
 def test_a_firing_that_crashes_leaves_no_core(
@@ -45,6 +46,7 @@ def test_a_firing_that_crashes_leaves_no_core(
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("soft", ["unlimited", "8", "1", "0"])
 def test_what_is_started_has_the_limit_of_its_caller(
     host: Oncecron, public_path: Path, soft: str

@@ -206,6 +206,7 @@ def slow(received: Received) -> Answer | None:
     return None
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(
     ("behave", "why"),
     [

@@ -25,7 +25,7 @@ from story_stores import seed
 Hosts = Callable[..., Oncecron]
 
 STEPPED = Path(__file__).parents[1] / "children" / "stepped"
-KILLED = int(os.environ.get("ONCECRON_TEST_KILLED_PASSES", "4"))
+KILLED = int(os.environ.get("ONCECRON_TEST_KILLED_PASSES", "2"))
 """How many of the 36 pairs of a moment and a victim are tried."""
 MOMENTS = {
     "call:prepare:1": 1,
@@ -154,6 +154,7 @@ def test_a_pass_that_is_killed_at_any_moment_is_no_silence(store: Store, passes:
         passes.recovers(key)
 
 
+@pytest.mark.turns(0)
 def test_every_moment_is_one_that_a_pass_has(store: Store, passes: Passes) -> None:
     """So that the test above waits for none in vain; left alone, a pass that stood there sends once."""
     passes.run("job", "false")
@@ -166,6 +167,7 @@ def test_every_moment_is_one_that_a_pass_has(store: Store, passes: Passes) -> No
         passes.run("job", "true" if number % 2 == 0 else "false")
 
 
+@pytest.mark.turns(2, "passes")
 def test_a_webhook_that_answers_after_the_pass_was_killed_gets_the_message_again(
     store: Store, passes: Passes
 ) -> None:
@@ -190,6 +192,7 @@ def test_a_webhook_that_answers_after_the_pass_was_killed_gets_the_message_again
     passes.recovers("job")
 
 
+@pytest.mark.turns(2, "passes")
 def test_what_comes_and_goes_while_a_channel_fails_is_sent(store: Store, passes: Passes) -> None:
     """A problem whose message failed and that is gone by now is sent as recovered."""
     passes.recorder.behave = lambda _: Answer(503)
@@ -203,6 +206,7 @@ def test_what_comes_and_goes_while_a_channel_fails_is_sent(store: Store, passes:
     assert [each.change for each in passes.told("job")] == ["problem", "recovered", "recovered"]
 
 
+@pytest.mark.turns(2, "passes")
 def test_a_pass_that_wakes_up_late_sends_nothing(store: Store, passes: Passes) -> None:
     """Another host has made the pass meanwhile: it has written the document first."""
     passes.run("job", "false")
@@ -219,8 +223,8 @@ def test_a_pass_that_wakes_up_late_sends_nothing(store: Store, passes: Passes) -
     passes.recovers("job")
 
 
+@pytest.mark.turns(2, "passes")
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
-@pytest.mark.stores("all")
 def test_a_store_that_restarts_during_a_pass_loses_no_change(
     kind: str,
     public_path: Path,

@@ -86,6 +86,7 @@ def test_a_secret_is_in_no_spooled_record_and_no_message(public_path: Path) -> N
     assert SECRET not in spooled
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     "store",
     [

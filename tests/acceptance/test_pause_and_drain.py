@@ -169,6 +169,7 @@ def ways(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     yield url, url
 
 
+@pytest.mark.turns(1)
 def test_every_way_to_a_store(ways: tuple[str, str], public_path: Path) -> None:
     """Through a pooler, by sentinels, with replicas that must have it, on a cluster."""
     host, operator = (Oncecron(url, public_path) for url in ways)

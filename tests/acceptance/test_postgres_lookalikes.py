@@ -133,6 +133,7 @@ def test_the_one_code_of_pgbouncer(public_path: Path, text: str, status: int) ->
 # Floods
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("words", [COMMANDS[0], ("jobs", "--utc")], ids=lambda words: str(words[0]))
 @pytest.mark.parametrize("name", FLOODS)
 def test_a_flood_has_an_end(public_path: Path, words: tuple[str, ...], name: str) -> None:

@@ -82,6 +82,7 @@ def test_each_private_name_is_tried_here() -> None:
     assert private - {"__future__", "_thread"} == set(PRIVATE)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("store", "name", "way"), CASES, indirect=["store"])
 @pytest.mark.stores("all")
 def test_a_firing_goes_on_without(

@@ -107,6 +107,7 @@ def first_records(store: Store) -> dict[str, Record]:
     return {kind: store.executions(kind)[0] for kind in TREES}
 
 
+@pytest.mark.turns(2, "trees")
 @pytest.mark.quick
 def test_a_killed_wrapper_takes_its_tree_along(
     store: Store, new_host: Callable[..., Oncecron], new_journal: Callable[[str], Journal]
@@ -126,6 +127,7 @@ def test_a_killed_wrapper_takes_its_tree_along(
     assert [ended.status for ended in trees.ended()] == [-signal.SIGKILL] * len(TREES)
 
 
+@pytest.mark.turns(2, "trees")
 def test_a_killed_guard_leaves_no_process_and_a_lease_that_expires(
     store: Store, new_host: Callable[..., Oncecron], new_journal: Callable[[str], Journal]
 ) -> None:
@@ -150,6 +152,7 @@ def test_a_killed_guard_leaves_no_process_and_a_lease_that_expires(
     )
 
 
+@pytest.mark.turns(2, "trees")
 def test_a_stopped_guard_is_ended_before_its_lease(
     store: Store, new_host: Callable[..., Oncecron], new_journal: Callable[[str], Journal]
 ) -> None:
@@ -176,6 +179,7 @@ def test_a_stopped_guard_is_ended_before_its_lease(
     )
 
 
+@pytest.mark.turns(2, "trees")
 def test_a_stopped_wrapper_does_not_disturb_its_tree(
     store: Store, new_host: Callable[..., Oncecron], new_journal: Callable[[str], Journal]
 ) -> None:
@@ -214,6 +218,7 @@ def test_both_killed_at_once(
     assert store.executions("k")[0].outcome == "lost"
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("leaves", ["--fork", "--setsid-grandchild"])
 def test_what_a_successful_command_leaves_running_is_left_alone(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal, leaves: str
@@ -236,6 +241,7 @@ def test_what_a_successful_command_leaves_running_is_left_alone(
         os.kill(survivor.pid, signal.SIGKILL)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("how", ["failed", "stopped", "timed-out"])
 def test_what_a_failed_command_leaves_running_is_ended_first(
     store: Store, new_host: Callable[..., Oncecron], journal: Journal, how: str

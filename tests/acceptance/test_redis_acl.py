@@ -119,6 +119,7 @@ def test_a_reader_has_the_rights_that_the_manual_names(
     assert "ACL SETUSER reader '~oncecron:*' " in refused.err
 
 
+@pytest.mark.turns(8)
 @pytest.mark.parametrize(
     "command",
     [

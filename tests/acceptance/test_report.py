@@ -126,6 +126,7 @@ def test_what_is_closed_stays_closed(
     assert page.read_bytes() == before
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("words", "status", "told"),
     [
@@ -144,6 +145,7 @@ def test_what_cannot_be_is_one_line(
     refused(past("report", *words), status, told)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("since", ["1s", "2h", "365d", "1970-01-02"])
 def test_a_timeline_may_be_short_or_long(past: Oncecron, since: str) -> None:
     """From a second to ten years."""

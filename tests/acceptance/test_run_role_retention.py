@@ -86,6 +86,7 @@ AGES = ("0", "1", "-1e300", "'-Infinity'", "'NaN'", "null")
 """How long a caller wants to keep records: as good as not at all."""
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("age", AGES)
 def test_a_run_role_expires_nothing_by_an_end_that_is_none(logged: Database, age: str) -> None:
     """Of an execution that is made up or another owner's, by a record of nothing new, or of a start."""

@@ -43,6 +43,7 @@ def started(host: Oncecron, *arguments: object) -> Firing:
     return firing
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", [*ENDING, "USR1", "USR2"])
 def test_a_signal_reaches_the_command_once(host: Oncecron, journal: Journal, name: str) -> None:
     """The command's own handler sees the signal, once, and oncecron goes on waiting for it."""
@@ -57,6 +58,7 @@ def test_a_signal_reaches_the_command_once(host: Oncecron, journal: Journal, nam
     assert firing.wait().status == 128 + signal.SIGKILL
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("name", ["TERM", "INT", "QUIT"])
 def test_a_signal_that_ends_reaches_what_a_shell_started(
     host: Oncecron, journal: Journal, name: str
@@ -74,6 +76,7 @@ def test_a_signal_that_ends_reaches_what_a_shell_started(
     firing.wait()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", [*ENDING, "USR1"])
 def test_a_command_that_ends_by_a_forwarded_signal_was_stopped(
     store: Store, host: Oncecron, name: str

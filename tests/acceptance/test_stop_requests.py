@@ -1,7 +1,6 @@
 """What somebody asks of a holder, as the holder obeys it."""
 
 import signal
-from collections.abc import Callable
 from contextlib import closing
 from typing import Literal
 
@@ -39,22 +38,6 @@ def running(host: Oncecron, journal: Journal, *options: object) -> Firing:
     return firing
 
 
-def test_a_daemon_that_was_stopped_is_not_run_by_those_that_stand_by(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """Somebody wanted it to end, everywhere."""
-    daemon = ("--no-tick", "--failover", *TTL)
-    command = job(journal, "--beats", "--sleep", 60)
-    holder = new_host().fire("k", *daemon, "--", *command)
-    journal.wait_for("start")
-    waiting = new_host("host-b").fire("k", *daemon, "--", *command)
-    eventually(lambda: "held" in {skip.reason for skip in store.skips("k")}, 20)
-    ask(store)
-    assert holder.wait(20).status == 143
-    assert waiting.wait(20) == Ended(0, b"", "")
-    assert len(journal.starts()) == 1
-
-
 @pytest.mark.parametrize("shards", [3])
 def test_a_request_ends_the_firing_and_not_only_a_part(
     any_store: Store, host: Oncecron, journal: Journal, shards: int
@@ -71,6 +54,7 @@ def test_a_request_ends_the_firing_and_not_only_a_part(
     assert len(journal.starts()) == 1
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(
     ("kind", "number", "grace", "why"),
     [
@@ -99,6 +83,7 @@ def test_a_wrong_request_in_the_store_harms_no_job(
     assert journal.runs()[0].signals == ["INT"]
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(("number", "grace"), [("term", None), ("1" * 5000, None), (15, "soon")])
 def test_a_request_that_is_no_number_harms_no_job(
     any_store: Store, host: Oncecron, journal: Journal, number: object, grace: object
@@ -115,6 +100,7 @@ def test_a_request_that_is_no_number_harms_no_job(
     assert ended.err.count("a request in the store is ignored: ") == 1
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(("number", "grace"), [(9999, None), (0, None), (15, -1.0), (15, 1e12)])
 def test_no_store_takes_a_wrong_request(
     store: Store, host: Oncecron, journal: Journal, number: int, grace: float | None

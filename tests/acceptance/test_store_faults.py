@@ -165,6 +165,7 @@ def test_a_lease_that_somebody_took_away_ends_the_job_at_once(
     assert store.log.executions("k")[0].lost_reason == "revoked"
 
 
+@pytest.mark.turns(3, "answers")
 def test_a_reply_that_was_lost_after_the_claim_is_asked_for_again(
     store: Breakable, host: Callable[..., Oncecron], journal: Journal, new_proxy: Any
 ) -> None:
@@ -199,6 +200,7 @@ def flushed(host: Oncecron, proxy: Any) -> list[bytes]:
     return sorted(end.out.splitlines())
 
 
+@pytest.mark.turns(3, "answers")
 def test_a_claim_that_was_never_answered_did_not_start(
     store: Breakable, host: Callable[..., Oncecron], journal: Journal, new_proxy: Any
 ) -> None:
@@ -213,6 +215,7 @@ def test_a_claim_that_was_never_answered_did_not_start(
     assert [run.first.host for run in journal.runs()] == ["host-b"]
 
 
+@pytest.mark.turns(3, "answers")
 def test_a_claim_that_was_never_answered_and_told_to_stop_did_not_start(
     store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
 ) -> None:
@@ -226,6 +229,7 @@ def test_a_claim_that_was_never_answered_and_told_to_stop_did_not_start(
     assert ended(store) == [("one", "not-started", None)]
 
 
+@pytest.mark.turns(3, "answers")
 def test_a_claim_that_was_answered_too_late_did_not_start(
     store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
 ) -> None:
@@ -242,6 +246,7 @@ def test_a_claim_that_was_answered_too_late_did_not_start(
     assert [row[:2] for row in ended(store)] == [("one", "not-started"), ("two", "succeeded")]
 
 
+@pytest.mark.turns(3, "answers")
 def test_a_store_that_was_never_reached_is_no_claim(
     store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
 ) -> None:
@@ -253,6 +258,7 @@ def test_a_store_that_was_never_reached_is_no_claim(
     assert flushed(host(via=proxy), proxy) == [b"delivered k one no-store"]
 
 
+@pytest.mark.turns(3, "answers")
 def test_a_reply_that_was_lost_after_the_end_is_recorded_once(
     store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
 ) -> None:

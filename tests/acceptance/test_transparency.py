@@ -45,9 +45,9 @@ def at_once(host: Oncecron, commands: dict[str, list[str]]) -> dict[str, Ended]:
 
 
 def test_every_exit_status_is_passed_on(any_store: Store, host: Oncecron) -> None:
-    """Each is oncecron's own exit status and stands in the log, with no byte of output; a quarter of them a run."""
+    """Each is oncecron's own exit status and stands in the log, with no byte of output; a sixteenth of them a run."""
     statuses = (
-        range(256) if story_stores.wanted() == "all" else range(story_stores.seed() % 4, 256, 4)
+        range(256) if story_stores.wanted() == "all" else range(story_stores.seed() % 16, 256, 16)
     )
     host.run("warm-up", "--", "true")
     ended = at_once(host, {f"status-{n}": ["sh", "-c", f"exit {n}"] for n in statuses})
@@ -125,6 +125,7 @@ def test_a_script_that_the_kernel_refuses_gives_its_tick_back(
     assert [r.outcome for r in any_store.executions("k")] == ["not-started", "succeeded"]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
@@ -165,6 +166,7 @@ def plant(host: Oncecron, public_path: Path, module: str, before: str, statement
     host.environment["PYTHONPATH"] = str(copy.parent)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(
     ("module", "before", "where"),
     [
@@ -212,6 +214,7 @@ def test_the_command_begins_at_the_first_word_that_is_no_option(host: Oncecron) 
     assert host.run("k", "--tick", "b", "--", "printf", "%s.", "--", "x").out == b"--.x."
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("where", ["option", "top", "section"])
 def test_the_store_is_passed_on_where_it_is_wanted(
     any_store: Store, host: Oncecron, public_path: Path, where: str
