@@ -12,6 +12,8 @@ TOGETHER = {
     "test_clusters.py": "they share clusters",
     "test_packages.py": "they share packages that take half a minute to build",
     "test_clock_skew.py": "they share a server with a clock of its own",
+    "test_web.py": "they share a server of pages",
+    "test_schema_upgrade.py": "they share a next version",
 }
 """The files whose tests run in one process, and why; those of `browser` do, all together, because they share one."""
 

@@ -49,6 +49,7 @@ def ticks(log: Store, key: str = "k") -> list[tuple[str | None, str, bool]]:
     return [(e.tick, e.outcome, "recorded later" in (e.note or "")) for e in log.executions(key)]
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_log_that_is_away_changes_no_run(
     store: Store, log: Store, way: FaultProxy, host: Oncecron, public_path: Path, fault: str
@@ -77,6 +78,7 @@ def test_a_log_that_is_away_changes_no_run(
     assert "log store unreachable" in host.run("k", "--tick", "five", "--", "true").err
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_refusal_that_the_log_is_not_told_is_told_later(
     log: Store, way: FaultProxy, host: Oncecron, fault: str
@@ -93,6 +95,7 @@ def test_a_refusal_that_the_log_is_not_told_is_told_later(
     assert ticks(log) == [("one", "succeeded", True)]
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_start_waits_for_no_log(
     store: Store, log: Store, way: FaultProxy, host: Oncecron, journal: Journal, fault: str
@@ -167,6 +170,7 @@ def test_nobody_waits_for_the_log_on_the_way_to_a_kill(
     assert run.last_sign - run.started < 4
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_log_that_goes_away_meanwhile_is_told_the_end_later(
     log: Store, way: FaultProxy, host: Oncecron, journal: Journal, fault: str
@@ -209,6 +213,7 @@ def test_leases_are_kept_while_the_log_is_deaf(
     assert all(run.started > first.end.time for run in others)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_guard_that_is_killed_while_the_log_is_away(
     log: Store, way: FaultProxy, host: Oncecron, journal: Journal, public_path: Path,

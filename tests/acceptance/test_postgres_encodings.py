@@ -46,6 +46,7 @@ def replaced(database: Database, encoding: str) -> Iterator[None]:
         server.execute(f"alter database {name}_away rename to {name}")
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_database_of_another_encoding_is_refused(
     ready: Database, public_path: Path, encoding: str
@@ -77,6 +78,7 @@ def test_the_cure_makes_a_database_that_is_right(ready: Database, public_path: P
         server.execute(f"drop database {name} with (force)")
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_record_survives_a_database_of_another_encoding(
     ready: Database, public_path: Path, encoding: str
@@ -98,6 +100,7 @@ def test_a_record_survives_a_database_of_another_encoding(
     assert (record.outcome, record.exit_code) == ("failed", 3)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_a_log_of_another_encoding_loses_no_record(
     redis_server: RedisServer, ready: Database, public_path: Path, encoding: str

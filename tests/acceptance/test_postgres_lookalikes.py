@@ -54,6 +54,7 @@ def fired(host: Oncecron, *more: str) -> Ended:
     )
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: str(words[0]))
 @pytest.mark.parametrize(
     ("settings", "name"),
@@ -83,6 +84,7 @@ def test_postgresql_itself_is_not(public_path: Path) -> None:
 # The language of a server
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("code", "cure"),
     [
@@ -108,6 +110,7 @@ def test_a_refusal_in_any_language_is_an_answer(public_path: Path, code: str, cu
         assert ended.err.rstrip("\n").endswith("FATAL: nicht »erlaubt«" + cure)
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("code", ["53300", "57P03", "08006", "XX000"])
 def test_a_server_that_is_busy_is_away_in_any_language(public_path: Path, code: str) -> None:
     """It may answer the next time."""
@@ -116,6 +119,7 @@ def test_a_server_that_is_busy_is_away_in_any_language(public_path: Path, code: 
         assert (fired(host).status, host("history").status) == (69, 69)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("text", "status"),
     [
@@ -145,6 +149,7 @@ def test_a_flood_has_an_end(public_path: Path, words: tuple[str, ...], name: str
     assert ended.err.count("\n") == 1
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("words", [COMMANDS[0], ("jobs",)], ids=lambda words: str(words[0]))
 def test_a_flood_of_a_login_has_an_end(public_path: Path, words: tuple[str, ...]) -> None:
     """Before anything was asked."""
@@ -201,6 +206,7 @@ def test_of_several_servers_the_first_says_nothing(ready: Database, public_path:
 # Answers that mean nothing
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", ANSWERS)
 def test_no_answer_is_an_internal_error(public_path: Path, name: str) -> None:
     """And none that a server has given is taken for its silence."""

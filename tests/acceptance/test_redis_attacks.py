@@ -49,6 +49,7 @@ def lease(server: RedisServer) -> dict[str, str]:
 # The data
 
 
+@pytest.mark.turns(2, "attacks")
 def test_after_a_flush_the_execution_is_put_back(
     server: RedisServer, host: Callable[..., Oncecron], journal: Journal
 ) -> None:
@@ -66,6 +67,7 @@ def test_after_a_flush_the_execution_is_put_back(
     assert len(journal.runs()) == 1
 
 
+@pytest.mark.turns(2, "attacks")
 def test_after_a_flush_whoever_claimed_first_goes_on(
     server: RedisServer, host: Callable[..., Oncecron], journal: Journal
 ) -> None:
@@ -87,6 +89,7 @@ def test_after_a_flush_whoever_claimed_first_goes_on(
     assert outcomes(server) == {"one": "lost", "two": "failed"}
 
 
+@pytest.mark.turns(2, "attacks")
 def test_another_owner_in_the_lease_ends_the_job_at_once(
     server: RedisServer, host: Callable[..., Oncecron], journal: Journal
 ) -> None:
@@ -107,6 +110,7 @@ def test_another_owner_in_the_lease_ends_the_job_at_once(
 # Late words
 
 
+@pytest.mark.turns(2, "attacks")
 def test_a_server_that_was_frozen_revives_no_lease(
     server: RedisServer, host: Callable[..., Oncecron], journal: Journal
 ) -> None:
@@ -148,6 +152,7 @@ def test_a_frozen_server_hears_no_claim_of_whoever_has_given_up(
     assert [(run.first.host, run.first.attempt) for run in journal.runs()] == [("host-b", "1")]
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("ahead", [-60, 60])
 def test_a_host_whose_clock_is_off_learns_the_time_from_its_look(
     server: RedisServer, host: Callable[..., Oncecron], ahead: float
@@ -163,6 +168,7 @@ def test_a_host_whose_clock_is_off_learns_the_time_from_its_look(
     assert outcomes(server)["one"] == "succeeded"
 
 
+@pytest.mark.turns(2, "attacks")
 def test_a_holder_that_thaws_late_takes_nothing_away(
     server: RedisServer, host: Callable[..., Oncecron], journal: Journal
 ) -> None:

@@ -10,6 +10,8 @@ import redis
 from servers import Journal, RedisCluster, RedisServer, assert_exclusive, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, SHORT_TTL, Oncecron
 
+pytestmark = pytest.mark.turns(1)
+
 TTL = SHORT_TTL
 RUN = ("--ttl", TTL, "--connect-timeout", "10s")
 

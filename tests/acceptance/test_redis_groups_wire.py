@@ -1,20 +1,17 @@
-"""The wire to Redis by way of sentinels, and in a cluster: it finds the server, and sends a command once."""
+"""The wire to Redis by way of sentinels, and in a cluster: servers that say what real ones do not."""
 
 import socket
 from collections.abc import Callable
 
-import pytest
-from redis_wires import COUNT, Wires, at_most, soon
-from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentinels
+from redis_wires import Wires, at_most
+from servers import Certificates, RedisServer
 from servers.process import free_port
 from servers.redis_groups import Sentinel
 from servers.scripted import Scripted, says
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
-from oncecron.stores.redis.resp import ReplyError
 
 NewRedis = Callable[..., RedisServer]
-NewProxy = Callable[..., FaultProxy]
 NewScripted = Callable[..., Scripted]
 SECRET = "s3cret"
 
@@ -24,14 +21,6 @@ def value(server: RedisServer, key: str, database: int = 0) -> bytes | None:
     with server.connect(db=database) as client:
         found: bytes | None = client.get(key)
         return found
-
-
-def counted(server: RedisServer, key: str) -> int:
-    """Return how often COUNT was executed."""
-    return int(value(server, key) or 0)
-
-
-# Sentinels
 
 
 def names(host: str, port: int) -> Callable[[socket.socket, int], None]:
@@ -45,37 +34,6 @@ def through(*sentinels: Scripted, master: str = "jobs", query: str = "") -> str:
     """Return the URL of a store that these sentinels know."""
     hosts = ",".join(f"{sentinel.host}:{sentinel.port}" for sentinel in sentinels)
     return f"redis+sentinel://{hosts}/{master}{query}"
-
-
-def test_the_master_is_found_and_found_again(
-    new_sentinels: Callable[..., Sentinels], wires: Wires
-) -> None:
-    """Each new wire asks; the first sentinels are dead or frozen, the later ones know."""
-    group = new_sentinels()
-    old = group.master
-    wire = wires(group.url(2), within=5)
-    assert wire.ask("SET", "k", "v", deadline=soon()) == b"OK"
-    assert value(old, "k", 2) == b"v"
-    group.wait_replicated()
-    old.kill()
-    with pytest.raises(StoreUnavailable):
-        wire.ask("GET", "k", deadline=soon(1))
-    new = group.wait_master_is_not(old)
-    group.sentinels[0].kill()
-    group.sentinels[1].sigstop()
-    with at_most(1):
-        assert wires.ask(group.url(2), "GET", "k", patience=0.5) == b"v"
-    group.sentinels[1].sigcont()
-    assert value(new, "k", 2) == b"v"
-    unknown = group.url(2).replace("/jobs/", "/nobody/")
-    told = wires.complaint(StoreRefusesError, unknown)
-    assert "this sentinel does not know the master 'nobody'" in told
-    assert "sentinel masters" in told
-    group.sentinels[1].kill()
-    group.sentinels[2].kill()
-    told = wires.complaint(StoreUnavailable, group.url())
-    for sentinel in group.sentinels:
-        assert f"{sentinel.host}:{sentinel.port}: Connection refused" in told
 
 
 def test_silent_sentinels_cost_the_patience_each(new_scripted: NewScripted, wires: Wires) -> None:
@@ -139,59 +97,6 @@ def test_sentinels_have_passwords_of_their_own(
         sentinel.remove()
 
 
-# A cluster
-
-
-@pytest.fixture
-def cluster(new_redis_cluster: Callable[..., RedisCluster]) -> RedisCluster:
-    """Start a cluster of three."""
-    return new_redis_cluster()
-
-
-def test_a_key_on_each_node(cluster: RedisCluster, wires: Wires) -> None:
-    """One wire goes where it is sent, and stays there; each command is executed once."""
-    wire = wires(cluster.url())
-    for server in (*cluster.servers, cluster.servers[0]):
-        key = cluster.key_on(server)
-        before = counted(server, key)
-        assert wire.ask("EVAL", COUNT, 1, key, deadline=soon()) == before + 1
-        assert counted(server, key) == before + 1
-        stayed = wire.fileno()
-        assert wire.ask("GET", key, deadline=soon()) == str(before + 1).encode()
-        assert wire.fileno() == stayed
-        for other in cluster.servers:
-            with other.connect() as client:
-                named = [each for each in client.client_list() if each["name"]]
-                assert len(named) == (1 if other is server else 0)
-    with pytest.raises(ReplyError) as caught:
-        wire.ask("MGET", *map(cluster.key_on, cluster.servers), deadline=soon())
-    assert caught.value.code == "CROSSSLOT"
-
-
-def test_seeds_that_are_away(
-    cluster: RedisCluster, wires: Wires, new_scripted: NewScripted
-) -> None:
-    """Dead, frozen, loading: the next one is asked; all of them: each is named."""
-    first, second, third = cluster.servers
-    loading = new_scripted(says(b"-LOADING x\r\n"))
-    key = cluster.key_on(third)
-    assert wires.ask(cluster.url(nodes=[loading, third]), "EVAL", COUNT, 1, key) == 1
-    first.kill()
-    second.sigstop()
-    with at_most(0.5):
-        url = cluster.url(nodes=[first, second, third])
-        wires(url, patience=0.5)
-    told = wires.complaint(
-        StoreUnavailable, cluster.url(nodes=[first, second]), patience=0.3, people=False
-    )
-    assert (
-        f":{first.port}: Connection refused (check that the server runs, and bind and port in redis.conf); "
-        in told
-    )
-    assert f":{second.port}: no answer in time" in told
-    second.sigcont()
-
-
 def test_redirections_end(new_scripted: NewScripted, wires: Wires) -> None:
     """After five; without a host it is the same host; without a name it is told."""
 
@@ -208,19 +113,3 @@ def test_redirections_end(new_scripted: NewScripted, wires: Wires) -> None:
         StoreRefusesError, nameless.url.replace("redis:", "redis+cluster:"), name="", people=False
     )
     assert "cluster-announce-hostname" in told
-
-
-def test_a_redirected_answer_that_is_lost(
-    cluster: RedisCluster, new_proxy: NewProxy, new_scripted: NewScripted, wires: Wires
-) -> None:
-    """The command was executed once."""
-    first = cluster.servers[0]
-    key = cluster.key_on(first)
-    proxy = new_proxy(first)
-    points = new_scripted(says(b"-MOVED 1 127.0.0.1:%d\r\n" % proxy.port))
-    wire = wires(points.url.replace("redis:", "redis+cluster:"), name="")
-    proxy.drop_next_reply(containing=b"INCR")
-    with pytest.raises(StoreUnavailable):
-        wire.ask("EVAL", COUNT, 1, key, deadline=soon(2))
-    assert wire.fileno() == -1
-    assert counted(first, key) == 1

@@ -10,6 +10,8 @@ import redis
 from servers import Journal, RedisServer, assert_exclusive, eventually, job
 from servers.oncecron import SHORT_TTL, Oncecron
 
+pytestmark = pytest.mark.turns(2)
+
 Hosts = Callable[..., Oncecron]
 TTL = SHORT_TTL
 AT_ONCE = 3.0

@@ -14,6 +14,8 @@ from servers.process import send
 
 from oncecron.stores.redis.explain import acl_rule
 
+pytestmark = pytest.mark.turns(3)
+
 TTL = SHORT_TTL
 LEASE = "oncecron:{oncecron}:lease:k#0"
 SHORT = ("--ttl", TTL, "--connect-timeout", "2s", "--tick", "one")

@@ -10,6 +10,8 @@ from log_of import RedisLog
 from servers import Journal, RedisServer, assert_exclusive, eventually, job
 from servers.oncecron import SHORT_TTL, Oncecron
 
+pytestmark = pytest.mark.turns(3)
+
 TTL = SHORT_TTL
 
 

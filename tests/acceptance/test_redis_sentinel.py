@@ -21,6 +21,8 @@ from servers import (
 from servers.oncecron import SHORT_TTL, Firing, Oncecron
 from servers.process import send
 
+pytestmark = pytest.mark.turns(1)
+
 TTL = SHORT_TTL
 AWAY = (AssertionError, redis.ConnectionError, redis.TimeoutError)
 

@@ -19,7 +19,6 @@ from servers.scripted import Behave, Scripted, dribbles, floods, says
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis.client import RedisClient
-from oncecron.stores.redis.resp import ReplyError
 
 NewRedis = Callable[..., RedisServer]
 NewProxy = Callable[..., FaultProxy]
@@ -36,59 +35,10 @@ def dies(wire: RedisClient, *words: Any, within: float = 0.5) -> str:
     return line_of(caught.value)
 
 
-def counted(server: RedisServer, key: str = "n", database: int = 0) -> int:
+def counted(server: RedisServer) -> int:
     """Return how often COUNT was executed."""
-    with server.connect(db=database) as client:
-        return int(client.get(key) or 0)
-
-
-# What is asked, and answered
-
-
-def test_one_round_trip_after_connecting(
-    redis_server: RedisServer, new_proxy: NewProxy, wires: Wires
-) -> None:
-    """Who we are goes along with the first command."""
-    proxy = new_proxy(redis_server)
-    wire = wires(redis_server.url(via=proxy, login=":unasked"), name="oncecron a b/1 \u00e4")
-    assert proxy.round_trips() == 0
-    assert wire.ask("EVAL", COUNT, 1, "n", deadline=soon()) == 1
-    assert proxy.round_trips() == 1
-    assert wire.ask("EVAL", COUNT, 1, "n", deadline=soon()) == 2
-    assert proxy.round_trips() == 2
-    with redis_server.connect() as client:
-        assert "oncecron_a_b/1__" in {each["name"] for each in client.client_list()}
-
-
-def test_values_come_back(redis_server: RedisServer, wires: Wires) -> None:
-    """Bytes, text, what was no UTF-8, numbers; also more than any buffer holds."""
-    wire = wires(redis_server.url(3))
-    for value, answer in (
-        (b"\x00\r\n\xff", b"\x00\r\n\xff"), ("\u00e4\udcff", b"\xc3\xa4\xff"), (0.1, b"0.1"), (7, b"7"),
-        (b"x" * 20_000_000, b"x" * 20_000_000),
-    ):  # fmt: skip
-        assert wire.ask("SET", "k", value, deadline=soon()) == b"OK"
-        assert wire.ask("GET", "k", deadline=soon()) == answer
-    table = wire.ask("EVAL", "return {1, 'a', {false, {}}, {ok = 'fine'}}", 0, deadline=soon())
-    assert table == [1, b"a", [None, []], b"fine"]
-    with redis_server.connect(db=3) as client:
-        assert client.dbsize() == 1
-
-
-def test_a_refused_command_is_an_answer(redis_server: RedisServer, wires: Wires) -> None:
-    """Its first word is the code; the wire goes on."""
-    wire = wires(redis_server.url())
-    for script, code in (
-        ("return redis.error_reply('OOM no')", "OOM"),
-        ("return {1, redis.error_reply('MINE x')}", "MINE"),
-    ):
-        with pytest.raises(ReplyError) as caught:
-            wire.ask("EVAL", script, 0, deadline=soon())
-        assert caught.value.code == code
-    with pytest.raises(ReplyError, match="No matching script") as caught:
-        wire.ask("EVALSHA", "0" * 40, 0, deadline=soon())
-    assert caught.value.code == "NOSCRIPT"
-    assert wire.ask("PING", deadline=soon()) == b"PONG"
+    with server.connect() as client:
+        return int(client.get("n") or 0)
 
 
 def test_the_socket(redis_server: RedisServer, wires: Wires) -> None:
@@ -125,18 +75,6 @@ def test_a_lost_answer_is_told_and_the_command_is_not_sent_again(
     assert len(proxy.connections()) == 1
 
 
-def test_the_first_answer_lost(
-    redis_server: RedisServer, new_proxy: NewProxy, wires: Wires
-) -> None:
-    """The same for the command that who we are went ahead of."""
-    proxy = new_proxy(redis_server)
-    wire = wires(redis_server.url(via=proxy))
-    proxy.drop_next_reply(containing=b"INCR")
-    dies(wire, "EVAL", COUNT, 1, "n")
-    proxy.wait_dropped()
-    assert counted(redis_server) == 1
-
-
 @pytest.mark.parametrize("login", ["", "default:x"])
 def test_a_black_hole(
     redis_server: RedisServer, new_proxy: NewProxy, wires: Wires, login: str
@@ -149,74 +87,6 @@ def test_a_black_hole(
     fresh = wires(redis_server.url(3, via=proxy, login=login))
     assert "no answer in time" in dies(used)
     assert "no answer in time" in dies(fresh)
-
-
-def test_a_frozen_server(new_redis: NewRedis, wires: Wires) -> None:
-    """Its kernel accepts and acknowledges; nothing comes, and in the end nothing goes."""
-    server = new_redis()
-    used = wires(server.url())
-    used.ask("PING", deadline=soon())
-    server.sigstop()
-    assert "no answer in time" in dies(used)
-    fresh = wires(server.url(), patience=0.3)
-    assert "no answer in time" in dies(fresh, "SET", "k", b"x" * 20_000_000)
-
-
-def test_a_deadline_that_has_passed(redis_server: RedisServer, wires: Wires) -> None:
-    """Nothing is sent."""
-    wire = wires(redis_server.url())
-    with pytest.raises(StoreUnavailable, match="no answer in time"):
-        wire.ask("EVAL", COUNT, 1, "n", deadline=soon(-1))
-    assert counted(redis_server) == 0
-    assert "no answer in time" in wires.complaint(
-        StoreUnavailable, redis_server.url(), within=-1, people=False
-    )
-
-
-def test_a_reset(redis_server: RedisServer, new_proxy: NewProxy, wires: Wires) -> None:
-    """Of a living connection, and of new ones."""
-    proxy = new_proxy(redis_server)
-    wire = wires(redis_server.url(via=proxy))
-    wire.ask("PING", deadline=soon())
-    proxy.reset()
-    assert "reset" in dies(wire)
-    wires.complaint(StoreUnavailable, redis_server.url(via=proxy), people=False)
-
-
-def test_a_server_that_is_killed(new_redis: NewRedis, wires: Wires) -> None:
-    """Its end is told; then nobody listens."""
-    server = new_redis()
-    wire = wires(server.url())
-    wire.ask("PING", deadline=soon())
-    server.kill()
-    dies(wire)
-    assert "Connection refused" in wires.complaint(StoreUnavailable, server.url())
-
-
-@pytest.mark.parametrize(
-    ("url", "told"),
-    [
-        (
-            "redis://127.0.0.1:1",
-            "Connection refused (check that the server runs, and bind and port in redis.conf)",
-        ),
-        (
-            "redis://no-such-host.invalid",
-            "(check the host name in the store's URL, and the DNS of this host)",
-        ),
-        (
-            "unix:///no/such.sock",
-            "No such file or directory (check that the server runs, and unixsocket in redis.conf)",
-        ),
-        (
-            "redis+cluster://127.0.0.1:1,127.0.0.1:2",
-            "in redis.conf); 127.0.0.1:2: Connection refused (check that",
-        ),
-    ],
-)
-def test_a_server_that_cannot_be_reached_has_a_cure(url: str, told: str, wires: Wires) -> None:
-    """The same to a firing and to people."""
-    assert told in wires.complaint(StoreUnavailable, url, people="cluster" not in url)
 
 
 def test_an_answer_that_trickles(new_scripted: NewScripted, wires: Wires) -> None:
@@ -289,20 +159,6 @@ def test_each_address_of_a_name_is_tried(
         assert "no answer in time" in wires.complaint(StoreUnavailable, "redis://db", patience=0.4)
 
 
-def test_a_name_that_means_nothing(wires: Wires) -> None:
-    """Asking again may help: resolvers have bad days."""
-    told = wires.complaint(StoreUnavailable, "redis://u:s3cret@nowhere.invalid")
-    assert told.startswith("Redis redis://u:***@nowhere.invalid: ")
-
-
-# Sockets of this machine
-
-
-def test_a_socket_that_is_not_there(wires: Wires, public_path: Path) -> None:
-    """The server may be about to start."""
-    assert "No such file" in wires.complaint(StoreUnavailable, f"unix://{public_path}/none")
-
-
 def test_a_socket_that_this_user_may_not_use(
     redis_server: RedisServer, wires: Wires, public_path: Path
 ) -> None:
@@ -346,48 +202,6 @@ def test_what_a_server_may_say_instead(
     assert told in wires.complaint(error, server.url)
 
 
-@pytest.mark.parametrize("login", ["", ":secret", "cron:secret"])
-@pytest.mark.parametrize("words", [b"max number of clients reached", b"zu viele Verbindungen"])
-def test_a_server_that_is_full(
-    new_scripted: NewScripted, wires: Wires, words: bytes, login: str
-) -> None:
-    """It says so, in whatever words, and hangs up: it may have room later."""
-
-    def refuse(connection: socket.socket, _: int) -> None:
-        connection.sendall(b"-ERR %b\r\n" % words)
-
-    url = new_scripted(refuse).url.replace("//", f"//{login}@" if login else "//")
-    for database in ("", "/3"):
-        assert words.decode() in wires.complaint(StoreUnavailable, url + database)
-
-
-def answers(*replies: bytes) -> Behave:
-    """Return a behaviour: one reply to each command, and then the last one."""
-
-    def behave(connection: socket.socket, _: int) -> None:
-        left = list(replies)
-        while data := connection.recv(1 << 16):
-            for _command in range((b"\r\n" + data).count(b"\r\n*")):
-                connection.sendall(left.pop(0) if len(left) > 1 else left[0])
-
-    return behave
-
-
-@pytest.mark.parametrize("words", [b"-ERR kein Passwort\r\n", b"-ERR invalid password\r\n"])
-def test_a_password_that_is_refused_for_an_unknown_reason(
-    new_scripted: NewScripted, wires: Wires, words: bytes
-) -> None:
-    """It is wrong where the server asks for one. A user's is always: the command would run as somebody else."""
-    unasked = new_scripted(answers(words, b"+OK\r\n", b"+PONG\r\n"))
-    for ask in (wires.ask, wires.ask_as_people):
-        assert ask(unasked.url.replace("//", "//:secret@")) in (b"PONG", True)
-    wrong = new_scripted(answers(words, b"-NOAUTH x\r\n"))
-    for server, login in ((wrong, ":secret"), (wrong, "cron:secret"), (unasked, "cron:secret")):
-        told = wires.complaint(StoreRefusesError, server.url.replace("//", f"//{login}@"))
-        assert words.decode()[1:-2] in told
-        assert "check username and password" in told
-
-
 @pytest.mark.parametrize(
     ("behave", "error", "told"),
     [
@@ -406,18 +220,6 @@ def test_an_answer_without_end(
     """It has a largest size and a last moment, whatever comes meanwhile: for a firing and for people."""
     with at_most(10):
         assert told in wires.complaint(error, new_scripted(behave).url)
-
-
-def test_a_server_that_says_why_and_hangs_up(new_scripted: NewScripted, wires: Wires) -> None:
-    """As one in protected mode does, before it is asked."""
-
-    def deny(connection: socket.socket, _: int) -> None:
-        connection.sendall(b"-DENIED Redis is running in protected mode because ...\r\n")
-        connection.close()
-
-    for name in ("", "oncecron"):
-        told = wires.complaint(StoreRefusesError, new_scripted(deny).url, name=name)
-        assert "in protected mode; set a password" in told
 
 
 def test_what_was_said_before_a_reset_is_heard(new_scripted: NewScripted, wires: Wires) -> None:

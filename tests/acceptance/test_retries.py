@@ -3,15 +3,13 @@
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from log_of import Store
-from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, job
+from servers import Journal, eventually, job
 from servers.oncecron import SHORT_TTL, Ended, Oncecron
-from servers.process import kill_tree, send
+from servers.process import send
 
 TTL = ("--ttl", SHORT_TTL)
 SOON = ("--retry-delay", "100ms")
@@ -120,26 +118,7 @@ def test_a_signal_while_a_timeout_is_being_carried_out_ends_the_retries(
     assert [row[:2] for row in attempts(any_store)] == [(1, "timed-out")]
 
 
-def test_the_lease_is_kept_between_attempts(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """Nobody gets the key in a delay that is longer than the ttl: another tick is `held`."""
-    first, second = new_host(), new_host("host-b")
-    retried = ("--retries", 1, "--retry-delay", "8s")
-    firing = first.fire("k", "--tick", "one", *TTL, *retried, "--", *job(journal, "--exit", 1))
-    ended(store, 1)
-    since = time.monotonic()
-    renewed = store.heartbeat("k")
-    assert renewed is not None
-    eventually(lambda: (store.heartbeat("k") or 0) > renewed + 6, 20)
-    assert second.run("k", "--tick", "two", *TTL, "--skip-exit", 9, "--", "true").status == 9
-    assert time.monotonic() - since < 8, "too slow to tell"
-    assert firing.wait().status == 1
-    assert [row.outcome for row in store.executions("k")] == ["failed", "failed"]
-    assert_exclusive(journal, attempts=True)
-    assert_tokens_rise(journal)
-
-
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("name", ["TERM", "INT", "HUP"])
 def test_a_signal_in_the_delay_ends_the_retries(
     any_store: Store, host: Oncecron, name: str
@@ -182,38 +161,3 @@ def test_the_death_of_the_guard_in_the_delay_leaves_the_record_alone(
     assert "guard was killed; no command is running" in told.err
     assert host("flush").out == b""
     assert attempts(any_store) == [(1, "failed", 3)]
-
-
-@pytest.mark.own_log
-def test_a_pause_in_the_delay_ends_the_retries(
-    store: Store, new_host: Callable[..., Oncecron], operator: Oncecron
-) -> None:
-    """The next attempt is refused; the record says by whom, and the lease is released."""
-    firing = in_the_delay(store, new_host(), "--retry-delay", "8s")
-    assert operator("pause", "k", "--reason", "release").status == 0
-    assert firing.wait().status == 3
-    [record] = store.executions("k")
-    assert record.outcome == "failed"
-    assert "no further attempt: paused" in (record.note or "")
-    assert store.heartbeat("k") is None
-
-
-def test_the_attempts_of_a_dead_host_go_on_elsewhere_and_are_counted(
-    store: Store, new_host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """A host that dies in the delay: one that waits makes the next attempt, and no more than the tick has left."""
-    options = ("--tick", "one", *TTL, "--failover", "--retries", 1)
-    fails = job(journal, "--exit", 3)
-    first = new_host().fire("k", *options, "--retry-delay", "60s", "--", *fails)
-    ended(store, 1)
-    second = new_host("host-b").fire("k", *options, *SOON, "--", *fails)
-    eventually(lambda: any(skip.host == "host-b" for skip in store.skips("k")), 20)
-    kill_tree(first.process.pid)
-    first.wait()
-    assert second.wait(40).status == 3
-    assert [(line.host, line.attempt) for line in journal.starts()] == [
-        ("host-a", "1"),
-        ("host-b", "2"),
-    ]
-    assert attempts(store) == [(1, "failed", 3), (2, "failed", 3)]
-    assert_tokens_rise(journal)

@@ -56,6 +56,7 @@ def fine(ended: Ended, status: int = 0) -> str:
     return ended.out.decode()
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("source", ["database", "role"])
 def test_settings_of_a_role_or_a_database_change_nothing(
     database: Database, public_path: Path, source: str
@@ -138,6 +139,7 @@ def test_a_server_that_is_read_only_is_refused(
         assert ended.err.count("\n") == 1
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

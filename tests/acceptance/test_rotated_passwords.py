@@ -72,6 +72,7 @@ def running(host: Oncecron, journal: Journal, *options: object) -> Iterator[Firi
     assert run.signals == []
 
 
+@pytest.mark.turns(3, "rotated")
 def test_the_store_file_of_a_postgres(
     database: Database, public_path: Path, journal: Journal
 ) -> None:
@@ -85,6 +86,7 @@ def test_the_store_file_of_a_postgres(
     assert host.run("k", "--tick", "two", "--", "true").status == 0
 
 
+@pytest.mark.turns(3, "rotated")
 def test_the_configuration_file(database: Database, public_path: Path, journal: Journal) -> None:
     """It says where the store is: by name of a store file, and by itself. A wrong file is not taken."""
     config = public_path / "oncecron.toml"
@@ -106,6 +108,7 @@ def test_a_password_that_stays_wrong(database: Database, public_path: Path) -> N
     assert "check the password in the store's URL" in ended.err
 
 
+@pytest.mark.turns(3, "rotated")
 def test_another_host(
     database: Database, new_proxy: Callable[..., FaultProxy], public_path: Path, journal: Journal
 ) -> None:
@@ -120,6 +123,7 @@ def test_another_host(
     assert [record.outcome for record in PostgresLog(database).executions("k")] == ["succeeded"]
 
 
+@pytest.mark.turns(3, "rotated")
 def test_the_log(
     database: Database, redis_server: RedisServer, public_path: Path, journal: Journal
 ) -> None:
@@ -134,6 +138,7 @@ def test_the_log(
     assert [record.outcome for record in log.executions("k")] == ["succeeded"]
 
 
+@pytest.mark.turns(3, "rotated")
 def test_the_items_of_a_tick(database: Database, public_path: Path) -> None:
     """A runner of `each` draws on with the new password."""
     file = write(public_path / "store.url", database.url())
@@ -150,6 +155,7 @@ def test_the_items_of_a_tick(database: Database, public_path: Path) -> None:
     assert sorted(done.read_text().split()) == [str(number) for number in range(1, 9)]
 
 
+@pytest.mark.turns(3, "rotated")
 def test_metrics_that_are_served(database: Database, public_path: Path) -> None:
     """A process that lives for months reads the new password too."""
     file = write(public_path / "store.url", database.url())
@@ -187,6 +193,7 @@ def rotate_acl(*servers: RedisServer) -> None:
             client.execute_command("CLIENT", "KILL", "USER", "cron")
 
 
+@pytest.mark.turns(3, "rotated")
 def test_a_redis_by_its_configuration_table(
     new_redis: NewRedis, public_path: Path, journal: Journal
 ) -> None:
@@ -202,6 +209,7 @@ def test_a_redis_by_its_configuration_table(
     assert [record.outcome for record in RedisLog(server).executions("k")] == ["succeeded"]
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("kind", ["sentinel", "cluster"])
 def test_a_group_of_redis(
     request: pytest.FixtureRequest, public_path: Path, journal: Journal, kind: str
@@ -221,6 +229,7 @@ def test_a_group_of_redis(
     assert "succeeded" in host("history", "--json").out.decode()
 
 
+@pytest.mark.turns(3, "rotated")
 def test_files_of_tls(
     new_redis: NewRedis, certificates: Certificates, public_path: Path, journal: Journal
 ) -> None:

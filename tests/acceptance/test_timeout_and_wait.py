@@ -46,6 +46,7 @@ def test_a_command_that_takes_too_long_is_told_to_end(
     )
 
 
+@pytest.mark.turns(1)
 @pytest.mark.parametrize("grace", [0.0, 1.5])
 def test_a_command_that_ignores_its_end_is_killed_after_the_grace(
     any_store: Store, host: Oncecron, journal: Journal, grace: float

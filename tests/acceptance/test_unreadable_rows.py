@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from log_of import LoggedRedis, PostgresLog, RedisLog, SQLiteLog, Store
+from story_stores import rotated, seed, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,10 +160,12 @@ UNNAMED = {
 
 @pytest.fixture
 def damages(store: Store) -> dict[str, Any]:
-    """Give what can be wrong with a row of the store."""
-    if isinstance(store, PostgresLog):
-        return POSTGRES
-    return SQLITE if isinstance(store, SQLiteLog) else REDIS
+    """Give what can be wrong with a row of the store: the next few with the next seed, all in the long form."""
+    every = REDIS
+    if isinstance(store, PostgresLog | SQLiteLog):
+        every = POSTGRES if isinstance(store, PostgresLog) else SQLITE
+    count = len(every) if wanted() == "all" else 6
+    return {name: every[name] for name in rotated(every, count * seed(), count)}
 
 
 def damage(store: Store, what: Any) -> None:
