@@ -258,7 +258,7 @@ def test_more_jobs_run_than_there_are_connections(
 ) -> None:
     """Forty on twenty, all at the same time, each with its heartbeats, and none fails.
 
-    With `auto` some fifteen jobs hold a connection, and two are left for the heartbeats of the others: five a second.
+    With `auto` some fourteen jobs hold a connection, and three are left for the heartbeats of the others.
     """
     database = installed(new_postgres(max_connections=20).create_database())
     gate = public_path / "gate"
@@ -289,7 +289,7 @@ def test_more_jobs_run_than_there_are_connections(
 def all_held(database: Database, counted: str) -> None:
     """Wait until a query counts all jobs; it may be refused itself, for lack of a connection.
 
-    It takes some seconds. All contend for two free connections, and each one that is refused costs the server a
+    It takes some seconds. All contend for a few free connections, and each one that is refused costs the server a
     process, so it may take minutes.
     """
     eventually(

@@ -29,7 +29,7 @@ _READ_COMMITTED = (
 )
 
 FULL = 80
-"""The percentage of max_connections from which on the server has no room for connections that are held."""
+"""The percentage of the connections for ordinary roles from which on the server has no room for held ones."""
 
 
 class PostgresSession:

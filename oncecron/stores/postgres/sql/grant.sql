@@ -6,8 +6,8 @@
 
 -- The execution, the lease and the marks, where there is no lease: between two attempts there is no running execution
 -- that would keep another one out. p_divisions: the lines of shard 0's row that were looked at. p_alone: the session
--- lock is taken only if it is free. p_full: if this percentage of max_connections is in use, the session is not to be
--- held, and counts as a pooler's; null: it is held in any case.
+-- lock is taken only if it is free. p_full: if this percentage of max_connections, less those that superusers have for
+-- themselves, is in use, the session is not to be held, and counts as a pooler's; null: it is held in any case.
 create function {ns}.grant_v1(
   p_key_id integer, p_version bigint, p_divisions text,
   p_attempt integer, p_cause text,
@@ -35,7 +35,8 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
       from (select o.is_own,
                    case when o.is_own and p_full is not null then
                      (select sum(pg_stat_get_db_numbackends(d.oid)) from pg_database d) * 100
-                       >= current_setting('max_connections')::int * p_full end as is_full
+                       >= (current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int)
+                          * p_full end as is_full
               from (select p_client_backend is not distinct from pg_backend_pid() as is_own) o) r),
   bolt as materialized (
     select clock_timestamp() as at, x.is_full, x.is_held as own_backend,

@@ -350,7 +350,8 @@ select case when a.backend_start is not null then pg_catalog.pg_terminate_backen
 -- name: server
 -- The server and this session, for `oncecron doctor`.
 select version(), current_user, current_setting('transaction_isolation'), pg_catalog.pg_backend_pid(),
-       extract(epoch from pg_catalog.clock_timestamp())::float8, current_setting('max_connections')::int,
+       extract(epoch from pg_catalog.clock_timestamp())::float8,
+       current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
        (select count(*) from pg_catalog.pg_stat_activity where datid is not null)
 
 -- name: rights
