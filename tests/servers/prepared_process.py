@@ -4,11 +4,12 @@ A request is a packet: words, environment and directory as JSON, with four files
 socket on which the process id and at the end the status are told.
 """
 
+import contextlib
 import gc
 import importlib
 import json
 import os
-import signal
+import select
 import socket
 import sys
 import time
@@ -26,33 +27,44 @@ IMPORTED_LATER = (
 
 
 def serve() -> None:
-    """Fork for each request until there are no more."""
+    """Fork for each request until there are no more; tell how each ended."""
     requests = socket.socket(fileno=0)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait
+    running: dict[int, tuple[int, socket.socket]] = {}
+    poll = select.poll()
+    poll.register(requests, select.POLLIN)
     while True:
-        request, files, _, _ = socket.recv_fds(requests, 1 << 20, 4)
-        if not request:
-            return
-        if os.fork() == 0:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            carry_out(json.loads(request), files)
-            os._exit(0)
-        for number in files:
-            os.close(number)
+        for number, _ in poll.poll():
+            if number != requests.fileno():
+                poll.unregister(number)
+                tell_the_end(number, *running.pop(number))
+                continue
+            request, files, _, _ = socket.recv_fds(requests, 1 << 20, 4)
+            if not request:
+                return
+            pid = carry_out(json.loads(request), files)
+            asking = socket.socket(fileno=files.pop())
+            asking.send(b"%d" % pid)
+            watched = os.pidfd_open(pid)
+            running[watched] = pid, asking
+            poll.register(watched, select.POLLIN)
+            for file in files:
+                os.close(file)
 
 
-def carry_out(request: tuple[list[str], dict[str, str], str], files: list[int]) -> None:
-    """Run the words as the console script does, and tell how they ended."""
-    *standard, told = files
+def carry_out(request: tuple[list[str], dict[str, str], str], files: list[int]) -> int:
+    """Start what runs the words as the console script does; return its process id."""
     pid = os.fork()
     if pid == 0:
-        become(*request, standard)
-        main()
-    with socket.socket(fileno=told) as asking:
-        asking.send(b"%d" % pid)
-        for number in standard:
-            os.close(number)
-        _, status = os.waitpid(pid, 0)
+        become(*request, files[:3])
+        sys.exit(main())
+    return pid
+
+
+def tell_the_end(watched: int, pid: int, asking: socket.socket) -> None:
+    """Tell whoever asked; it may have given up."""
+    os.close(watched)
+    _, status = os.waitpid(pid, 0)
+    with asking, contextlib.suppress(OSError):
         asking.send(b"%d" % os.waitstatus_to_exitcode(status))
 
 
