@@ -238,3 +238,46 @@ def test_what_was_said_before_a_reset_is_heard(new_scripted: NewScripted, wires:
     waiting.register(wire.fileno(), 0)  # errors alone
     assert waiting.poll(5000)[0][1] & select.POLLERR
     assert "said: ERR max number of clients reached" in dies(wire)
+
+
+# Listening
+
+HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
+SUBSCRIBED = b">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
+MESSAGE = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nended\r\n"
+
+
+def listened_to(to_listening: bytes, to_others: bytes = b"+PONG\r\n") -> Behave:
+    """Return the behaviour of a server: what it says to HELLO and SUBSCRIBE, and to any other command."""
+
+    def behave(connection: socket.socket, _: int) -> None:
+        while data := connection.recv(1 << 16):
+            others = b"+OK\r\n" * data.count(b"SETNAME") + to_others
+            connection.sendall(to_listening if b"HELLO" in data else others)
+
+    return behave
+
+
+def test_what_comes_in_one_piece_with_an_answer_stirs(
+    new_scripted: NewScripted, wires: Wires
+) -> None:
+    """The socket has nothing left to be read; the next answer takes it away."""
+    server = new_scripted(listened_to(HELLO + SUBSCRIBED, b"+PONG\r\n" + MESSAGE))
+    wire = wires(server.url)
+    wire.ask("PING", deadline=soon())
+    assert wire.listen("c", deadline=soon())
+    assert select.select([wire.watch_fd()], [], [], 0)[0] == []
+    wire.ask("PING", deadline=soon())
+    assert wire.watch_fd() != wire.fileno()
+    assert select.select([wire.watch_fd()], [], [], 0)[0] == [wire.watch_fd()]
+
+
+def test_a_server_without_resp3_that_listens_all_the_same_is_left(
+    new_scripted: NewScripted, wires: Wires
+) -> None:
+    """It would execute nothing else on this connection."""
+    old = b"-ERR unknown command `HELLO`\r\n" + SUBSCRIBED.replace(b">", b"*")
+    wire = wires(new_scripted(listened_to(old)).url)
+    wire.ask("PING", deadline=soon())
+    assert not wire.listen("c", deadline=soon())
+    assert wire.fileno() == wire.watch_fd() == -1
