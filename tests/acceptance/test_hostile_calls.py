@@ -243,6 +243,7 @@ def assert_shown(granted: Database, path: Path, keys: list[str]) -> None:
     people.close()
 
 
+@pytest.mark.turns(1, "hostile")
 @pytest.mark.timeout(300)
 def test_grants_with_arguments_of_ones_own_making(
     granted: Database, runner: Session, public_path: Path
@@ -265,6 +266,7 @@ def test_grants_with_arguments_of_ones_own_making(
     assert_shown(granted, public_path, keys)
 
 
+@pytest.mark.turns(1, "hostile")
 @pytest.mark.timeout(300)
 def test_adoptions_with_arguments_of_ones_own_making(
     granted: Database, runner: Session, public_path: Path
@@ -280,6 +282,7 @@ def test_adoptions_with_arguments_of_ones_own_making(
     assert_shown(granted, public_path, keys)
 
 
+@pytest.mark.turns(1, "hostile")
 @pytest.mark.turns(1)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["execution", "skip"])
