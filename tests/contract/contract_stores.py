@@ -9,8 +9,10 @@ import sqlite3
 import sys
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from postgres_stores import (
     PooledPostgresKind,
@@ -33,6 +35,8 @@ from memory_reader import MemoryReader
 from memory_store import Memory, MemoryStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
     from oncecron.each.store import ItemStore
@@ -245,13 +249,29 @@ class MemoryKind:
     address = ""
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        self._passed = 0.0
+        self._passed, self._lock = 0.0, RLock()
         self.memory = Memory(self._now)
         self.empty()
+        self._step_by_step(self.memory)
+
+    def _now(self) -> float:
+        return time.time() + self._passed
+
+    def _step_by_step(self, half: Any) -> Any:
+        """Let no thread call a method while another one does."""
+
+        def step(method: Callable[..., Any], *args: Any, **named: Any) -> Any:
+            with self._lock:
+                return method(*args, **named)
+
+        for name in dir(half):
+            if not name.startswith("_") and callable(method := getattr(half, name)):
+                setattr(half, name, partial(step, method))
+        return half
 
     def empty(self) -> None:
-        """Begin with another memory, for those too who have the one before."""
-        self.memory.__init__(self._now)  # type: ignore[misc]
+        """Forget everything, for those too who have it already."""
+        vars(self.memory).update(vars(Memory(self._now)))
         self.memory.least = {"executions": 0.0, "skips": 0.0}
 
     def firing(self) -> LeaseStore:
@@ -260,11 +280,11 @@ class MemoryKind:
 
     def items(self) -> ItemStore:
         """Return what a worker asks."""
-        return MemoryItems(self.memory)
+        return self._step_by_step(MemoryItems(self.memory))
 
     def people(self) -> Reader:
         """Return what people ask."""
-        return MemoryReader(self.memory)
+        return self._step_by_step(MemoryReader(self.memory))
 
     def cut(self) -> None:
         """There are no connections."""
@@ -297,9 +317,6 @@ class MemoryKind:
     def pass_time(self, seconds: float) -> None:
         """Move the clock."""
         self._passed += seconds
-
-    def _now(self) -> float:
-        return time.time() + self._passed
 
     def expire(self, key: str, shard: int = 0) -> None:
         """End the lease a second ago, a ttl after its last heartbeat."""

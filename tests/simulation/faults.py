@@ -278,7 +278,7 @@ class Nemesis:
             life.hit = True
             number, grace = blow.draw.choice((TERM, 2, 9)), blow.draw.choice((None, 1.0))
             place = (life.key.name, blow.draw.randrange(life.key.shards))
-            if lease := self._server.known(place).lease:
+            if lease := self._server.known(*place).lease:
                 asked = Request(word, PERSON, number, grace)
                 self.people.request(*place, lease["execution_id"], asked)
 

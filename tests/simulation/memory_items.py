@@ -1,30 +1,18 @@
-"""The items of `each` in the store in memory: each item is a row, each step is atomic."""
+"""The items of `each` in the store in memory: an item is a row, as people see it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from oncecron.core import clock
+from oncecron.core import clock, facts
 from oncecron.core.errors import RecordRefusedError
-from oncecron.core.facts import stop_of
 from oncecron.core.model import recordable
+from oncecron.each import values
 from oncecron.each.reports import ItemRow
-from oncecron.each.values import (
-    ITEM_STATES,
-    LARGEST_BATCH,
-    LARGEST_CHUNK,
-    Drawn,
-    DrawnItem,
-    ItemCounts,
-    Loaded,
-    out_of_turn,
-)
-from oncecron.each.values import (
-    item_ids as ids_of,
-)
+from oncecron.each.values import Drawn, DrawnItem, ItemCounts, Loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from memory_store import Memory, Row
 
@@ -44,18 +32,53 @@ class MemoryItems:
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
-        with self._memory.lock:
-            return load(self._memory, lease, items_of, chunk)
+        memory = self._memory
+        if _execution(memory, lease) is None:
+            return None
+        found = memory.lists.get(items_of)
+        if found is None or found["loader"][2] != lease.execution_id:
+            if chunk.number > 0:
+                return None
+            found = memory.lists.setdefault(tuple(items_of), found or _no_list())
+            del found["items"][found["total"] :]
+            found["places"] = {row["item_id"]: row["position"] for row in found["items"]}
+            found |= {"from": found["total"], "known": 0, "repeated": 0, "number": -1}
+            found["loader"] = (lease.key, lease.shard, lease.execution_id)
+        if chunk.number not in (found["number"], found["number"] + 1):
+            raise RecordRefusedError(values.out_of_turn(chunk.number, found["number"]))
+        if chunk.number > found["number"]:
+            found["number"] = chunk.number
+            _add(found, items_of, chunk)
+            if chunk.is_last:
+                found |= {"total": len(found["items"]), "loaded_at": memory.now()}
+                found["keep"] = max(found["keep"], chunk.keep or 0.0)
+        until = len(found["items"])
+        return Loaded(until - found["from"], found["known"], found["repeated"], until)
 
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
-        with self._memory.lock:
-            return draw_items(self._memory, lease, draw)
+        memory, execution = self._memory, _execution(self._memory, lease)
+        if execution is None:
+            return None
+        found = memory.lists.get((lease.key, execution["tick"]))
+        if found is None or found["loaded_at"] is None:
+            return Drawn([])
+        slot = found["slots"].get(lease.shard)
+        if slot is None or slot["execution_id"] != lease.execution_id:
+            slot = {"execution_id": lease.execution_id, "number": 0, "batch": []}
+            found["slots"][lease.shard] = slot
+        if draw.number not in (slot["number"], slot["number"] + 1):
+            return None
+        stop = None
+        if draw.number > slot["number"]:
+            _settle(memory, slot, {each.position: each for each in draw.results})
+            stop = facts.stop_of(memory.stop_of(lease.key, execution["host"]))
+            slot["batch"] = [] if stop else _take(memory, found, lease, draw)
+            slot["number"] = draw.number if slot["batch"] else slot["number"]
+        return _drawn(memory, found, slot["batch"] if draw.wanted > 0 else [], lease, stop)
 
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
-        with self._memory.lock:
-            found = self._memory.lists.get(items_of)
-            is_loaded = found and found["loaded_at"] is not None
-            return _counts(self._memory, items_of[0], found) if is_loaded else None
+        lists = {(row[0], row[1]): row[2:-1] for row in list_rows(self._memory)}
+        return ItemCounts(*lists[items_of]) if items_of in lists else None
 
     def readdress(self, address: object) -> None:
         return
@@ -66,161 +89,112 @@ class MemoryItems:
 
 def _execution(memory: Memory, lease: Lease) -> Row | None:
     """Return the execution of a lease that lives."""
-    place = (lease.key, lease.shard)
-    part = memory.known(place)
+    part = memory.known(lease.key, lease.shard)
     row = part.row(lease.execution_id)
-    is_own = row and part.lease and part.lease["owner"] == lease.owner
-    is_held = is_own and memory.is_living(place, lease.execution_id)
-    return row if is_held and row["outcome"] == "running" else None
+    is_held = memory.is_living(lease.key, lease.shard, lease.execution_id)
+    is_own = is_held and part.lease["owner"] == lease.owner
+    return row if is_own and row["outcome"] == "running" else None
 
 
-def load(memory: Memory, lease: Lease, items_of: ItemList, chunk: Chunk) -> Loaded | None:
-    """Take a step of a load."""
-    if _execution(memory, lease) is None:
-        return None
-    found = memory.lists.get(items_of)
-    if found is None or found["loading_execution"] != lease.execution_id:
-        if chunk.number > 0:
-            return None
-        new = {"total": 0, "next": 1, "loaded_at": None, "keep": 0.0, "items": [], "slots": {}}
-        found = memory.lists.setdefault(tuple(items_of), found or new)
-        del found["items"][found["total"] :]
-        found["places"] = {row["item_id"]: row["position"] for row in found["items"]}
-        found |= {"from": found["total"], "known": 0, "repeated": 0, "number": -1}
-        found["loading_execution"] = lease.execution_id
-        found["loading_place"] = (lease.key, lease.shard)
-    if chunk.number not in (found["number"], found["number"] + 1):
-        raise RecordRefusedError(out_of_turn(chunk.number, found["number"]))
-    if chunk.number > found["number"]:
-        found["number"] = chunk.number
-        _add(found, items_of, chunk)
-        if chunk.is_last:
-            found |= {"total": len(found["items"]), "loaded_at": memory.now()}
-            found["keep"] = max(found["keep"], chunk.keep or 0.0)
-    until = len(found["items"])
-    return Loaded(until - found["from"], found["known"], found["repeated"], until)
+def _no_list() -> Row:
+    nothing = {"items": [], "slots": {}, "loaded_at": None, "loader": (None,) * 3}
+    return nothing | {"total": 0, "next": 0, "keep": 0.0}
 
 
 def _add(found: Row, items_of: ItemList, chunk: Chunk) -> None:
-    items = chunk.items[:LARGEST_CHUNK]
-    for item, name in zip(items, ids_of(items_of, (each.identity for each in items)), strict=True):
+    items = chunk.items[: values.LARGEST_CHUNK]
+    ids = values.item_ids(items_of, (each.identity for each in items))
+    for item, name in zip(items, ids, strict=True):
         if place := found["places"].get(name):
             found["known" if place <= found["from"] else "repeated"] += 1
             continue
-        position = found["places"][name] = len(found["items"]) + 1
-        named = (*items_of, position, recordable(item.identity), name)
-        values = (*named, "queued", 0, None, None, None, None, recordable(item.payload))
-        found["items"].append(dict(zip(ItemRow._fields, values, strict=True)) | {"shard": None})
+        place = found["places"][name] = len(found["items"]) + 1
+        row = dict.fromkeys(ItemRow._fields) | items_of._asdict() | {"position": place}
+        row |= {"item": recordable(item.identity), "item_id": name, "state": "queued"}
+        row |= {"payload": recordable(item.payload), "attempts": 0, "shard": None}
+        found["items"].append(row)
 
 
-def draw_items(memory: Memory, lease: Lease, draw: Draw) -> Drawn | None:
-    """Settle the last batch of an execution, and take the next one."""
-    execution = _execution(memory, lease)
-    if execution is None:
-        return None
-    found = memory.lists.get((lease.key, execution["tick"]))
-    if found is None or found["loaded_at"] is None:
-        return Drawn([])
-    slot = found["slots"].get(lease.shard)
-    if slot is None or slot["execution_id"] != lease.execution_id:
-        slot = {"execution_id": lease.execution_id, "number": 0, "batch": []}
-        found["slots"][lease.shard] = slot
-    if draw.number not in (slot["number"], slot["number"] + 1):
-        return None
-    stopped = None
-    if draw.number > slot["number"]:
-        _settle(memory, slot, draw.results)
-        stop = stop_of(memory.stop_of(lease.key, execution["host"]))
-        stopped = stop and stop.refusal
-        slot["batch"] = [] if stopped else _take(memory, found, lease, draw)
-        slot["number"] = draw.number if slot["batch"] else slot["number"]
-    items = [
-        DrawnItem(row["position"], row["item"], row["payload"], row["attempts"])
-        for row in (slot["batch"] if draw.wanted > 0 else ())
-        if row["state"] == "taken"
-    ]
-    if items or stopped:
-        return Drawn(items, stopped=stopped)
-    waiting = [row["not_before"] for row in found["items"] if row["not_before"] is not None]
-    wait = max(min(waiting) - memory.now(), 0.001) if waiting else None
-    others = [row for row in found["items"] if _state(memory, lease.key, row) == "taken"]
-    return Drawn(items, wait, sum(row["execution_id"] != lease.execution_id for row in others))
-
-
-def _settle(memory: Memory, slot: Row, results: Iterable[ItemResult]) -> None:
+def _settle(memory: Memory, slot: Row, results: dict[int, ItemResult]) -> None:
     """Record how the last batch has ended."""
-    named, now = {each.position: each for each in results}, memory.now()
+    now = memory.now()
     for row in slot["batch"]:
-        if row["state"] == "taken" and row["execution_id"] == slot["execution_id"]:
-            result = named.get(row["position"])
-            row |= {"state": result.state if result else "done", "since": now}
-            if result:
-                failed = result.state == "failed"
-                row["not_before"] = now + (result.delay or 0.0) if failed else None
-                row["reason"] = result.reason and recordable(result.reason)
+        result = results.get(row["position"])
+        row |= {"state": result.state if result else "done", "since": now}
+        if result:
+            is_failed = result.state == "failed"
+            row["not_before"] = now + (result.delay or 0.0) if is_failed else None
+            row["reason"] = result.reason and recordable(result.reason)
+    slot["batch"] = []
 
 
 def _take(memory: Memory, found: Row, lease: Lease, draw: Draw) -> list[Row]:
     """Take what is due, and then what comes next in the list; return it by position."""
-    wanted, now = min(draw.wanted, LARGEST_BATCH), memory.now()
-    if not wanted:
-        return []
-    drawn = found["items"][: found["next"] - 1]
-    for row in drawn:
-        if row["attempts"] < draw.redraw_below and _state(memory, lease.key, row) == "lost":
+    wanted, begin, now = min(draw.wanted, values.LARGEST_BATCH), found["next"], memory.now()
+    for row in found["items"][:begin] if wanted else ():
+        if row["attempts"] < draw.redraw_below and _state(memory, row) == "lost":
             row |= {"state": "queued", "not_before": now}
-    due = [row for row in drawn if row["not_before"] is not None and row["not_before"] <= now]
-    batch = sorted(due, key=lambda row: row["not_before"])[:wanted]
-    begin = found["next"] - 1
-    fresh = found["items"][begin : min(begin + wanted - len(batch), found["total"])]
+    due = [row for row in found["items"][:begin] if _due(row) <= now]
+    due = sorted(due, key=_due)[:wanted]
+    fresh = found["items"][begin : min(begin + wanted - len(due), found["total"])]
     found["next"] += len(fresh)
-    for row in (batch := batch + fresh):
-        row |= {"state": "taken", "not_before": None, "attempts": row["attempts"] + 1, "since": now}
-        row |= {"execution_id": lease.execution_id, "shard": lease.shard}
-    return sorted(batch, key=lambda row: row["position"])
+    taken = {"state": "taken", "not_before": None, "since": now, "shard": lease.shard}
+    for row in (*due, *fresh):
+        row.update(taken | {"attempts": row["attempts"] + 1, "execution_id": lease.execution_id})
+    return sorted([*due, *fresh], key=lambda row: row["position"])
 
 
-def _state(memory: Memory, key: str, row: Row) -> str:
-    is_lost = row["state"] == "taken" and not memory.is_living(
-        (key, row["shard"]), row["execution_id"]
-    )
-    return "lost" if is_lost else row["state"]
+def _due(row: Row) -> float:
+    return float("inf") if row["not_before"] is None else row["not_before"]
 
 
-def _counts(memory: Memory, key: str, found: Row) -> ItemCounts:
-    states = [_state(memory, key, row) for row in found["items"][: found["total"]]]
-    return ItemCounts(found["total"], *(states.count(state) for state in ITEM_STATES))
+def _drawn(memory: Memory, found: Row, batch: list[Row], lease: Lease, stop: Any) -> Drawn:
+    names = ("position", "item", "payload", "attempts")
+    items = [DrawnItem(*(row[name] for name in names)) for row in batch]
+    if items or stop:
+        return Drawn(items, stopped=stop and stop.refusal)
+    wait = min(map(_due, found["items"]), default=float("inf")) - memory.now()
+    taken = [row for row in found["items"] if _state(memory, row) == "taken"]
+    others = sum(row["execution_id"] != lease.execution_id for row in taken)
+    return Drawn(items, None if wait == float("inf") else max(wait, 0.001), others)
+
+
+def _state(memory: Memory, row: Row) -> str:
+    """Return the state of an item: what was taken by an execution that is dead, is lost."""
+    named = (row["key"], row["shard"], row["execution_id"])
+    return "lost" if row["state"] == "taken" and not memory.is_living(*named) else row["state"]
 
 
 def list_rows(memory: Memory) -> Iterator[tuple[Any, ...]]:
     """Yield the lists as people see them."""
-    for (key, tick), found in memory.lists.items():
+    for items_of, found in memory.lists.items():
         if found["loaded_at"] is not None:
-            yield key, tick, *_counts(memory, key, found), found["loaded_at"]
+            states = [_state(memory, row) for row in found["items"][: found["total"]]]
+            counts = map(states.count, values.ITEM_STATES)
+            yield *items_of, found["total"], *counts, found["loaded_at"]
+
+
+def _visible(memory: Memory, key: str, tick: str, item_ids: list[str] | None) -> list[Row]:
+    found = memory.lists.get((key, tick), _no_list())
+    rows = found["items"][: found["total"]]
+    return [row for row in rows if item_ids is None or row["item_id"] in item_ids]
 
 
 def item_rows(
-    memory: Memory, items_of: tuple[str, str], item_ids: list[str] | None
+    memory: Memory, key: str, tick: str, item_ids: list[str] | None
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the items of a list as people see them."""
-    found = memory.lists.get(items_of, {"items": [], "total": 0})
-    for row in found["items"][: found["total"]]:
-        if item_ids is None or row["item_id"] in item_ids:
-            shown = row | {"state": _state(memory, items_of[0], row)}
-            shown["not_before"] = row["not_before"] if row["state"] == "failed" else None
-            yield tuple(shown[name] for name in ItemRow._fields)
+    for row in _visible(memory, key, tick, item_ids):
+        shown = row | {"state": _state(memory, row)}
+        shown["not_before"] = row["not_before"] if row["state"] == "failed" else None
+        yield tuple(shown[name] for name in ItemRow._fields)
 
 
 def mend(memory: Memory, mending: Mending) -> int:
     """Put the items in some states into another one; return how many."""
-    found = memory.lists.get((mending.key, mending.tick), {"items": []})
-    wanted = [
-        row
-        for row in found["items"]
-        if mending.item_ids is None or row["item_id"] in mending.item_ids
-        if _state(memory, mending.key, row) in mending.states
-    ]
+    rows, now = _visible(memory, mending.key, mending.tick, mending.item_ids), memory.now()
+    wanted = [row for row in rows if _state(memory, row) in mending.states]
     for row in wanted:
-        row |= {"state": mending.state, "since": memory.now(), "reason": mending.reason}
-        row["not_before"] = memory.now() if mending.state == "queued" else None
+        row |= {"state": mending.state, "since": now, "reason": mending.reason}
+        row["not_before"] = now if mending.state == "queued" else None
     return len(wanted)

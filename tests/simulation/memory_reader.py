@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import memory_items
+from memory_store import is_named
 
-from oncecron.core import clock
+from oncecron.core import clock, log_rows
 from oncecron.core.doctor import Diagnosis
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.log_rows import (
-    PACKED_OUTCOMES,
-    UNCHANGED,
-    Execution,
-    LeaseView,
-    LeastRetention,
-    Notice,
-    Pause,
-    Released,
-    Skip,
-    Unblocked,
-    owner_digest,
-)
-from oncecron.core.model import LEAST, MOST_CHANNELS, Retention, recordable, recordable_values
+from oncecron.core.log_rows import Execution, LeaseView, Notice, Pause, Released, Skip, Unblocked
+from oncecron.core.model import LEAST, MOST_CHANNELS, recordable, recordable_values
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL
 from oncecron.core.units import HOUR
@@ -30,30 +21,33 @@ from oncecron.stores.reader import PackedRuns, PackedSkips, Reader
 from oncecron.stores.sqlite.retention import NAMES_KEPT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator
 
     from memory_store import Memory, Row
 
-    from oncecron.core.log_rows import Mending, NewPause, Roles
-    from oncecron.core.model import Request
+    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
+    from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
 
-_EXECUTION = (*Execution._fields, "tick_instant", "fired_at", "lost_at")
-_KEY = (
-    *("schedule", "zone", "expected_shards", "starting_deadline", "expected_since"),
-    *("high_water", "last_start", "forgotten_at", "forgotten_by"),
+    Keys = Collection[str] | None
+    """None: all."""
+
+_EXPECTED = ("schedule", "zone", "expected_shards", "starting_deadline", "expected_since")
+_execution = itemgetter(*Execution._fields, "tick_instant", "fired_at", "lost_at")
+_marks = itemgetter(*_EXPECTED, "high_water", "last_start", "forgotten_at", "forgotten_by")
+_lease = itemgetter(*LeaseView._fields[: LeaseView._fields.index("asked_at") + 1])
+_host = itemgetter(
+    *("seen_at", "version", "clock_ahead", "ticks", "ticks_at", "schedule", "zone", "command"),
+    *("wins", "skips", "twice", "passed", "utc_offset"),
 )
-_FIRED = ("seen_at", "version", "clock_ahead", "ticks", "ticks_at", "schedule", "zone", "command",
-          "wins", "skips", "twice", "passed", "utc_offset")  # fmt: skip
-_FIRED_SHORT = ("seen_at", "clock_ahead", "ticks", "ticks_at", "twice", "utc_offset")
+_host_ticks = itemgetter("seen_at", "clock_ahead", "ticks", "ticks_at", "twice", "utc_offset")
+_holder = itemgetter("execution_id", "host", "pid", "outcome")
+_reason = itemgetter("key", "tick", "host", "reason", "shard")
+_of_part = itemgetter("key", "shard", "started_at", "execution_id")
 
 
-def _columns(row: Row, names: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in names)
-
-
-def _published(row: Row) -> tuple[Any, ...]:
-    return _columns(row | {"owner": owner_digest(row["owner"])}, _EXECUTION)
+def _published(row: Row) -> Row:
+    return _execution(row | {"owner": log_rows.owner_digest(row["owner"])})
 
 
 class MemoryReader(Reader):
@@ -65,246 +59,210 @@ class MemoryReader(Reader):
         super().__init__()
         self._memory = memory
 
-    # Views
-
     def rows(self, view: str, **bounds: Any) -> Iterator[Any]:
-        with self._memory.lock:
-            found = list(getattr(self, f"_view_{view}")(**bounds))
-        yield from found
+        return iter([*getattr(self, f"_view_{view}")(**bounds)])
 
-    def _all(self, keys: Collection[str] | None = None) -> list[Row]:
-        """Return the executions, of all keys or of some, by id."""
-        parts = self._memory.parts.items()
-        found = [
-            row
-            for (key, _), part in parts
+    def _all(self, keys: Keys = None) -> list[Row]:
+        """Return executions by id."""
+        found = (
+            part.rows.values()
+            for (key, _), part in self._memory.parts.items()
             if keys is None or key in keys
-            for row in part.rows.values()
-        ]
-        return sorted(found, key=lambda row: row["execution_id"])
+        )
+        return sorted(chain.from_iterable(found), key=itemgetter("execution_id"))
 
-    def _view_executions(self, **bounds: Any) -> Iterator[Any]:
-        key, after = bounds["key"], bounds["after_id"]
-        rows = self._all(None if key is None else [key])
-        rows = [row for row in rows if not bounds["exhausted"] or self._is_dead(row)]
-        newer = [row for row in rows if after is None or row["execution_id"] > after]
-        return map(_published, newer[::-1] if after is None else newer)
+    def _view_executions(
+        self, key: str | None, after_id: int | None, exhausted: bool, **_: Any
+    ) -> Iterable[Any]:
+        rows = [row for row in self._all(key and [key]) if not exhausted or self._is_dead(row)]
+        newer = [row for row in rows if after_id is None or row["execution_id"] > after_id]
+        return map(_published, newer[::-1] if after_id is None else newer)
 
     def _is_dead(self, row: Row) -> bool:
         """Return whether an execution failed for good."""
         part = self._memory.parts[row["key"], row["shard"]]
-        is_leased = part.lease and part.lease["execution_id"] == row["execution_id"]
-        if not row["retries"] or row["outcome"] not in ("failed", "timed-out", "lost") or is_leased:
+        is_over = row["execution_id"] != part.leased()
+        if not row["retries"] or row["outcome"] not in ("failed", "timed-out", "lost"):
             return False
         name, order = ("owner", "owner_attempt") if row["tick"] is None else ("tick", "attempt")
         started = [each for each in part.of(name, row[name]) if each["outcome"] != "not-started"]
-        return max(each[order] for each in started) == row[order]
+        return is_over and max(each[order] for each in started) == row[order]
 
-    def _view_execution(self, execution_id: int) -> Iterator[Any]:
+    def _view_execution(self, execution_id: int) -> Iterable[Any]:
         return (_published(row) for row in self._all() if row["execution_id"] == execution_id)
 
-    def _view_newest(self, limit: int, keys: Collection[str] | None) -> Iterator[Any]:
+    def _view_newest(self, limit: int, keys: Keys) -> Iterable[Any]:
         for key in {key for key, _ in self._memory.parts if keys is None or key in keys}:
             yield from map(_published, self._all([key])[-limit:])
 
-    def _view_timeline(self, since: float | None, keys: Collection[str] | None) -> Iterator[Any]:
-        order = ("key", "shard", "started_at", "execution_id")
-        return map(_published, sorted(self._all(keys), key=lambda row: _columns(row, order)))
+    def _view_timeline(self, keys: Keys, **_: Any) -> Iterable[Any]:
+        return map(_published, sorted(self._all(keys), key=_of_part))
 
-    def _view_runs(self, since: float, keys: Collection[str] | None) -> Iterator[Any]:
-        packed = []
-        for row in self._all(keys):
-            is_named = row["tick"] is not None and row["tick_instant"] is None
-            is_first = (row["attempt"], row["shards"], is_named) == (1, 1, False)
-            if row["started_at"] < since:
-                continue
-            if is_first and row["outcome"] in PACKED_OUTCOMES:
-                at = row["started_at"] if row["tick_instant"] is None else row["tick_instant"]
-                named = _columns(row, ("key", "host", "outcome"))
-                packed.append(PackedRuns(*named, row["tick"] is not None, str(int(at // 60))))
-            else:
-                yield _published(row)
-        yield from packed
+    def _view_runs(self, since: float, keys: Keys) -> Iterable[Any]:
+        rows = [row for row in self._all(keys) if row["started_at"] >= since]
+        packed = [row for row in rows if self._is_packed(row)]
+        yield from (_published(row) for row in rows if not self._is_packed(row))
+        for row in packed:
+            at = row["started_at"] if row["tick_instant"] is None else row["tick_instant"]
+            about = (row["key"], row["host"], row["outcome"], row["tick"] is not None)
+            yield PackedRuns(*about, str(int(at // 60)))
 
-    def _view_output(self, execution_id: int) -> Iterator[Any]:
+    @staticmethod
+    def _is_packed(row: Row) -> bool:
+        is_plain = (row["attempt"], row["shards"], is_named(row)) == (1, 1, False)
+        return is_plain and row["outcome"] in log_rows.PACKED_OUTCOMES
+
+    def _view_output(self, execution_id: int) -> Iterable[Any]:
         found = (row for row in self._all() if row["execution_id"] == execution_id)
         return ((row["output"], row["output_cut"]) for row in found if row["output"] is not None)
 
-    def _skip_rows(self, keys: Collection[str] | None) -> Iterator[tuple[float, Row | PackedSkips]]:
+    def _view_skips(self, key: str | None, **_: Any) -> Iterable[Any]:
+        found = sorted(self._skips(key and [key]), key=lambda each: -each[0])
+        skip = itemgetter(*Skip._fields)
+        return (row if isinstance(row, PackedSkips) else (*skip(row), None) for _, row in found)
+
+    def _view_reasons(self, ticks: dict[str, str], **_: Any) -> Iterable[Any]:
+        for _at, row in self._skips(ticks):
+            if isinstance(row, PackedSkips) or row["tick"]:
+                yield row if isinstance(row, PackedSkips) else _reason(row)
+
+    def _skips(self, keys: Keys) -> Iterable[tuple[float, Any]]:
         for (key, shard), part in self._memory.parts.items():
             if keys is None or key in keys:
                 yield from ((row["at"], row) for row in part.skips.values())
                 for (window, host), kept in part.plain.items():
                     yield kept["at"], PackedSkips(key, shard, host, window, kept["words"])
 
-    def _view_skips(self, key: str | None, **_: Any) -> Iterator[Any]:
-        found = sorted(self._skip_rows(key and [key]), key=lambda each: -each[0])
-        for _at, row in found:
-            is_packed = isinstance(row, PackedSkips)
-            yield row if is_packed else (*_columns(row, Skip._fields), None)
+    def _view_holders(self, ids: list[int]) -> Iterable[Any]:
+        return (_holder(row) for row in self._all() if row["execution_id"] in ids)
 
-    def _view_reasons(self, ticks: dict[str, str], **_: Any) -> Iterator[Any]:
-        for _at, row in self._skip_rows(ticks):
-            if isinstance(row, PackedSkips):
-                yield row
-            elif row["tick"]:
-                yield _columns(row, ("key", "tick", "host", "reason", "shard"))
+    def _view_keys(self) -> Iterable[Any]:
+        return ((*place, *_marks(part.marks)) for place, part in self._memory.parts.items())
 
-    def _view_holders(self, ids: list[int]) -> Iterator[Any]:
-        wanted = (row for row in self._all() if row["execution_id"] in ids)
-        return (_columns(row, ("execution_id", "host", "pid", "outcome")) for row in wanted)
-
-    def _view_keys(self) -> Iterator[Any]:
-        for place, part in self._memory.parts.items():
-            yield *place, *_columns(part.marks, _KEY)
-
-    def _host_rows(self) -> Iterator[tuple[str, int, str, Row]]:
+    def _view_key_hosts(self) -> Iterable[Any]:
         hour = int(self._memory.now() // HOUR)
         for place, part in self._memory.parts.items():
             for host, row in part.hosts.items():
-                yield *place, host, row | {"passed": hour - row["hour"]}
+                yield *place, host, *_host(row | {"passed": hour - row["hour"]})
 
-    def _view_key_hosts(self) -> Iterator[Any]:
-        for key, shard, host, row in self._host_rows():
-            yield key, shard, host, *_columns(row, _FIRED)
+    def _view_host_ticks(self) -> Iterable[Any]:
+        for (key, _), part in self._memory.parts.items():
+            yield from ((key, host, *_host_ticks(row)) for host, row in part.hosts.items())
 
-    def _view_host_ticks(self) -> Iterator[Any]:
-        for key, _, host, row in self._host_rows():
-            yield key, host, *_columns(row, _FIRED_SHORT)
-
-    def _view_leases(self) -> Iterator[Any]:
+    def _view_leases(self) -> Iterable[Any]:
         now = self._memory.now()
+        known = {"backend_pid": None, "client_address": None, "asked_at": now}
         for part in self._memory.parts.values():
             if lease := part.lease:
-                row = part.rows[lease["execution_id"]]
-                silent = now - lease["heartbeat_at"] > 2 * lease["ttl"] / HEARTBEATS_PER_TTL
-                known = {"state": "stale" if silent or lease["expires_at"] <= now else "held"}
-                known |= {"backend_pid": None, "client_address": None, "asked_at": now}
-                fields = LeaseView._fields[: LeaseView._fields.index("asked_at") + 1]
-                yield _columns(row | lease | known, fields)
+                is_silent = now - lease["heartbeat_at"] > 2 * lease["ttl"] / HEARTBEATS_PER_TTL
+                known["state"] = "stale" if is_silent or lease["expires_at"] <= now else "held"
+                yield _lease(part.rows[part.leased()] | lease | known)
 
     def _view_pauses(self) -> list[Pause]:
-        now = self._memory.now()
-        return [
-            each for each in self._memory.stops.values() if each.until is None or each.until > now
-        ]
+        stops, now = self._memory.stops.values(), self._memory.now()
+        return [each for each in stops if each.until is None or each.until > now]
 
-    def _view_notices(self, channels: list[str]) -> list[Notice]:
-        return [each for each in self._memory.notices.values() if each.channel in channels]
+    def _view_notices(self, channels: list[str]) -> Iterable[Any]:
+        return (each for name, each in self._memory.notices.items() if name in channels)
 
-    def _view_least_retention(self) -> list[tuple[float | None, ...]]:
-        return [tuple(self._memory.least.get(name) for name in LEAST._fields)]
+    def _view_least_retention(self) -> Iterable[Any]:
+        return [tuple(map(self._memory.least.get, LEAST._fields))]
 
-    def _view_namespaces(self) -> list[Any]:
-        return []
+    def _view_namespaces(self) -> Iterable[Any]:
+        return ()
 
-    def _view_item_lists(self, key: str | None) -> Iterator[Any]:
+    def _view_item_lists(self, key: str | None) -> Iterable[Any]:
         return memory_items.list_rows(self._memory)
 
     def _view_items(
         self, key: str, tick: str, item_ids: list[str] | None, **_: Any
-    ) -> Iterator[Any]:
-        return memory_items.item_rows(self._memory, (key, tick), item_ids)
+    ) -> Iterable[Any]:
+        return memory_items.item_rows(self._memory, key, tick, item_ids)
 
     # What people change
 
     def stop_starts(self, wanted: NewPause) -> tuple[Pause, Pause | None]:
-        with self._memory.lock:
-            since = self._memory.now()
-            until = None if wanted.seconds is None else since + wanted.seconds
-            named = recordable_values(wanted._asdict())
-            del named["seconds"]
-            stop = Pause(**named, since=since, until=until)
-            return stop, self._replace((wanted.key, wanted.host), stop)
+        named, since = recordable_values(wanted._asdict()), self._memory.now()
+        seconds = named.pop("seconds")
+        stop = Pause(**named, since=since, until=None if seconds is None else since + seconds)
+        return stop, self._replace((wanted.key, wanted.host), stop)
 
     def allow_starts(self, *, key: str | None, host: str | None) -> Pause | None:
-        with self._memory.lock:
-            return self._replace((key, host), None)
+        return self._replace((key, host), None)
 
     def _replace(self, place: tuple[str | None, str | None], stop: Pause | None) -> Pause | None:
-        before = next((each for each in self._view_pauses() if each[:2] == place), None)
+        before = {each[:2]: each for each in self._view_pauses()}.get(place)
         self._memory.stops.pop(place, None)
-        if stop:
-            self._memory.stops[place] = stop
-        self._memory.stops_changed()
+        self._memory.stops |= {place: stop} if stop else {}
+        self._memory.versions[log_rows.ALL_KEYS] += 1
         return before
 
     def forget(self, key: str, author: str) -> bool:
-        with self._memory.lock:
-            parts = self._memory.of_key(key)
-            for part in parts:
-                part.marks |= dict.fromkeys(_KEY[:5])
-                part.marks |= {"forgotten_at": self._memory.now(), "forgotten_by": author}
-            return bool(parts)
+        forgotten = {"forgotten_at": self._memory.now(), "forgotten_by": author}
+        for part in self._memory.of_key(key):
+            part.marks |= dict.fromkeys(_EXPECTED) | forgotten
+        return bool(self._memory.of_key(key))
 
     def forget_host(self, host: str) -> bool:
-        with self._memory.lock:
-            gone = [part.hosts.pop(host, None) for part in self._memory.parts.values()]
-            return any(gone)
+        gone = [part.hosts.pop(host, None) for part in self._memory.parts.values()]
+        return any(gone)
 
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
-        with self._memory.lock:
-            part = self._memory.known((key, shard))
-            if not part.lease or part.lease["execution_id"] != execution_id:
-                return False
-            author = recordable(request.author)
-            asked = {"request": request._replace(author=author), "request_acknowledged_at": None}
-            part.lease |= asked | {"requested_by": author}
-            part.put(part.rows[execution_id], request=request.kind, requested_by=author)
-            return True
+        part, author = self._memory.known(key, shard), recordable(request.author)
+        if part.leased() != execution_id:
+            return False
+        asked = {"request": request._replace(author=author), "requested_by": author}
+        part.lease |= asked | {"request_acknowledged_at": None}
+        part.put(part.rows[execution_id], request=request.kind, requested_by=author)
+        self._memory.written(key, shard)
+        return True
 
     def release(
         self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
     ) -> Released:
-        with self._memory.lock:
-            if shard not in self._memory.shards.get(key, ()):
-                return Released("free")
-            self._memory.cut(key, shard)
-            part = self._memory.written((key, shard))
-            if part.lease:
-                if part.lease["execution_id"] != execution_id:
-                    return Released("other")
-                if (ends_in := part.lease["expires_at"] - self._memory.now()) > 0:
-                    return Released("alive", ends_in)
-            self._memory.take_away(part, "released", f"released by {author}")
+        if (key, shard) not in self._memory.parts:
             return Released("free")
+        self._memory.cut(key, shard)
+        part = self._memory.written(key, shard)
+        if part.lease and part.leased() != execution_id:
+            return Released("other")
+        ends_in = part.lease["expires_at"] - self._memory.now() if part.lease else 0.0
+        if ends_in > 0:
+            return Released("alive", ends_in)
+        self._memory.take_away(part, "released", f"released by {author}")
+        return Released("free")
 
     def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
-        with self._memory.lock:
-            found, now = [], self._memory.now()
-            for number in sorted(self._memory.shards.get(key, ())):
-                if shard in (None, number):
-                    marks, names = (
-                        self._memory.written((key, number)).marks,
-                        ("high_water", "last_start"),
-                    )
-                    wrong = [_if_wrong(marks[name], now) for name in names]
-                    for name in (*names, "previous_start"):
-                        marks[name] = marks[name] if _if_wrong(marks[name], now) is None else now
-                    found += [Unblocked(number, *wrong)] if any(wrong) else []
-            return found
+        found, now = [], self._memory.now()
+        for number in sorted(self._memory.shards.get(key, ())):
+            if shard in (None, number):
+                marks = self._memory.written(key, number).marks
+                names = ("high_water", "last_start", "previous_start")
+                wrong = {
+                    name: marks[name] for name in names if clock.is_ahead(marks[name] or 0, now)
+                }
+                marks |= dict.fromkeys(wrong, now)
+                both = [wrong.get(name) for name in names[:2]]
+                found += [Unblocked(number, *both)] if any(both) else []
+        return found
 
     def write_notice(self, channel: str, version: int, document: str) -> bool | None:
         notices = self._memory.notices
-        with self._memory.lock:
-            if not version and len({*notices} - {channel}) >= MOST_CHANNELS:
-                return None
-            known = notices.get(channel)
-            if version != (known.version if known else 0):
-                return False
-            notices[channel] = Notice(channel, version + 1, document)
-            return True
+        if not version and len({*notices} - {channel}) >= MOST_CHANNELS:
+            return None
+        if version != (notices[channel].version if channel in notices else 0):
+            return False
+        notices[channel] = Notice(channel, version + 1, document)
+        return True
 
     def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
-        with self._memory.lock:
-            others = [each for each in self._memory.notices if each not in channels]
-            for each in others if remove else ():
-                del self._memory.notices[each]
-            return len(others)
+        others = {*self._memory.notices} - {*channels}
+        for each in others if remove else ():
+            del self._memory.notices[each]
+        return len(others)
 
     def mend_items(self, mending: Mending) -> int:
-        with self._memory.lock:
-            return memory_items.mend(self._memory, mending)
+        return memory_items.mend(self._memory, mending)
 
     def prune(
         self,
@@ -314,35 +272,31 @@ class MemoryReader(Reader):
         dry_run: bool = False,
         progress: Progress = no_progress,
     ) -> tuple[int, int]:
-        with self._memory.lock:
-            memory, now = self._memory, self._memory.now()
-            kept = Retention(*map(max, retention, memory.least_retention()))
-            before = now - kept.executions
-            executions = memory.old_executions(before, list(memory.parts), names_kept)
-            skips = memory.old_skips(now - kept.skips)
-            removed = [memory.remove(each, dry_run=dry_run) for each in (executions, skips)]
-            if not dry_run:
-                memory.forget_old(before)
-            return removed[0], removed[1]
+        memory = self._memory
+        found = memory.expired(retention, memory.parts, names_kept)
+        executions, skips = (memory.remove(each, dry_run=dry_run) for each in found)
+        if not dry_run:
+            memory.forget_old(retention)
+        return executions, skips
 
     def initialise(
-        self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
+        self,
+        roles: Roles,
+        least: LeastRetention = log_rows.UNCHANGED,
+        *,
+        progress: Progress = no_progress,
     ) -> str:
         self._memory.least |= least.given()
         return "the store in memory needs no schema"
 
-    def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
+    def schema_sql(self, roles: Roles, least: LeastRetention = log_rows.UNCHANGED) -> str:
         raise ConfigurationError("the store in memory has no SQL")
 
     def versions(self) -> tuple[int, str]:
         return 1, "memory"
 
     def examine(self) -> Iterator[Diagnosis]:
-        yield Diagnosis("ok", "server", "in memory")
+        return iter([Diagnosis("ok", "server", "in memory")])
 
     def close(self) -> None:
         return
-
-
-def _if_wrong(at: float | None, now: float) -> float | None:
-    return at if at is not None and clock.is_ahead(at, now) else None

@@ -49,15 +49,15 @@ class Server(Memory):
     def version(self, key: str) -> tuple[int, ...]:
         return *super().version(key), self.epoch
 
-    def written(self, place: Place) -> Part:
-        part = super().written(place)
+    def written(self, key: str, shard: int) -> Part:
+        part = super().written(key, shard)
         if self.forgets:
             before = copy.copy(part)
             before.__dict__ |= {
                 name: copy.copy(getattr(part, name))
                 for name in ("marks", "lease", "rows", "running")
             }
-            self._undo.append((self.kernel.now, place, before))
+            self._undo.append((self.kernel.now, (key, shard), before))
         return part
 
     # The session lock
@@ -72,7 +72,7 @@ class Server(Memory):
 
     def look(self, firing: Firing, awaited: int | None, closely: bool) -> Row:
         facts, place = super().look(firing, awaited, closely), (firing.key, firing.shard)
-        part = self.known(place)
+        part = self.known(*place)
         facts["lease_has_session"] = self.sessions
         if self.sessions and not closely:
             facts["lock"] = "unknown"
