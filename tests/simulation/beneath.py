@@ -190,54 +190,46 @@ class _Poll:
     def poll(self, milliseconds: float) -> list[tuple[int, int]]:
         kernel, thread = self._kernel, self._kernel.current
         kernel.point()
-        known = {fd: self._known(fd) for fd in self._fds}
-        for descriptor in known.values():
+        known = [(fd, self._known(fd)) for fd in self._fds]
+
+        def readable() -> list[tuple[int, int]]:
+            return [(fd, select.POLLIN) for fd, each in known if each.is_readable()]
+
+        for _, descriptor in known:
             descriptor.waiters.append(thread)
         try:
-            until = kernel.now + milliseconds / 1000
-            kernel.sleep_until(until, lambda: any(each.is_readable() for each in known.values()))
+            kernel.sleep_until(kernel.now + milliseconds / 1000, readable)
         finally:
-            for descriptor in known.values():
+            for _, descriptor in known:
                 descriptor.waiters.remove(thread)
-        ready = [(fd, select.POLLIN) for fd, each in known.items() if each.is_readable()]
+        ready = readable()
         kernel.point()
         return ready
 
 
 class Processes:
-    """`seams.Processes`; `start` starts a job of the world."""
+    """`seams.Processes`, with a `start` of the world; and `process_tree.Signals`, of whichever process reads."""
+
+    fd, mask_before = _SIGNALS, ()
 
     def __init__(self, kernel: Kernel, start: Callable[..., int]) -> None:
         self._kernel, self.start = kernel, start
 
-    def Signals(self) -> Signals:  # noqa: N802 - as the class is called
-        """Let the signals of the current process wait for it."""
+    def Signals(self) -> Processes:  # noqa: N802 - as the class is called
         process = self._kernel.current.process
         process.signals = Descriptor(self._kernel, process, [])
-        return Signals(self._kernel)
+        return self
+
+    def read(self) -> list[tuple[int, bool]]:
+        descriptor = self._kernel.current.process.signals
+        received, descriptor.data = descriptor.data, []
+        return [(number, False) for number in received]  # none is from a terminal
 
     def become_subreaper(self) -> None:
-        """Adopt the orphans below."""
         self._kernel.current.process.subreaper = True
 
     def become_guard(self, *, terminal: bool) -> None:
-        """Likewise; there are no sessions."""
         self.become_subreaper()
-
-
-class Signals:
-    """`process_tree.Signals`, of whichever process reads."""
-
-    fd, mask_before = _SIGNALS, ()
-
-    def __init__(self, kernel: Kernel) -> None:
-        self._kernel = kernel
-
-    def read(self) -> list[tuple[int, bool]]:
-        """Return the signals that have come; none is from a terminal."""
-        descriptor = self._kernel.current.process.signals
-        received, descriptor.data = descriptor.data, []
-        return [(number, False) for number in received]
 
 
 class MemorySpool(Spool):

@@ -136,14 +136,9 @@ class Watched:
         self._until = 0.0
         life.state = "Claiming"
 
-    @property
-    def exit_status(self) -> int | None:
-        """That of the last state."""
-        return self._state.exit_status
-
-    def poll_timeout(self, now: float) -> float:
-        """Return the seconds until something is to be done."""
-        return self._state.poll_timeout(now)
+    def __getattr__(self, name: str) -> Any:
+        """Return what asks no event: the exit status, the time to wait."""
+        return getattr(self._state, name)
 
     def take(self, event: Event) -> Watched:
         """Take an event of the store thread."""
@@ -184,9 +179,11 @@ class Watched:
 class Runner:
     """Runs firings, and notes what becomes of them."""
 
-    def __init__(self, kernel: Kernel, network: Network, ledger: Ledger) -> None:
+    def __init__(
+        self, kernel: Kernel, network: Network, ledger: Ledger, processes: Processes
+    ) -> None:
         self._kernel, self._network, self.ledger = kernel, network, ledger
-        self.processes: Processes
+        self._processes = processes
         self.reached: Counter[str] = Counter()
         """How often each transition of the guard's states happened."""
         self.next: list[Callable[[Life], None]] = []
@@ -207,7 +204,7 @@ class Runner:
         kernel.point()
         try:
             life.status = supervise(
-                *(life.spec, lambda: SimulatedStore(self._network, life), self.processes),
+                *(life.spec, lambda: SimulatedStore(self._network, life), self._processes),
                 lambda guard: Watched(self, life, guard),
             )
         except Exception as error:  # noqa: BLE001 - whatever it is

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -59,8 +60,7 @@ class Thread:
     """A thread of a process; `turn` counts its waits, so that an old timer does not end a new wait."""
 
     def __init__(self, kernel: Kernel, process: Process, run: Callable[[], None]) -> None:
-        self.process, self.turn, self.until = process, 0, INF
-        self.waiting, self.pending = True, False
+        self.process, self.turn, self.until, self.waiting = process, 0, INF, True
         self.greenlet = greenlet(run, kernel.main)
 
 
@@ -75,10 +75,8 @@ class Process:
         name: str,
         life: Life | None = None,
     ) -> None:
-        kernel.pids += 1
-        self.pid, self.host, self.parent, self.name, self.life = (
-            *(kernel.pids, host, parent, name, life),
-        )  # fmt: skip
+        self.pid, self.host, self.parent = next(kernel.pids), host, parent
+        self.name, self.life = name, life
         self.children: list[Process] = []
         self.zombies: list[Process] = []
         self.threads: list[Thread] = []
@@ -99,13 +97,19 @@ class Process:
         """Return whether the process cannot act."""
         return self.dead or self.stopped or self.host.frozen
 
+    def later(self, what: Callable[..., None], *args: Any) -> None:
+        """Do something now, or when the process can act again."""
+        if self.stopped:
+            self.deferred.append((what, args))
+        else:
+            self.host.later(what, *args)
+
 
 class Descriptor:
     """An eventfd (`count`), an end of a pipe (`data`, `peer`), or the signals of a process (`data`), and who has it."""
 
     def __init__(self, kernel: Kernel, process: Process, data: Any = None) -> None:
-        kernel.highest_fd += 1
-        self.fd, self.holders, self.data, self.count = kernel.highest_fd, [process], data, 0
+        self.fd, self.holders, self.data, self.count = next(kernel.fds), [process], data, 0
         self.waiters: list[Thread] = []
         self.peer: Descriptor | None = None
         kernel.descriptors[self.fd] = self
@@ -121,12 +125,12 @@ class Kernel:
 
     def __init__(self, tell: Callable[[str], None] | None = None) -> None:
         """`tell` gets each line of the trace."""
-        self.now, self.number, self.lines = 0.0, 0, 0
+        self.now, self._number = 0.0, count()
         self.heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
         self.main = getcurrent()
         self.current: Any = None
         """The thread that runs."""
-        self.pids, self.highest_fd = 1000, _FIRST_DESCRIPTOR
+        self.pids, self.fds = count(1001), count(_FIRST_DESCRIPTOR)
         self.descriptors: dict[int, Descriptor] = {}
         self.hash, self._tell = hashlib.sha256(), tell
 
@@ -134,14 +138,12 @@ class Kernel:
         """Add a line to the history of this seed."""
         line = f"{self.now:.6f} {' '.join(map(str, words))}"
         self.hash.update(line.encode() + b"\n")
-        self.lines += 1
         if self._tell:
             self._tell(line)
 
     def at(self, when: float, what: Callable[..., None], *args: Any) -> None:
         """Do something at a time."""
-        self.number += 1
-        heapq.heappush(self.heap, (when, self.number, what, args))
+        heapq.heappush(self.heap, (when, next(self._number), what, args))
 
     def run(self, until: float) -> None:
         """Let everything happen that happens until then."""
@@ -170,15 +172,10 @@ class Kernel:
             raise GreenletExit
 
     def _resume(self, thread: Thread, turn: int) -> None:
-        process = thread.process
-        if thread.turn != turn or not thread.waiting or process.dead:
-            return
-        if process.stopped or process.host.frozen:
-            thread.pending = True
-            return
-        thread.waiting, self.current = False, thread
-        thread.greenlet.switch()
-        self.current = None
+        if thread.turn == turn and thread.waiting and not thread.process.is_out():
+            thread.waiting, self.current = False, thread
+            thread.greenlet.switch()
+            self.current = None
 
     def wake(self, *threads: Thread) -> None:
         """Let threads look again at what they wait for."""
@@ -195,7 +192,7 @@ class Kernel:
                 process.on_stall(process)
         if process.dead:
             raise GreenletExit
-        while process.is_out():
+        while process.stopped or process.host.frozen:
             self.current.until = self.now
             self.wait()
 
@@ -221,7 +218,7 @@ class Kernel:
         elif number == CONT:
             self._continue(process)
         elif process.stopped:
-            process.deferred.append((self.kill, (process, number)))
+            process.later(self.kill, process, number)
         elif process.signals:
             self.post(process.signals, number)
         elif process.on_signal:
@@ -235,10 +232,7 @@ class Kernel:
         deferred, process.deferred = process.deferred, []
         for what, args in deferred:
             what(*args)
-        for thread in process.threads:
-            if thread.pending:
-                thread.pending = False
-                self.at(self.now, self._resume, thread, thread.turn)
+        self.wake(*process.threads)
 
     def exit(self, process: Process, status: int) -> None:
         """End a process: its threads and descriptors go, and its children get another parent."""
@@ -318,10 +312,8 @@ class Kernel:
         for process in list(host.processes.values()):
             self._changed(process)
             for thread in process.threads:
-                if thread.waiting:
-                    thread.pending = False
-                    thread.until += slept if thread.until > host.frozen_at else 0
-                    self.at(self.now, self._resume, thread, thread.turn)
+                thread.until += slept if thread.waiting and thread.until > host.frozen_at else 0
+            self.wake(*process.threads)
 
     def crash(self, host: Host) -> None:
         """End all processes of a host at once."""
@@ -335,9 +327,8 @@ class Kernel:
         host.up, host.booted, host.stood_still = True, self.now - 20, 0.0
 
 
-def below(process: Process, apart: frozenset[Process] = frozenset()) -> Iterator[Process]:
-    """Yield the descendants of a process, dead ones too, without those that are `apart` and what is below them."""
+def below(process: Process) -> Iterator[Process]:
+    """Yield the descendants of a process, dead ones too."""
     for child in process.children:
-        if child not in apart:
-            yield child
-            yield from below(child, apart)
+        yield child
+        yield from below(child)

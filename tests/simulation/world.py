@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import faults
 from beneath import Calls, MemorySpool, Processes
 from firings import Key, Life, Runner
-from kernel import KILL, Host, Kernel, Process
+from kernel import Host, Kernel, Process
 from ledger import Ledger
 from server import EPOCH, Server
 from shrink import ALL, HOUR, Only
@@ -50,8 +50,8 @@ class World:
         keys = [f"key{number}" for number in range(draw.choice((2, 3, 4))) if only.has_key(number)]
         self.keys = [Key(name, self._draw(name)) for name in keys]
         self._make_store(draw)
-        self.runner = Runner(kernel, self.network, self.ledger)
-        self.runner.processes = Processes(kernel, self._start_job)
+        processes = Processes(kernel, self._start_job)
+        self.runner = Runner(kernel, self.network, self.ledger, processes)
         system.use(Calls(kernel, self.runner.said, self.runner.forked))
         if watch:
             claim_loop.decide = watch(decision.decide)
@@ -134,16 +134,13 @@ class World:
         kernel = self.kernel
         kernel.point()
         guard = kernel.current.process
+        if guard.host.short_until > kernel.now:
+            guard.life.hit = True
+            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
         job = Process(kernel, guard.host, guard, "job")
         delay = guard.life.random.uniform(0.0005, 0.004)
-        if guard.host.short_until > kernel.now:
-            kernel.exit(job, KILL)
-            guard.life.hit = True
-            guard.zombies.remove(job)
-            guard.children.remove(job)
-            raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
         begin = (self._begin_job, job, guard.life, environment)
-        kernel.at(kernel.now + delay, guard.host.later, *begin)
+        kernel.at(kernel.now + delay, job.later, *begin)
         kernel.sleep_until(kernel.now + delay + 0.0005)
         kernel.point()
         return job.pid
@@ -161,9 +158,8 @@ class World:
         if draw.random() < 0.2:
             grandchild = Process(kernel, job.host, job, "grandchild")
             self._belongs(grandchild, start, deaf=draw.random() < 0.4)
-            moment = kernel.now + seconds * draw.uniform(0.2, 3)
-            kernel.at(moment, self._job_exits, grandchild, 0)
-        kernel.at(kernel.now + seconds, self._job_exits, job, code << 8)
+            self._exits_after(seconds * draw.uniform(0.2, 3), grandchild, 0)
+        self._exits_after(seconds, job, code << 8)
 
     def _belongs(self, process: Process, start: Start, *, deaf: bool) -> None:
         process.start, process.deaf, process.on_signal = start, deaf, self._job_signalled
@@ -175,16 +171,12 @@ class World:
         if not process.deaf:
             draw = process.start.life.random
             status = draw.choice((number, number, 0, 1 << 8))
-            moment = self.kernel.now + draw.choice((0.001, 0.5, 2.0))
-            self.kernel.at(moment, self._job_exits, process, status)
+            self._exits_after(draw.choice((0.001, 0.5, 2.0)), process, status)
 
-    def _job_exits(self, process: Process, status: int) -> None:
-        if process.dead:
-            return
-        if process.host.frozen:
-            process.host.later(self._job_exits, process, status)
-        elif process.stopped:
-            process.deferred.append((self._job_exits, (process, status)))
-        else:
+    def _exits_after(self, seconds: float, process: Process, status: int) -> None:
+        self.kernel.at(self.kernel.now + seconds, process.later, self._exit, process, status)
+
+    def _exit(self, process: Process, status: int) -> None:
+        if not process.dead:
             self.kernel.exit(process, status)
             self.ledger.job_ended(process, status)

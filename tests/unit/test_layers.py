@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import oncecron
+from oncecron.core import system
 from oncecron.core.units import LONGEST_DURATION
 
 PACKAGE = Path(oncecron.__file__).parent
@@ -146,6 +147,36 @@ def test_click_is_known_to_the_command_line_alone() -> None:
         name
         for name, tree in modules()
         if "click" in {target.split(".")[0] for target in imported(tree)} and floor(name) != "cli"
+    ]
+    assert strays == []
+
+
+SIMULATED = (
+    "claimer",
+    "events",
+    "firing_states",
+    "guard",
+    "job",
+    "reporter",
+    "store_thread",
+    "wrapper",
+)
+"""What of `run` the simulator runs without an exception."""
+
+
+def test_what_is_simulated_makes_its_calls_of_the_system_in_one_place() -> None:
+    """By `core.system`: a call beside it would ask this host, and two runs of a seed would differ."""
+    known = {name for name in vars(system.Calls) if not name.startswith("_")} | {
+        "monotonic",
+        "sleep",
+    }
+    strays = [
+        f"{name}: {ast.unparse(node)}"
+        for name, tree in modules()
+        if name in {f"oncecron.run.{each}" for each in SIMULATED} | {"oncecron.core.retry"}
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in known
+        if isinstance(node.value, ast.Name) and node.value.id in ("os", "select", "time", "signal")
     ]
     assert strays == []
 
