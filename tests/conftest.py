@@ -4,6 +4,7 @@
 freeze them. The `new_...` fixtures make expendable ones.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -38,8 +39,10 @@ from servers.process import public_directory, remove_directory
 from servers.require import NOT_PROVEN, everything_required
 from servers.scripted import Scripted
 
-# How long one example takes is the load of the machine, and says nothing of what is tested.
-hypothesis.settings.register_profile("oncecron", deadline=None)
+# How long one example takes is the load of the machine, and says nothing of what is tested. Each run draws others.
+hypothesis.settings.register_profile(
+    "oncecron", deadline=None, max_examples=100 if story_stores.wanted() == "all" else 40
+)
 hypothesis.settings.load_profile("oncecron")
 
 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
@@ -56,9 +59,18 @@ for name in list(os.environ):
         del os.environ[name]
 
 
+gc.disable()  # a quarter of what each process needs to collect twelve thousand tests, of which none is garbage
+
+
 def pytest_configure() -> None:
     """Choose the seed before processes are started, which inherit it."""
     story_stores.seed()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, and never again among the tests."""
+    gc.enable()
+    gc.freeze()
 
 
 def pytest_report_header() -> str:

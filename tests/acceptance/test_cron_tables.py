@@ -1,7 +1,7 @@
 """The table of crons compared with the daemons: random fields are accepted and refused alike, and mean the same.
 
 What `wrap` would write as `--schedule` is compared, too: `run` must find the minutes and the days of the daemon. There
-are ONCECRON_TEST_CRONTAB_LINES random lines for each daemon (200 when it is not set).
+are ONCECRON_TEST_CRONTAB_LINES random lines for each daemon (80 when it is not set).
 """
 
 import itertools

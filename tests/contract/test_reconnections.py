@@ -1,4 +1,4 @@
-"""What a thousand connections keep that have ended: nothing. A firing never collects cycles (`gc` is off)."""
+"""What many connections keep that have ended: nothing. A firing never collects cycles (`gc` is off)."""
 
 from __future__ import annotations
 
@@ -108,6 +108,7 @@ NOWHERE = {
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", NOWHERE)
 def test_a_store_that_is_away(name: str, tmp_path: Path) -> None:
     """Its holder, and a host that claims, try again every few seconds."""
@@ -126,6 +127,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("kind", ["redis", "redis+cluster"])
 @pytest.mark.parametrize("name", ANSWERS)
 def test_a_server_that_refuses(

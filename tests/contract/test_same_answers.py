@@ -20,7 +20,7 @@ from worlds import World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PROGRAMS_TRIED = int(os.environ.get("ONCECRON_TEST_PROGRAMS", "60"))
+PROGRAMS_TRIED = int(os.environ.get("ONCECRON_TEST_PROGRAMS", "20"))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from servers.require import program
 from oncecron.crontab.percent_sign import split_command
 from oncecron.crontab.scanner import Crontab, Problem
 
-EXAMPLES = int(os.environ.get("ONCECRON_TEST_CRONTAB_LINES", "200"))
+EXAMPLES = int(os.environ.get("ONCECRON_TEST_CRONTAB_LINES", "80"))
 """How many lines are made up for one property."""
 REALISTIC = sorted((Path(__file__).parent / "realistic").iterdir())
 """Files as people have them; those named `system-...` have a user's name in their lines."""

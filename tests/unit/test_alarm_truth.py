@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import story_stores
 from lives import MINUTE, World
 
 from oncecron.alerts import notify as passes
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from oncecron.alerts.findings import Finding
     from oncecron.alerts.message import Message
 
-LIVES = int(os.environ.get("ONCECRON_TEST_LIVES", "4"))
+LIVES = int(os.environ.get("ONCECRON_TEST_LIVES", "2"))
 HOURS = 5
 MISSED, SILENT, LATEST = 600.0, 900.0, 3
 LIMITS = Limits(1, 3, DEFAULT_STATES)
@@ -418,7 +419,9 @@ def live(
     return oracle.said
 
 
-@pytest.mark.parametrize("number", range(LIVES))
+@pytest.mark.parametrize(
+    "number", story_stores.rotated(range(300), LIVES * story_stores.seed(), LIVES)
+)
 def test_what_is_said_is_true(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each problem, each recovery and each end for another reason; and all is said, once for each event."""
     assert live(f"truth {number}", tmp_path, monkeypatch)

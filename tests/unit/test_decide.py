@@ -15,7 +15,7 @@ from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.timing import CONTENDED_FOR, MAX_CLOCK_SKEW, NEVER
 from oncecron.core.units import DAY
 
-many = settings(max_examples=100, suppress_health_check=[HealthCheck.filter_too_much])
+many = settings(suppress_health_check=[HealthCheck.filter_too_much])
 anything = claims() | claims("lease") | claims(tick=NO_TICK)
 MOST_CLAIMS = 60
 """Two seconds of `contended`, a ttl of `orphaned`, and one or two of each other answer."""
@@ -285,7 +285,7 @@ def test_an_answer_for_a_while_says_for_how_long(claim: Claim) -> None:
 # Who and why
 
 
-@settings(many, max_examples=500)
+@settings(many, max_examples=200)
 @given(anything)
 def test_a_refusal_says_who_and_why(claim: Claim) -> None:
     """With what the store knows about it."""

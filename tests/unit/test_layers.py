@@ -1,6 +1,7 @@
 """The direction of imports, and what a firing may import at all."""
 
 import ast
+import functools
 import itertools
 import os
 import re
@@ -41,12 +42,16 @@ def store(module: str) -> str | None:
     return parts[2] if parts[1:2] == ["stores"] and parts[2:3] and parts[2] in STORES else None
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    """Yield every module of the package, parsed."""
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        yield name, ast.parse(path.read_text())
+@functools.cache
+def modules() -> list[tuple[str, ast.Module]]:
+    """Return every module of the package, parsed."""
+    return [(name_of(path), ast.parse(path.read_text())) for path in sorted(PACKAGE.rglob("*.py"))]
+
+
+def name_of(path: Path) -> str:
+    """Return the name by which a module is imported."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -200,12 +205,11 @@ def test_what_a_firing_imports_has_typing_for_the_checker_alone() -> None:
     assert strays == ["oncecron.run.seams", "oncecron.stores.api", "oncecron.stores.drilled"]
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
-def test_a_module_says_its_one_job_and_stays_readable(path: Path) -> None:
+def test_a_module_says_its_one_job_and_stays_readable() -> None:
     """Under 600 lines, with a docstring."""
-    text = path.read_text()
-    assert len(text.splitlines()) <= 600
-    assert ast.get_docstring(ast.parse(text))
+    assert [name for name, tree in modules() if not ast.get_docstring(tree)] == []
+    lines = {path: len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert [path for path, count in lines.items() if count > 600] == []
 
 
 def loaded_by(code: str) -> set[str]:
@@ -213,6 +217,7 @@ def loaded_by(code: str) -> set[str]:
     return _modules_after(code) - _modules_after("pass")
 
 
+@functools.cache
 def _modules_after(code: str) -> set[str]:
     code += "\nimport sys; print(' '.join(sys.modules))"
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}

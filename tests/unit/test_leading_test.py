@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from crontabs import REALISTIC
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.crontab.leading_test import leading_test, remaining_test
@@ -81,7 +81,6 @@ def commands(draw: st.DrawFn) -> bytes:
     return command.encode()
 
 
-@settings(max_examples=400)
 @given(commands())
 def test_a_prefix_with_a_test_is_read_back(command: bytes) -> None:
     """Whatever the command."""
@@ -102,7 +101,6 @@ def run(command: bytes, directory: Path) -> tuple[int, str]:
     return done.returncode, log.read_text() + done.stdout.decode()
 
 
-@settings(max_examples=150, deadline=None)
 @given(commands(), st.booleans())
 def test_the_test_decides_as_it_did(
     tmp_path_factory: pytest.TempPathFactory, command: bytes, present: bool

@@ -1,5 +1,6 @@
 """One table of options, and what is made of it: two parsers of `run`, help, completion."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -26,9 +27,6 @@ OWN_NAMESPACE = ("drill",)
 """Those that use no namespace but one of their own."""
 """Commands and groups that ask no store."""
 EVERY_OPTION = [(name, option) for name, one in COMMANDS.items() for option in one.table]
-each_option = pytest.mark.parametrize(
-    ("name", "option"), EVERY_OPTION, ids=[f"{name}-{option.name}" for name, option in EVERY_OPTION]
-)
 
 
 # Two parsers
@@ -112,28 +110,30 @@ def test_what_is_wrong_is_left_to_click(line: str) -> None:
         parsed_by_click(shlex.split(line))
 
 
-@each_option
-def test_an_option_that_takes_one_value_is_given_once(
-    name: str, option: Option, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_an_option_that_takes_one_value_is_given_once(capfd: pytest.CaptureFixture[str]) -> None:
     """The first of two would be dropped without a word; flags, -v and lists may be repeated."""
-    words = [f"--{option.name}=1", f"--{option.name}", "1"]
-    if not option.takes_value:
-        words = [f"--{option.name}"] * 2
-    line = [*name.split(), *words, *(["--key", "k"] if option.name != "key" else []), "--help"]
-    status = _status(main.invoke, line[:-3] if name not in ("run", "each") else line[:-1])
-    told = f"oncecron: --{option.name} is given twice; leave one of them out\n"
-    refused = option.takes_value and not option.repeatable
-    assert ((status, capfd.readouterr().err) == (64, told)) is refused
+    for name, option in EVERY_OPTION:
+        words = [f"--{option.name}=1", f"--{option.name}", "1"]
+        if not option.takes_value:
+            words = [f"--{option.name}"] * 2
+        line = [*name.split(), *words, *(["--key", "k"] if option.name != "key" else []), "--help"]
+        status = _status(main.invoke, line[:-3] if name not in ("run", "each") else line[:-1])
+        told = f"oncecron: --{option.name} is given twice; leave one of them out\n"
+        refused = option.takes_value and not option.repeatable
+        assert ((status, capfd.readouterr().err) == (64, told)) is refused, (name, option.name)
 
 
-@each_option
-def test_the_next_option_is_no_value(
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_next_option_is_no_value(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """What an unset variable leaves: `--key $UNSET -- job` must not run the job under the key `--`."""
+    for option in COMMANDS[name].table:
+        if option.takes_value:
+            _takes_no_option_for_its_value(name, option, capfd)
+
+
+def _takes_no_option_for_its_value(
     name: str, option: Option, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """What an unset variable leaves: `--key $UNSET -- job` must not run the job under the key `--`."""
-    if not option.takes_value:
-        return
     path = name.split()
     spelled = [f"--{option.name}", *([f"-{option.short}"] if option.short else [])]
     shorts = [f"-{one.short}" for one in COMMANDS[name].table if one.short]
@@ -201,33 +201,44 @@ def test_every_command_is_in_the_help() -> None:
         assert f"{own_name} {one.short_help}" in (help_of(*groups) if groups else text)
 
 
-@each_option
-def test_every_option_is_in_its_command_s_help(name: str, option: Option) -> None:
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_is_in_its_command_s_help(name: str) -> None:
     """With its metavariable, its default and its environment variable."""
     text = flat(COMMANDS[name].get_help(click.Context(COMMANDS[name], info_name=name)))
-    assert f"--{option.name} {option.metavar}".rstrip() in text
-    assert flat(option.help) in text
-    if option.default is not None:
-        assert f"default: {option.default}" in text
-    if option.environment is not None:
-        assert f"environment: ${option.environment}" in text
-    if option.short:
-        assert f"-{option.short}," in text
+    for option in COMMANDS[name].table:
+        assert f"--{option.name} {option.metavar}".rstrip() in text
+        assert flat(option.help) in text
+        if option.default is not None:
+            assert f"default: {option.default}" in text
+        if option.environment is not None:
+            assert f"environment: ${option.environment}" in text
+        if option.short:
+            assert f"-{option.short}," in text
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], *([*name.split(), "--help"] for name in COMMANDS), ["completion", "bash"]],
-    ids=" ".join,
-)  # fmt: skip
-def test_help_version_and_completion_import_no_driver(arguments: list[str]) -> None:
+ASKED_FOR_HELP = """
+import json, os, sys
+from oncecron.cli.main import invoke
+
+for arguments in json.loads(sys.argv[1]):
+    if os.fork() == 0:
+        status = invoke(arguments)
+        loaded = {'psycopg', 'sqlite3', 'redis', 'tomllib', 'oncecron.run.guard'} & set(sys.modules)
+        sys.stdout.flush()
+        os._exit(1 if status or loaded else 0)
+    if os.wait()[1]:
+        print(*arguments, file=sys.stderr)
+"""
+
+
+def test_help_version_and_completion_import_no_driver() -> None:
     """Nor anything of a firing."""
-    code = (
-        "import sys; from oncecron.cli.main import invoke; status = invoke(sys.argv[1:]);"
-        "bad = {'psycopg', 'sqlite3', 'redis', 'tomllib', 'oncecron.run.guard'} & set(sys.modules);"
-        "sys.exit(status or (1 if bad else 0))"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, check=False)  # fmt: skip
+    helps = [[*name.split(), "--help"] for name in COMMANDS]
+    lines = json.dumps([["--help"], ["--version"], *helps, ["completion", "bash"]])
+    command = [sys.executable, "-c", ASKED_FOR_HELP, lines]
+    done = subprocess.run(command, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"Usage: ") > len(helps)
 
 
 @pytest.mark.parametrize(
@@ -269,9 +280,14 @@ def test_every_option_is_completed(name: str) -> None:
     assert offered(*name.split(), "--") == [("plain", each) for each in (*options, "--help")]
 
 
-@each_option
-def test_the_value_of_an_option_is_completed(name: str, option: Option) -> None:
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_value_of_an_option_is_completed(name: str) -> None:
     """By its choices, and by what its metavariable says."""
+    for option in COMMANDS[name].table:
+        _is_completed(name, option)
+
+
+def _is_completed(name: str, option: Option) -> None:
     for choice in option.choices:
         words = (*name.split(), f"--{option.name}")
         assert ("plain", choice) in offered(*words, choice[:-1])

@@ -216,6 +216,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.turns(70)
 @pytest.mark.parametrize(("zone", "change"), CHANGES)
 @pytest.mark.parametrize("schedule", SAMPLE)
 def test_agrees_with_debian_cron_minute_by_minute(schedule: str, zone: str, change: str) -> None:

@@ -14,8 +14,9 @@ from servers import eventually
 
 from oncecron.core.errors import NotFoundError, StoreUnavailable, UsageError
 from oncecron.core.text import Clock
+from oncecron.pages import application, shared_readings
 from oncecron.pages.addresses import Link
-from oncecron.pages.application import _MOST_DRAWN, Application, NoSuchPageError, View
+from oncecron.pages.application import Application, NoSuchPageError, View
 from oncecron.pages.shared_readings import (
     MOST_BYTES,
     MOST_KEPT,
@@ -367,14 +368,13 @@ def test_many_addresses_take_no_memory_of_others(pages: Pages) -> None:
     assert len(pages.reads) == before
 
 
-def test_memory_is_bounded_in_bytes(pages: Pages) -> None:
+def test_memory_is_bounded_in_bytes(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept of large pages is little; one that is larger than that is kept alone."""
-    million = 1 << 20
-    pages.find = lambda query: [
-        query["name"],
-        "x" * (MOST_BYTES if "huge" in query.values() else million),
-    ]
-    fitting = MOST_BYTES // million - 1
+    most, large = 1 << 20, 1 << 16
+    monkeypatch.setattr(shared_readings, "MOST_BYTES", most)
+    monkeypatch.setattr(application, "_MOST_DRAWN", 2 * most)
+    pages.find = lambda query: [query["name"], "x" * (most if "huge" in query.values() else large)]
+    fitting = most // large - 1
     in_turn(pages, "/key", (f"name={number}" for number in range(fitting)))
     in_turn(pages, "/key", (f"name={number}" for number in range(fitting)))
     assert len(pages.reads) == fitting
@@ -382,7 +382,7 @@ def test_memory_is_bounded_in_bytes(pages: Pages) -> None:
     assert len(pages.reads) == fitting + 3
     in_turn(pages, "/key", iter(["name=huge", "name=huge", "name=0"]))
     assert len(pages.reads) == fitting + 5
-    assert size_of(pages.application._drawn) < _MOST_DRAWN + million
+    assert size_of(pages.application._drawn) < 2 * most + large
 
 
 def test_what_was_drawn_is_forgotten(pages: Pages) -> None:
