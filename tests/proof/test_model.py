@@ -117,8 +117,8 @@ WRONG = [
 ]
 
 
-RIGHT_NOW = RIGHT if LONG else rotated(RIGHT, 3 * seed(), 3)
-WRONG_NOW = WRONG if LONG else rotated(WRONG, 8 * seed(), 8)
+RIGHT_NOW = RIGHT if LONG else rotated(RIGHT, 2 * seed(), 2)
+WRONG_NOW = WRONG if LONG else rotated(WRONG, 4 * seed(), 4)
 
 
 def search(directory: Path, macros: list[str], *optimise: str) -> str:
