@@ -235,7 +235,7 @@ def test_help_version_and_completion_import_no_driver() -> None:
     """Nor anything of a firing."""
     helps = [[*name.split(), "--help"] for name in COMMANDS]
     lines = json.dumps([["--help"], ["--version"], *helps, ["completion", "bash"]])
-    command = [sys.executable, "-c", ASKED_FOR_HELP, lines]
+    command = [sys.executable, "-P", "-c", ASKED_FOR_HELP, lines]
     done = subprocess.run(command, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"Usage: ") > len(helps)
