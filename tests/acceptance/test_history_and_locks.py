@@ -26,16 +26,6 @@ EXECUTION = [
     *("pid", "user", "command", "started_at", "finished_at", "duration", "fencing_token"),
     *("owner", "note", "shards", "cause", "lost_reason", "request", "requested_by"),
 ]
-SKIP = [
-    *("key", "shard", "tick", "reason", "holder_host", "holder_pid", "host", "pid", "at", "count"),
-    "detail",
-]
-LEASE = [
-    *("key", "shard", "tick", "execution_id", "attempt", "state", "host", "pid", "user"),
-    *("acquired_at", "heartbeat_at", "expires_at", "fencing_token", "backend_pid"),
-    *("client_address", "shards", "requested_by", "request_acknowledged_at"),
-    *("items_ended", "items_total"),
-]
 
 
 # history
@@ -165,30 +155,6 @@ def test_a_tick_is_found_by_any_writing_of_its_instant(store: Store, host: Oncec
         refused(host(*words, "--tick", "2026-13-40T02:00Z", *command), 64, "no instant")
 
 
-def test_one_execution_in_full(past: Oncecron) -> None:
-    """A field a line, the record in the machine formats; one that is not there is exit status 1."""
-    newest = answer(past, "history")[0]
-    number = newest["execution_id"]
-    [in_full] = answer(past, "history", "--id", number)
-    assert in_full == {**newest, "output": None, "output_cut": None}
-    lines = past("history", "--id", number).out.decode().splitlines()
-    assert [line.split()[0] for line in lines] == EXECUTION
-    assert lines[1].split() == ["key", "report"]
-    refused(past("history", "--id", 10**9), 1, "1000000000")
-
-
-def test_the_skips_tell_who_was_refused_and_because_of_whom(past: Oncecron) -> None:
-    """With --outcome as the reason."""
-    [skip] = answer(past, "history", "--skips", "billing")
-    assert list(skip) == SKIP
-    assert (skip["reason"], skip["host"], skip["holder_host"]) == ("done", "host-b", "host-a")
-    assert skip["detail"] == "succeeded"
-    assert answer(past, "history", "--skips", "--outcome", "done") == [skip]
-    assert answer(past, "history", "--skips", "--outcome", "held") == []
-    assert answer(past, "history", "--skips", "--limit", "0", "--since", "1h") == [skip]
-    assert b"host-a/" in past("history", "--skips").out
-
-
 # On a terminal
 
 
@@ -299,29 +265,6 @@ def test_follow_goes_on_where_time_is_faked(past: Oncecron) -> None:
 
 
 # locks
-
-
-def test_locks_tells_who_runs_what(store: Store, host: Oncecron, journal: Journal) -> None:
-    """Holder, times, token; nothing when it has ended."""
-    firing = host.fire("slow", "--tick", "s1", "--ttl", "30s", "--", *job(journal, "--sleep", 60))
-    eventually(lambda: journal.runs() != [])
-    [lease] = answer(host, "locks")
-    assert list(lease) == LEASE
-    [execution] = answer(host, "history")
-    shared = set(EXECUTION) & set(LEASE)
-    assert {name: lease[name] for name in shared} == {name: execution[name] for name in shared}
-    assert lease["state"] == "held"
-    moments = [
-        datetime.fromisoformat(lease[f"{n}_at"]) for n in ("acquired", "heartbeat", "expires")
-    ]
-    assert moments == sorted(moments)
-    assert (moments[2] - moments[1]).total_seconds() == pytest.approx(30, abs=0.1)
-    [heading, row] = host("locks").out.decode().splitlines()
-    assert heading.split()[:4] == ["KEY", "TICK", "STATE", "HOST"]
-    assert row.split()[:4] == ["slow", "s1", "held", "host-a"]
-    firing.process.send_signal(signal.SIGTERM)
-    firing.wait()
-    eventually(lambda: answer(host, "locks") == [])
 
 
 def test_a_lease_that_nobody_renews_is_stale_while_history_says_running(

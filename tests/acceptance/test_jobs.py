@@ -1,6 +1,5 @@
 """`oncecron jobs`: every key at a glance, by the installed console script."""
 
-import getpass
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -83,21 +82,3 @@ def test_what_is_wrong_comes_first_for_a_person(cluster: Oncecron) -> None:
     assert piped == [["billing", "failed"], ["never", "-"], ["report", "ok"], ["zulu", "failed"]]
     shown, _ = on_a_terminal(cluster, "jobs", "--json")
     assert [each["key"] for each in json.loads(shown)] == [key for key, _ in piped]
-
-
-def test_where_it_runs_and_who_has_paused_it(cluster: Oncecron, operator: Oncecron) -> None:
-    """From the leases and pauses of the store."""
-    assert operator("pause", "report", "--reason", "the bank moves").status == 0
-    firing = cluster.fire("billing", "--tick", "t9", "--", "sleep", "60")
-    firing.job()
-    billing, _, report = answer(cluster, "jobs")
-    assert billing["running_host"] == "host-a"
-    assert datetime.fromisoformat(billing["running_since"]).tzinfo is not None
-    assert billing["outcome"] == "failed"
-    assert (report["paused_by"], report["paused_until"]) == (f"{getpass.getuser()}@host-a", None)
-    assert operator("pause", "--all", "--reason", "all").status == 0
-    assert [each["paused_reason"] for each in answer(cluster, "jobs")] == [
-        *("all", "all", "the bank moves")
-    ]
-    firing.process.terminate()
-    firing.wait()
