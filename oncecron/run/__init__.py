@@ -1,8 +1,8 @@
 """One firing, in the order of its life."""
 
 MODULES = (
-    *("core.errors", "core.units", "core.timing", "core.clock", "core.light_modules", "core.masking", "core.stderr"),
-    *("config", "core.model", "config.options", "config.run_parser"),
+    *("core.errors", "core.units", "core.timing", "core.light_modules", "core.system", "core.clock"),
+    *("core.masking", "core.stderr", "config", "core.model", "config.options", "config.run_parser"),
     *("core.light_ctypes", "stores", "stores.address", "run.program", "run.process_tree", "core.safe_paths"),
     *("run.spool", "run.reporter", "config.file", "core.tick", "config.rules", "config.settings"),
     *("core.host", "core.retry", "run.spec", "run.events", "run.job", "run.firing_states"),
