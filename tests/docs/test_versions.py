@@ -52,7 +52,9 @@ def test_all_of_them_are_run() -> None:
     program = read("tests/run")
     assert f"for version in {' '.join(versions.POSTGRESQL)}; do" in program
     assert f"for version in {' '.join(versions.REDIS)}; do" in program
-    assert f"ONCECRON_TEST_PG_BIN={NEWEST_POSTGRESQL} check" in program
+    assert (
+        f"versions=({NEWEST_POSTGRESQL} {' '.join(versions.REDIS)})" in program
+    )  # of which each run has one
     assert f"on PostgreSQL {OLDEST_POSTGRESQL} and {NEWEST_POSTGRESQL}" in read("tests/README.md")
 
 
