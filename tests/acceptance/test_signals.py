@@ -118,7 +118,7 @@ def test_the_second_term_starts_the_grace(
     assert read_line(firing) == "TERM"
     second = journal.wait_for("signal", 2)[1].time
     assert firing.wait().status == 128 + signal.SIGKILL
-    assert 0.5 < journal.runs()[0].last_sign - second < 2
+    assert 0.5 < journal.runs()[0].last_sign - second < 8
     [record] = any_store.executions("k")
     assert (record.outcome, record.signal) == ("stopped", signal.SIGKILL)
 

@@ -67,7 +67,7 @@ def test_a_restart_within_the_ttl_leaves_the_job_undisturbed(
 ) -> None:  # fmt: skip
     """The connection is lost and the job adopted again: one execution, its own exit status."""
     command = job(journal, "--sleep", 9, "--exit", 3, "--beats")
-    firing = host().fire("k", "-v", "--ttl", TTL, "--tick", "one", "--", *command)
+    firing = host().fire("k", "-v", "--ttl", "12s", "--tick", "one", "--", *command)
     journal.wait_for("start")
     store.stop(mode)
     time.sleep(0.5)  # the fault's own length

@@ -29,20 +29,20 @@ def test_a_command_that_takes_too_long_is_told_to_end(
     store: Store, host: Oncecron, journal: Journal
 ) -> None:
     """After --timeout it gets TERM; that it obeys makes it no less `timed-out`, 124."""
-    firing = host.fire("k", "--timeout", "1s", "--", *job(journal, "--sleep", 60))
-    ended = firing.wait(15)
+    firing = host.fire("k", "--timeout", "2s", "--", *job(journal, "--sleep", 60))
+    ended = firing.wait()
     assert ended.status == 124
     assert re.fullmatch(
         r"oncecron: key k: --timeout ended the command after [0-9.]+ s\n", ended.err
     )
     [run] = journal.runs()
     assert run.signals == ["TERM"]
-    assert 0.3 < run.last_sign - run.started < 5
+    assert 0.3 < run.last_sign - run.started < 10
     [record] = store.executions("k")
     assert (record.outcome, record.signal, record.note) == (
         "timed-out",
         signal.SIGTERM,
-        "after 1 s",
+        "after 2 s",
     )
 
 
@@ -61,7 +61,7 @@ def test_a_command_that_ignores_its_end_is_killed_after_the_grace(
     assert (record.outcome, record.signal) == ("timed-out", signal.SIGKILL)
     [run] = journal.runs()
     asked = [line.time for line in run.lines if line.kind == "signal"]
-    assert grace <= 0 or grace - 0.2 < run.last_sign - asked[0] < grace + 2
+    assert grace <= 0 or grace - 0.2 < run.last_sign - asked[0] < grace + 8
     assert len({line.pid for line in run.lines if line.kind == "beat"}) == 2
 
 

@@ -111,7 +111,7 @@ class Journal:
         return [run.first for run in self.runs()]
 
     def wait_for(
-        self, kind: str, count: int = 1, deadline: float = 10,
+        self, kind: str, count: int = 1, deadline: float = 30,
         where: Callable[[Line], bool] = lambda _: True,
     ) -> list[Line]:  # fmt: skip
         """Wait until there are so many lines of a kind, and return them."""

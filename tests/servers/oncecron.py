@@ -55,7 +55,7 @@ class Firing:
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.process = process
 
-    def wait(self, deadline: float = 30) -> Ended:
+    def wait(self, deadline: float = 60) -> Ended:
         """Wait for the end; the whole tree is killed if it does not come."""
         try:
             out, err = self.process.communicate(timeout=deadline)

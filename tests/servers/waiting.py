@@ -16,7 +16,7 @@ PAUSE_PER_LOOK = 2
 
 def eventually(
     assertion: Callable[[], T],
-    deadline: float = 10,
+    deadline: float = 30,
     retry_on: type[BaseException] | tuple[type[BaseException], ...] = AssertionError,
 ) -> T:
     """Call `assertion` until it holds, and return its answer.
