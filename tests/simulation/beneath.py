@@ -96,7 +96,8 @@ class Calls(system.Calls):
         return -1
 
     def close(self, fd: int) -> None:
-        self._kernel.point()
+        if not self._kernel.current.process.dead:  # as in a generator that its end closes
+            self._kernel.point()
         if descriptor := self._kernel.descriptors.get(fd):
             self._kernel.let_go(descriptor, self._kernel.current.process)
 

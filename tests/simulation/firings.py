@@ -18,6 +18,7 @@ from oncecron.run.events import Refused
 from oncecron.run.firing_states import Claiming
 from oncecron.run.spec import RunSpec, random_uuid
 from oncecron.run.wrapper import supervise
+from oncecron.stores import steady
 from oncecron.stores.address import Address
 
 if TYPE_CHECKING:
@@ -202,9 +203,13 @@ class Runner:
         kernel.trace("fire", host.name, key.name, tick, life.spec.firing.owner)
         kernel.sleep_until(kernel.now + life.startup)
         kernel.point()
+
+        def open_store() -> SimulatedStore:
+            return steady(SimulatedStore(self._network, life), ADDRESS, None)
+
         try:
             life.status = supervise(
-                *(life.spec, lambda: SimulatedStore(self._network, life), self._processes),
+                *(life.spec, open_store, self._processes),
                 lambda guard: Watched(self, life, guard),
             )
         except Exception as error:  # noqa: BLE001 - whatever it is
