@@ -44,13 +44,13 @@ def test_the_end_of_an_attempt_is_recorded_and_the_lease_is_kept(
     ended = log.newest()
     assert (ended.outcome, ended.duration, ended.note) == (outcome, 1.5, "trying again")
     assert ended.exit_code == (3 if outcome == "failed" else None)
-    assert ended.finished_at == pytest.approx(clock.wall(), abs=5)
+    assert ended.finished_at == pytest.approx(clock.wall(), abs=20)
     [view] = log.leases()
     assert (view.execution_id, view.state, view.fencing_token) == (
         *(lease.execution_id, "held"),
         lease.token,
     )
-    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
+    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=20)
     assert b.lose(minute(1)).reason == "held"
     assert b.lose(minute(2)).reason == "held"
 
@@ -127,7 +127,7 @@ def test_the_next_attempt_is_an_execution_of_its_own(
     assert second[:5] == (KEY, 0, tick.text, firing.owner, 2)
     assert store.fence(KEY) == second.token > first.token
     assert second.ttl == TTL
-    assert second.started_at == pytest.approx(clock.wall(), abs=5)
+    assert second.started_at == pytest.approx(clock.wall(), abs=20)
     assert trust_after(before, TTL) <= second.trusted_until <= trust_after(after, TTL)
     newest, oldest = log.executions()
     assert (newest.execution_id, newest.fencing_token) == (second.execution_id, second.token)
@@ -141,7 +141,7 @@ def test_the_next_attempt_is_an_execution_of_its_own(
         *(second.execution_id, 2),
         second.token,
     )
-    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
+    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=20)
     assert b.lose(tick).reason == "held"
 
 
@@ -359,7 +359,7 @@ def test_a_tick_goes_on_that_was_to_be_followed(
     assert second.token > first.token
     assert log.newest().cause == "takeover"
     lost = list(log.people.traced(HistoryQuery()))[-1]
-    assert lost.lost_at == pytest.approx(clock.wall(), abs=5)
+    assert lost.lost_at == pytest.approx(clock.wall(), abs=20)
     assert lost.execution.lost_reason == "expired"
     assert b.holder.host in (lost.execution.note or "")
     assert b.finish(second)

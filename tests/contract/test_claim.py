@@ -47,8 +47,8 @@ def test_a_claim_sent_again_renews(a: Host, store: StoreKind, log: Log) -> None:
     store.age(SILENT)
     a.ask(firing)
     [lease] = log.leases()
-    assert lease.heartbeat_at == pytest.approx(clock.wall(), abs=5)
-    assert lease.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
+    assert lease.heartbeat_at == pytest.approx(clock.wall(), abs=20)
+    assert lease.expires_at == pytest.approx(clock.wall() + TTL, abs=20)
     store.expire(KEY)
     assert isinstance(a.ask(firing), Lease), "nobody took it"
 
@@ -104,7 +104,7 @@ def test_another_tick_waits_for_a_silent_holder(
         "held",
         a.holder,
     )
-    assert answer.ends_in == pytest.approx(TTL - SILENT, abs=5)
+    assert answer.ends_in == pytest.approx(TTL - SILENT, abs=20)
     assert 0 < answer.after <= answer.ends_in
     assert log.skips() == []
     assert b.lose(minute(1)).reason == "held", "dead or not, its own tick has had its start"
@@ -195,7 +195,7 @@ def test_a_grant_is_a_lease(a: Host) -> None:
     assert isinstance(lease, Lease)
     assert lease[:5] == (KEY, 3, firing.tick.text, firing.owner, 1)
     assert lease.ttl == TTL
-    assert lease.started_at == pytest.approx(clock.wall(), abs=5)
+    assert lease.started_at == pytest.approx(clock.wall(), abs=20)
     assert trust_after(before, TTL) <= lease.trusted_until <= trust_after(after, TTL)
 
 

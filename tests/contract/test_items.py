@@ -246,7 +246,7 @@ def test_a_failed_item_waits_for_its_retry(field: Field) -> None:
     waiting = slot.draw(5)
     assert waiting.items == []
     assert waiting.wait is not None
-    assert 290 < waiting.wait <= 300
+    assert 270 < waiting.wait <= 300
     assert waiting.others == 1
     field.store.age(290)
     field.store.age(11)

@@ -35,8 +35,8 @@ def test_renewing_extends_trust(a: Host, store: StoreKind, log: Log) -> None:
     assert trust_after(before, TTL) <= renewed.trusted_until <= trust_after(after, TTL)
     assert renewed._replace(trusted_until=lease.trusted_until) == lease
     [view] = log.leases()
-    assert view.heartbeat_at == pytest.approx(clock.wall(), abs=5)
-    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
+    assert view.heartbeat_at == pytest.approx(clock.wall(), abs=20)
+    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=20)
 
 
 def test_renewing_sets_the_expiry(a: Host, store: StoreKind, log: Log) -> None:
@@ -45,7 +45,7 @@ def test_renewing_sets_the_expiry(a: Host, store: StoreKind, log: Log) -> None:
     store.age(-3600)
     assert a.renew(lease)
     [view] = log.leases()
-    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=5)
+    assert view.expires_at == pytest.approx(clock.wall() + TTL, abs=20)
 
 
 def test_an_expired_lease_that_nobody_took_can_be_renewed(
@@ -98,7 +98,7 @@ def test_an_end_is_recorded_and_frees_the_key(a: Host, b: Host, log: Log) -> Non
     execution = log.newest()
     assert (execution.outcome, execution.exit_code, execution.signal) == ("failed", 3, None)
     assert (execution.duration, execution.note) == (1.5, "retries used up")
-    assert execution.finished_at == pytest.approx(clock.wall(), abs=5)
+    assert execution.finished_at == pytest.approx(clock.wall(), abs=20)
     assert log.none_held()
     b.win(minute(2))
 

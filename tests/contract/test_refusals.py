@@ -32,7 +32,7 @@ def test_a_start_late_in_its_minute_refuses_the_next_minute(a: Host, b: Host) ->
     a.run(minute(1), **fired(minute(1), 58))
     refusal = b.lose(minute(2), **fired(minute(2), 1))
     assert refusal.reason == "recent"
-    assert refusal.since == pytest.approx(clock.wall(), abs=5)
+    assert refusal.since == pytest.approx(clock.wall(), abs=20)
 
 
 def test_without_a_tick_the_gap_alone_decides(a: Host, b: Host, store: StoreKind) -> None:
@@ -57,7 +57,7 @@ def test_a_refusal_is_recorded_with_who_lost_and_to_whom(a: Host, b: Host, log: 
     assert skip[:4] == (KEY, 0, minute(1).text, "held")
     assert (skip.holder_host, skip.holder_pid) == (a.holder.host, a.holder.pid)
     assert (skip.host, skip.pid, skip.count) == (b.holder.host, b.holder.pid, 1)
-    assert skip.at == pytest.approx(clock.wall(), abs=5)
+    assert skip.at == pytest.approx(clock.wall(), abs=20)
 
 
 def test_equal_refusals_are_one_row_with_a_count(a: Host, b: Host, log: Log) -> None:

@@ -54,7 +54,7 @@ def test_a_holder_is_told_by_its_next_renewal(a: Host, log: Log, request_: Reque
     assert heard(a, lease) == request_
     [view] = log.leases()
     assert view.requested_by == request_.author
-    assert view.request_acknowledged_at == pytest.approx(clock.wall(), abs=5)
+    assert view.request_acknowledged_at == pytest.approx(clock.wall(), abs=20)
     assert heard(a, lease) == request_
     assert log.leases()[0].request_acknowledged_at == view.request_acknowledged_at
 
@@ -133,7 +133,7 @@ def test_a_living_lease_is_not_freed(a: Host, log: Log) -> None:
     for force in (False, True):
         answer = release(log, lease.execution_id, force=force)
         assert answer.answer == "alive"
-        assert answer.ends_in == pytest.approx(TTL, abs=5)
+        assert answer.ends_in == pytest.approx(TTL, abs=20)
     assert a.renew(lease)
     assert log.outcomes() == ["running"]
     assert log.newest().fencing_token == fences

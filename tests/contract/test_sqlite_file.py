@@ -340,7 +340,7 @@ def test_a_locked_file_is_unavailable_at_the_deadline(store: SQLiteKind, a: Host
         start = clock.lease_time(clock.MONOTONIC)
         with pytest.raises(StoreUnavailable, match="locked"):
             a.store.claim(firing, deadline=start + 0.3)
-        assert 0.25 < clock.lease_time(clock.MONOTONIC) - start < 3
+        assert 0.25 < clock.lease_time(clock.MONOTONIC) - start < 20
     assert isinstance(a.ask(firing), Lease)
 
 

@@ -57,15 +57,15 @@ def _events(journal: Path, firing: int) -> list[str]:
 def test_a_second_one_meets_the_first(start: Start, public_path: Path) -> None:
     """Of two that live at a time the later one writes it down."""
     start(1, "--seconds", "20")
-    start(2, "--seconds", "0.1").wait(10)
+    start(2, "--seconds", "0.1").wait(60)
     assert "overlap" in _events(public_path, 2)
     assert "overlap" not in _events(public_path, 1)
 
 
 def test_one_after_the_other_meet_nobody(start: Start, public_path: Path) -> None:
     """A job that is over is not met."""
-    start(1).wait(10)
-    start(2).wait(10)
+    start(1).wait(60)
+    start(2).wait(60)
     assert _events(public_path, 2)[-1] == "end"
     assert "overlap" not in _events(public_path, 2)
 
@@ -79,23 +79,23 @@ def test_what_a_killed_job_leaves_is_met(start: Start, public_path: Path, option
     pids = {line["pid"] for line in _lines(public_path, 1)} - {first.pid}
     first.kill()
     first.wait()
-    start(2).wait(10)
+    start(2).wait(60)
     assert "overlap" in _events(public_path, 2)
     send(left, signal.SIGKILL)
     for pid in pids:
         if os.path.exists(f"/proc/{pid}"):
             os.kill(pid, signal.SIGKILL)
     eventually(lambda: not locked_files(public_path))
-    start(3).wait(10)
+    start(3).wait(60)
     assert "overlap" not in _events(public_path, 3)
 
 
 def test_what_a_successful_job_leaves_is_not_met(start: Start, public_path: Path) -> None:
     """A daemon that outlives a success has dropped the lock before the job ended."""
     first = start(1, "--daemon", "5")
-    assert first.wait(10) == 0
+    assert first.wait(60) == 0
     assert locked_files(public_path) == []
-    start(2).wait(10)
+    start(2).wait(60)
     assert "overlap" not in _events(public_path, 2)
 
 
@@ -104,7 +104,7 @@ def test_signals_and_status_are_told(start: Start, public_path: Path) -> None:
     process = start(1, "--seconds", "20")
     eventually(lambda: "beat" in _events(public_path, 1))
     process.terminate()
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(60) == -signal.SIGTERM
     assert [line.get("name") for line in _lines(public_path, 1) if line["event"] == "signal"] == [
         "TERM"
     ]
@@ -114,7 +114,7 @@ def test_signals_and_status_are_told(start: Start, public_path: Path) -> None:
 def test_the_first_attempts_fail(start: Start) -> None:
     """Those before the one that is named; then its status is what is asked for."""
     statuses = [
-        start(attempt, "--fail-before", "3", "--exit", "4", attempt=attempt).wait(10)
+        start(attempt, "--fail-before", "3", "--exit", "4", attempt=attempt).wait(60)
         for attempt in (1, 2, 3)
     ]
     assert statuses == [9, 9, 4]

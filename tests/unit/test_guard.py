@@ -149,7 +149,7 @@ def test_who_leaves_without_an_answer_tells_of_the_part_that_was_asked_for(
     store = Silent()
     guard = new_guard(store, shards="64")
     guard.store_thread.start()
-    assert store.was_asked.wait(10)
+    assert store.was_asked.wait(60)
     leave_without_an_answer(guard)
     store.may_answer.set()
     told = [record for _, record in guard.spec.spool.pending("k")]
@@ -174,7 +174,7 @@ def test_a_lease_that_cannot_be_renewed_before_the_start_is_given_back(
     guard = new_guard(store, connect_timeout="1s")
     began = clock.lease_time(clock.MONOTONIC)
     assert run(guard) == 69
-    assert clock.lease_time(clock.MONOTONIC) - began < 5
+    assert clock.lease_time(clock.MONOTONIC) - began < 20
     assert [(end.outcome, end.note) for end in store.finished] == [("not-started", "black hole")]
 
 

