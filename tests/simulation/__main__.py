@@ -31,6 +31,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--hours", type=float, default=2.0, help="virtual hours of faults (2)")
     parser.add_argument("--calm", action="store_true", help="without faults")
+    parser.add_argument("--items", action="store_true", help="let all keys have items")
     parser.add_argument("--trace", action="store_true", help="show the history")
     for name in Only._fields:
         parser.add_argument(
@@ -85,7 +86,9 @@ class Search:
 
     def _world(self, seed: int, hours: float, only: Only, **watched: Any) -> World:
         gc.collect()  # threads of the last world
-        return World(seed, hours, calm=self._options.calm, only=only, **watched)
+        options = self._options
+        given = {"calm": options.calm, "items": options.items}
+        return World(seed, hours, **given, only=only, **watched)
 
     def _run_one(self, seed: int) -> int:
         """Play a seed, and tell what came of it; return how many violations."""

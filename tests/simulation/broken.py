@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import memory_store
@@ -10,6 +11,7 @@ from server import Server
 
 from oncecron.core import clock, decision, facts
 from oncecron.core.retry import RetryPolicy
+from oncecron.each import values, worker
 from oncecron.run import claimer, firing_states, guard, job, reporter, spec, store_thread, wrapper
 from oncecron.run.process_tree import Tree
 from oncecron.stores import claim_loop
@@ -198,6 +200,27 @@ def store_forgets() -> None:
         real(self, kernel, guarded=False, sessions=sessions)
 
     Server.forgets, Server.__init__ = 10.0, init
+
+
+def failed_item_is_done() -> None:
+    """Take an item whose command failed for done."""
+    worker.after_failure = lambda item, *_, **__: values.ItemResult(item.position, "done")
+
+
+def doubt_is_run_again() -> None:
+    """Run again what is in doubt, whatever the firing says."""
+    worker.Draw = lambda *args, **named: values.Draw(*args, **{**named, "redraw_below": 3})
+
+
+def lost_draw_is_another() -> None:
+    """Repeat a draw whose answer was lost under the next number."""
+
+    def draw(self: Any, draw: Any) -> Any:
+        draws = (draw._replace(number=draw.number + more) for more in count())
+        ask = lambda deadline: self._store.draw(self._lease, next(draws), deadline=deadline)  # noqa: E731
+        return self._ask(ask)
+
+    worker.Worker._draw = draw
 
 
 ALL: dict[str, Callable[[], None]] = {

@@ -41,6 +41,9 @@ NOBODY = SimpleNamespace(send=lambda *_: None, close=lambda _: None)
 class Key:
     """A crontab line, the same on every host."""
 
+    count = 0
+    """How many items it has, if it has any (`items`)."""
+
     def __init__(self, name: str, draw: random.Random) -> None:
         self.name = name
         self.every = draw.choice((1, 1, 1, 2, 5, 60))

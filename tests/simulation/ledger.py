@@ -82,7 +82,7 @@ class Ledger:
         self._world, self._kernel = world, world.kernel
         self.violations: list[Violation] = []
         self.excused: Counter[str] = Counter()
-        self.starts = 0
+        self.starts = self.items = 0
         self._parts: defaultdict[tuple[str, int], list[Start]] = defaultdict(list)
         self._by_tick: defaultdict[tuple[str, str, int], list[Start]] = defaultdict(list)
         self._by_id: dict[int, Start] = {}
@@ -168,6 +168,10 @@ class Ledger:
 
     def _why_no_takeover(self, start: Start, last: Start) -> str | None:
         key = start.life.key
+        if key.count:  # it goes on after what was lost or stopped
+            row = self._world.server.parts[start.key, start.shard].row(last.id)
+            ended = row["lost_reason"] or row["outcome"] == "stopped"
+            return None if ended else f"after what was {row['outcome']}"
         if not key.failover or last.attempt > key.attempts:
             return f"failover {key.failover}, {last.attempt} attempts"
         row = self._world.server.parts[start.key, start.shard].row(execution_id=last.id)
@@ -289,6 +293,8 @@ class Ledger:
             self.violation("no end", f"{start.key}: {start} is recorded as running")
         if not start.is_undisturbed() or self._is_hindered(start.life, start.ended):
             return
+        if start.life.key.count and start.status not in (0, 1 << 8):
+            return
         if outcome not in (("succeeded",) if start.status == 0 else ("failed", "timed-out")):
             text = f"{start.key}: {start} is {outcome}, status {start.status}"
             self.violation("wrong record", text)
@@ -359,7 +365,11 @@ class Ledger:
         tick = life.spec.firing.tick.text
         return any(
             start.at <= life.ended
-            and (start.gone_at is None or start.gone_at + 1 >= life.at or start.tick > tick)
+            and (
+                start.gone_at is None
+                or start.gone_at + (key.ttl if start.life.hit else 1) >= life.at
+                or start.tick > tick
+            )
             for start in self._parts[key.name, shard]
         )
 

@@ -101,6 +101,13 @@ def _no_list() -> Row:
     return nothing | {"total": 0, "next": 0, "keep": 0.0}
 
 
+def loaded(items_of: ItemList, items: list[values.Item], now: float) -> Row:
+    """Return a list as a load leaves it."""
+    found = _no_list() | {"places": {}, "from": 0, "loaded_at": now}
+    _add(found, items_of, values.Chunk(0, items, is_last=True))
+    return found | {"total": len(items)}
+
+
 def _add(found: Row, items_of: ItemList, chunk: Chunk) -> None:
     items = chunk.items[: values.LARGEST_CHUNK]
     ids = values.item_ids(items_of, (each.identity for each in items))

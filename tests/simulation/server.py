@@ -6,8 +6,10 @@ By seed a lease has a session lock beside it, as on PostgreSQL, or a restart mak
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from memory_items import MemoryItems
 from memory_store import Memory, Part, Place, Row
 
 if TYPE_CHECKING:
@@ -31,6 +33,11 @@ class Server(Memory):
         self.kernel, self.guarded, self.sessions = kernel, guarded, sessions
         self.offset, self.away_until, self.recovering_until = 0.0, 0.0, 0.0
         self.epoch, self.longest_ttl = 0, 0.0
+        items = MemoryItems(self)
+        self.draw, self.progress = (
+            partial(items.draw, deadline=0),
+            partial(items.progress, deadline=0),
+        )
         self.by: Connection | None = None
         self._locks: dict[Place, Connection | None] = {}
         self._undo: list[tuple[float, Place, Part]] = []

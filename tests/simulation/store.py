@@ -158,20 +158,18 @@ class Network:
             self.kernel.wake(call.thread)
 
 
-class SimulatedStore(MemoryStore):
-    """`LeaseStore` of one firing: each step is a call over the network."""
+class Caller:
+    """Calls the steps of the server over the network."""
+
+    lease_clock = clock.BOOTTIME
 
     def __init__(self, network: Network, life: Life) -> None:
-        super().__init__(network.server)
         self._network, self._life = network, life
         self._connection: Connection | None = None
         self._host, self._ttl, self.holds_connection = life.host.name, life.key.ttl, life.key.holds
 
     def _call(self, op: str, deadline: float, *args: Any) -> tuple[Any, float]:
         kernel, network = self._network.kernel, self._network
-        if self._life.bug:
-            self._life.bug = False
-            raise SimulatedBugError
         left = deadline - clock.lease_time(self.lease_clock)
         by = kernel.now + max(0.0, min(left, CALL_TIMEOUT, self._ttl / HEARTBEATS_PER_TTL))
         self._connect(by)
@@ -206,6 +204,22 @@ class SimulatedStore(MemoryStore):
         self._network.kernel.sleep_until(call.by, lambda: call.done)
         self._network.kernel.point()
 
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection:
+            self._connection.closed = True
+        self._connection = None
+
+
+class SimulatedStore(Caller, MemoryStore):
+    """`LeaseStore` of one firing."""
+
+    def _call(self, op: str, deadline: float, *args: Any) -> tuple[Any, float]:
+        if self._life.bug:
+            self._life.bug = False
+            raise SimulatedBugError
+        return super()._call(op, deadline, *args)
+
     def look(self, firing: Firing, **how: Any) -> Row:
         self._place = (firing.key, firing.shard)
         return super().look(firing, **how)
@@ -219,11 +233,6 @@ class SimulatedStore(MemoryStore):
 
     def evict(self, stale: object, *, deadline: float) -> None:
         self._call("evict", deadline, self._place)
-
-    def close(self) -> None:
-        if self._connection:
-            self._connection.closed = True
-        self._connection = None
 
 
 class SimulatedBugError(Exception):

@@ -48,6 +48,13 @@ BROKEN_AND_SELDOM = {
 }
 """Found within half a minute."""
 
+BROKEN_ITEMS = {
+    "failed_item_is_done": "item not done",
+    "doubt_is_run_again": "item again",
+    "lost_draw_is_another": "item again",
+}
+"""Found within a minute, where the keys have items."""
+
 pytestmark = pytest.mark.timeout(600 * (1 + SEEDS // 100))
 
 
@@ -139,3 +146,16 @@ def test_what_was_reached_is_reached_still() -> None:
     every = [set().union(*each.values()) for each in (now, then)]
     assert every[0] == every[1], "renew reached.txt"
     assert not then["reached"] & now["never"], "no longer reached"
+
+
+def test_items_keep_their_promises() -> None:
+    """None is begun beside itself, or again once it is done, and none is left."""
+    simulate("--from", str(story_stores.seed() * 100), "--seeds", "4", "--hours", "1", "--items")
+
+
+@pytest.mark.parametrize("name", BROKEN_ITEMS)
+def test_what_is_broken_for_items_is_found(name: str) -> None:
+    """By the rule that it breaks."""
+    how = ("--items", "--hours", "1", "--broken", name, "--seeds", "1000", "--as-found")
+    found = simulate(*how, *ONE_MINUTE, status=1)
+    assert f" {BROKEN_ITEMS[name]}: " in found

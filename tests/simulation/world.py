@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import faults
 from beneath import Calls, MemorySpool, Processes
 from firings import Key, Life, Runner
+from items import ItemRuns, ItemsKey
 from kernel import Host, Kernel, Process
 from ledger import Ledger
 from server import EPOCH, Server
@@ -38,17 +39,24 @@ class World:
         *,
         only: Only = ALL,
         calm: bool = False,
+        items: bool = False,
         tell: Callable[[str], None] | None = None,
         watch: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Play `only` a part of what the seed has; `calm`: no faults. `watch` wraps `decide`."""
+        """Play `only` a part of what the seed has; `calm`: no faults; `items`: all keys have items.
+
+        `watch` wraps `decide`.
+        """
         self._seed, draw = seed, random.Random(f"{seed} world")
         self.kernel = kernel = Kernel(tell)
         self.ledger = Ledger(self)
         hosts = [f"host{number}" for number in range(draw.choice((2, 3, 3, 4)))]
         self.hosts = [Host(kernel, name, self._draw(name), EPOCH) for name in hosts]
         keys = [f"key{number}" for number in range(draw.choice((2, 3, 4))) if only.has_key(number)]
-        self.keys = [Key(name, self._draw(name)) for name in keys]
+        self.keys: list[Key] = [Key(name, self._draw(name)) for name in keys]
+        self.items = ItemRuns(self)
+        if items:
+            self.keys = [ItemsKey(self, name, self._draw(name, "items")) for name in keys]
         self._make_store(draw)
         processes = Processes(kernel, self._start_job)
         self.runner = Runner(kernel, self.network, self.ledger, processes)
@@ -99,6 +107,7 @@ class World:
                 faults.heal(self)
         if kernel.now == self.end:
             self.ledger.at_the_end()
+            self.items.at_the_end()
         return self.ledger.violations
 
     # Cron
@@ -128,7 +137,7 @@ class World:
     # Jobs
 
     def _start_job(
-        self, _program: str, _command: object, environment: Mapping[str, str], *_: Any
+        self, _program: str, _command: object, environment: Mapping[str, str], *more: Any
     ) -> int:
         """Do what `process_tree.start` does."""
         kernel = self.kernel
@@ -139,14 +148,21 @@ class World:
             raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
         job = Process(kernel, guard.host, guard, "job")
         delay = guard.life.random.uniform(0.0005, 0.004)
-        begin = (self._begin_job, job, guard.life, environment)
+        body = more[-1] if guard.life.key.count else None
+        begin = (self._begin_job, job, guard.life, environment, body)
         kernel.at(kernel.now + delay, job.later, *begin)
         kernel.sleep_until(kernel.now + delay + 0.0005)
         kernel.point()
         return job.pid
 
-    def _begin_job(self, job: Process, life: Life, environment: Mapping[str, str]) -> None:
+    def _begin_job(
+        self, job: Process, life: Life, environment: Mapping[str, str], body: Any
+    ) -> None:
         if job.dead:
+            return
+        if body:
+            self._belongs(job, self.ledger.begins(life, environment), deaf=True)
+            self.kernel.thread(job, lambda: self._exit(job, body() << 8))
             return
         kernel, draw = self.kernel, life.random
         seconds = min(draw.expovariate(1 / life.key.usual), _LONGEST_JOB) + 0.01
