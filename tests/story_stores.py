@@ -85,7 +85,7 @@ def _whose_turn_it_is(items: list[pytest.Item]) -> list[pytest.Item]:
             parts.setdefault(place if group else item.nodeid, []).append(item)
     left_out: set[pytest.Item] = set()
     for (name, count), parts in sharing.items():
-        kept = rotated(parts, zlib.crc32(name.encode()) + seed(), count)
+        kept = rotated(sorted(parts), zlib.crc32(name.encode()) + seed(), count)
         left_out.update(*(those for part, those in parts.items() if part not in kept))
     return [item for item in items if item not in left_out]
 

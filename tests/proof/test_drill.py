@@ -163,22 +163,6 @@ def agrees_with_the_ledger(found: Certificate, directory: Path) -> None:
     )
 
 
-@pytest.mark.timeout(300)
-def test_a_store_that_loses_its_schema_is_violated(driller: Driller, database: Database) -> None:
-    """Though no log is left that could be judged."""
-    url = database.url("owner")
-    process = driller.start("--store", url, "--minutes", 0.2, "--yes", "--json")
-    eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), 60)
-    [[name]] = database.execute(
-        "select nspname from pg_namespace where nspname like 'oncecron_drill%'"
-    )
-    database.execute(f"drop schema {name} cascade")
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 1, err
-    lost = [each for each in json.loads(out)["violations"] if each["rule"] == "lost-write"]
-    assert len(lost) == 1, lost
-
-
 # What it leaves
 
 
