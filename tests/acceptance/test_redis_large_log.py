@@ -54,16 +54,6 @@ def fill(server: RedisServer, rows: int) -> None:
             client.eval(script, len(keys), *keys, *scripts.arguments(values))
 
 
-def shortest(store: RedisReader, query: HistoryQuery) -> float:
-    """Return the shortest of some times that a question takes, in seconds."""
-    times = []
-    for _ in range(20):
-        began = time.perf_counter()
-        assert len(list(store.history(query))) == query.limit
-        times.append(time.perf_counter() - began)
-    return min(times)
-
-
 @pytest.fixture
 def large(new_redis: Callable[..., RedisServer]) -> RedisServer:
     """Start a server with a large log."""
@@ -75,21 +65,20 @@ def large(new_redis: Callable[..., RedisServer]) -> RedisServer:
 def test_the_last_fifty_of_a_key_cost_the_same_in_a_large_log(
     large: RedisServer, new_redis: Callable[..., RedisServer]
 ) -> None:
-    """The same questions to the server, and less than three times the time at a thousand executions."""
+    """The same questions to the server."""
     small = new_redis(aof=True)
     fill(small, 4000)  # a hundred for each key
-    times, asked = [], []
+    asked = []
     for server in (small, large):
         store = RedisReader(parse(server.url()), namespace="oncecron")
         client = server.connect()
         list(store.history(LAST_FIFTY))
         client.config_resetstat()
-        times.append(shortest(store, LAST_FIFTY))
+        assert len(list(store.history(LAST_FIFTY))) == LAST_FIFTY.limit
         stats = client.info("commandstats")
         asked.append({name: stat["calls"] for name, stat in stats.items()})
         store.close()
     assert asked[0] == asked[1]
-    assert times[1] < 3 * times[0]
 
 
 def test_a_tick_is_not_looked_for_before_its_time(large: RedisServer) -> None:

@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
-from log_of import LoggedRedis, PostgresLog, RedisLog, SQLiteLog, Store
+from log_of import PostgresLog, RedisLog, SQLiteLog, Store
 from story_stores import rotated, seed, wanted
 
 if TYPE_CHECKING:
@@ -234,13 +234,12 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.own_log  # its two stores are tested by themselves
 @pytest.mark.timeout(300)  # every command for every damage
 def test_a_bad_row_hides_itself_alone(
     store: Store, host: Oncecron, damages: dict[str, Any]
 ) -> None:
     """Whatever is wrong with it, whichever command meets it; JSON stays JSON."""
-    if isinstance(store, LoggedRedis):
-        pytest.skip("its two stores are tested by themselves")
     for tick in ("one", "two", "three"):
         assert host.run("k", "--tick", tick, "--", "true").status == 0
         assert host.run("k", "--tick", tick, "--", "true").status == 0
