@@ -68,7 +68,7 @@ def shown(mail: str) -> str:
 
 def alike(text: str) -> str:
     """Return a text with all numbers, durations and numbers of runs alike."""
-    text = re.sub(r"after [\d.]+m?s", "after 0s", text.strip()).replace(", 2 runs in a row", "")
+    text = re.sub(r"\b[\d.]+m?s\b", "0s", text.strip()).replace(", 2 runs in a row", "")
     return re.sub(r"\d+", "0", text)
 
 

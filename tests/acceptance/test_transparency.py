@@ -468,7 +468,7 @@ def test_a_guard_that_leaves_slowly_is_waited_for_but_not_for_ever(
     host: Oncecron, public_path: Path, lingers: float, waited: bool
 ) -> None:
     """Cron waits for whoever holds the output; one that does not leave costs a second, and no status."""
-    last = "        os._exit(status if 0 <= status <= 255"
+    last = "        system.calls.exit(status if 0 <= status <= 255"
     plant(host, public_path, "run/wrapper.py", last, f"__import__('time').sleep({lingers})")
     go = public_path / "go"
     command = ("sh", "-c", f"until test -e {go}; do sleep 0.01; done; exit 3")
