@@ -80,8 +80,8 @@ _MUTATIONS = (
             Change(
                 "core/model.py",
                 "    return sent + ttl - (TRUST_MARGIN_PER_TTL * ttl + TRUST_MARGIN)\n",
-                "    import time\n\n"
-                "    return time.clock_gettime(time.CLOCK_BOOTTIME) + ttl - (0.01 * ttl + 0.002)\n",
+                "    from oncecron.core import clock\n\n"
+                "    return clock.lease_time(clock.BOOTTIME) + ttl - (0.01 * ttl + 0.002)\n",
             ),
         ),
     ),
@@ -489,3 +489,81 @@ _MUTATIONS = (
 )
 
 ALL: dict[str, Mutation] = {mutation.name: mutation for mutation in _MUTATIONS}
+
+SIMULATED: dict[str, Mutation] = {
+    mutation.name: mutation
+    for mutation in (
+        Mutation(
+            "claim-ended-unsaid",
+            "A lease that ended before the answer to its claim came is not recorded as `not-started`, so that nobody "
+            "runs its tick.",
+            OVER_A_NETWORK,
+            (),
+            "A claim is granted, its answer is lost, and the host is cut off or frozen until the lease has ended.",
+            (
+                Change(
+                    "run/claimer.py",
+                    "            if isinstance(answer, Refusal) and answer.own:\n",
+                    "            if isinstance(answer, Refusal) and answer.own:\n                return answer\n",
+                ),
+            ),
+        ),
+        Mutation(
+            "renewal-ended-unsaid",
+            "A lease that was granted too late to start with, and ends before it is renewed, is not recorded.",
+            OVER_A_NETWORK,
+            (),
+            "The guard is stopped between its grant and its start until the lease has ended.",
+            (
+                Change(
+                    "run/store_thread.py",
+                    "            self._lose(unbegun=self._renew_deadline < NEVER)\n",
+                    "            self._lose(unbegun=False)\n",
+                ),
+            ),
+        ),
+        Mutation(
+            "retry-ended-unsaid",
+            "An attempt that was granted by an answer that was lost, and whose lease then ends, is not recorded.",
+            OVER_A_NETWORK,
+            (),
+            "The answer to a retry is lost, and the host is cut off or frozen until the lease has ended.",
+            (
+                Change(
+                    "run/store_thread.py",
+                    "            self._lose(unbegun=unanswered)\n",
+                    "            self._lose(unbegun=False)\n",
+                ),
+            ),
+        ),
+        Mutation(
+            "starts-late",
+            "A job is started however little of its lease is left, so that it begins after the lease has ended.",
+            EVERYWHERE,
+            (),
+            "The guard is stopped between its grant and its start until the lease has ended.",
+            (
+                Change(
+                    "run/guard.py",
+                    "        return lease.trusted_until - self.now() >= lease.ttl / 2\n",
+                    "        return True\n",
+                ),
+            ),
+        ),
+        Mutation(
+            "leftover-ended",
+            "What a successful part left running on purpose is ended when a later part of the same firing fails.",
+            EVERYWHERE,
+            (),
+            "No fault is needed: with --shards, a job succeeds and leaves a process; the next part fails.",
+            (
+                Change(
+                    "run/job.py",
+                    "        self._tree.set_apart()\n",
+                    "",
+                ),
+            ),
+        ),
+    )
+}
+"""Made for the simulator, which finds them: four of them it had found in the product."""
