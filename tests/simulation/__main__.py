@@ -7,15 +7,28 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "proof"))
+
 import broken
-from reached import Reached
+import mutations
+import patched
+import reached
 from shrink import HOUR, Only, smallest
 from world import World
 
+import oncecron
+
+HERE = Path(__file__).parent
+BROKEN_COPIES = {**mutations.ALL, **mutations.SIMULATED}
 _SHOWN = 4
 """Violations of a seed that are shown."""
 _LINES = 60
@@ -42,14 +55,14 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--broken",
-        choices=broken.ALL,
+        choices=[*broken.ALL, *BROKEN_COPIES],
         metavar="NAME",
-        help="break oncecron first, as broken.py says",
+        help="break oncecron first, as broken.py or tests/proof/mutations.py says",
     )
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), help="begin no seed after so much CPU time"
     )
-    parser.add_argument("--reached", action="store_true", help="list what was reached, slower")
+    parser.add_argument("--reached", metavar="FILE", help="write what was reached, slower")
     return parser.parse_args()
 
 
@@ -62,7 +75,7 @@ class Search:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._reached = Reached() if options.reached else None
+        self._reached = reached.Reached() if options.reached else None
         self._firings, self._hours, self._begin = 0, 0.0, time.process_time()
 
     def run(self) -> int:
@@ -77,12 +90,18 @@ class Search:
         speed = f"{self._firings / seconds:.0f} firings/s"
         days = f"{self._hours / 24 / seconds * 60:.1f} virtual days a minute"
         print(f"{self._firings} firings in {self._hours:.1f} virtual hours: {speed}, {days} of CPU")
-        if self._reached:
-            print("\n".join(["", *self._reached.report()]))
-            unknown = self._reached.unknown()
-            print("".join(f"# not in the table of states\n{name}\n" for name in unknown), end="")
-            found += len(unknown)
-        return 1 if found else 0
+        return 1 if found or (self._reached and self._write_reached()) else 0
+
+    def _write_reached(self) -> bool:
+        """Write what was reached; return whether something was that cannot be."""
+        assert self._reached
+        old = (HERE / "reached.txt").read_text(encoding="utf-8")
+        reasons = {name: reason for name, (_, reason) in reached.read(old).items()}
+        lines = [old.partition("\n# ")[0].rstrip(), "", *self._reached.text(reasons), ""]
+        Path(self._options.reached).write_text("\n".join(lines), encoding="utf-8")
+        unknown = self._reached.unknown()
+        print("".join(f"not in the table of states: {name}\n" for name in unknown), end="")
+        return bool(unknown)
 
     def _world(self, seed: int, hours: float, only: Only, **watched: Any) -> World:
         gc.collect()  # threads of the last world
@@ -94,15 +113,16 @@ class Search:
         """Play a seed, and tell what came of it; return how many violations."""
         options, before = self._options, time.process_time()
         tell = print if options.trace else None
-        watch = self._reached.watch if self._reached else None
         only = Only(*(getattr(options, name) for name in Only._fields))
-        world = self._world(seed, options.hours, only, tell=tell, watch=watch)
-        violations = world.run(for_kind="" if options.broken else None)
+        world = self._world(seed, options.hours, only, tell=tell)
+        if self._reached:
+            self._reached.watch(seed, world)
+        else:
+            world.run(for_kind="" if options.broken else None)
+        violations = world.ledger.violations
         firings = len(world.all_lives)
         self._firings += firings
         self._hours += world.kernel.now / HOUR
-        if self._reached:
-            self._reached.counts.update(world.runner.reached)
         counts = f"{firings} firings, {world.ledger.starts} starts, {len(world.faults)} faults"
         seconds, digest = time.process_time() - before, world.kernel.hash.hexdigest()
         excused = f", excused {dict(world.ledger.excused)}" if world.ledger.excused else ""
@@ -127,6 +147,7 @@ class Search:
         at, words = found(hours, only), f"tests/simulate --from {seed} --hours {hours:g}"
         for name, chosen in only._asdict().items():
             words += f" --{name} {','.join(map(str, chosen)) or 'none'}"
+        words += " --items" if self._options.items else ""
         words += f" --broken {self._options.broken}" if self._options.broken else ""
         print(f"the smallest part that shows {kind}: {words}")
         for number in only.faults:
@@ -138,9 +159,22 @@ class Search:
 def main() -> int:
     """Run what the command line says."""
     options = _arguments()
-    if options.broken:
+    if options.broken in broken.ALL:
         broken.ALL[options.broken]()
+    elif options.broken and Path(oncecron.__file__).parent == patched.INSTALLED:
+        return _run_copy(BROKEN_COPIES[options.broken])
     return Search(options).run()
+
+
+def _run_copy(mutation: patched.Mutation) -> int:
+    """Do the same with a copy of oncecron that is broken."""
+    with tempfile.TemporaryDirectory() as directory:
+        package = Path(directory) / "oncecron"
+        shutil.copytree(patched.INSTALLED, package)
+        for change in mutation.changes:
+            change.apply(package)
+        environment = {**os.environ, "PYTHONPATH": directory}
+        return subprocess.run([sys.executable, *sys.argv], env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import select
+import time
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -38,9 +39,10 @@ class Calls(system.Calls):
     def wall(self) -> float:
         return self._kernel.current.process.host.wall()
 
-    def clock_gettime(self, _clock: int) -> float:
+    def clock_gettime(self, clock: int) -> float:
         self._kernel.point()
-        return self._kernel.current.process.host.lease()
+        host = self._kernel.current.process.host
+        return host.wall() if clock == time.CLOCK_REALTIME else host.lease()
 
     def urandom(self, size: int) -> bytes:
         return self._kernel.current.process.host.random.randbytes(size)

@@ -6,14 +6,12 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import memory_store
-from kernel import INF
 from server import Server
 
-from oncecron.core import clock, decision, facts
+from oncecron.core import decision, facts
 from oncecron.core.retry import RetryPolicy
 from oncecron.each import values, worker
-from oncecron.run import claimer, firing_states, guard, job, reporter, spec, store_thread, wrapper
-from oncecron.run.process_tree import Tree
+from oncecron.run import claimer, firing_states, store_thread
 from oncecron.stores import claim_loop
 
 if TYPE_CHECKING:
@@ -30,23 +28,9 @@ def _decide(change: Callable[[State, Firing], State]) -> None:
     claim_loop.decide = lambda state, firing, **named: real(change(state, firing), firing, **named)
 
 
-def trust_from_answer() -> None:
-    """Count trust from the answer, not from the request."""
-
-    def trust_after(_sent: float, ttl: float) -> float:
-        return clock.lease_time(clock.BOOTTIME) + ttl - (0.01 * ttl + 0.002)
-
-    memory_store.trust_after = facts.trust_after = trust_after
-
-
 def trust_without_margin() -> None:
     """Trust a lease for longer than it lasts."""
     memory_store.trust_after = facts.trust_after = lambda sent, ttl: sent + ttl * 1.3
-
-
-def release_before_dead() -> None:
-    """Record the end before the tree is dead."""
-    job.Job._succeeded = lambda _self, _status: True
 
 
 def grant_beside_lease() -> None:
@@ -55,20 +39,24 @@ def grant_beside_lease() -> None:
     _decide(lambda state, _: state._replace(lease=None, running=False))
 
 
-def done_granted_again() -> None:
-    """Forget what has run."""
-    _decide(lambda state, _: state._replace(newest=None, high_water=None))
+def claim_forgotten() -> None:
+    """Forget a claim without an answer."""
+    claimer.Claimer.unanswered = []
 
 
-def never_renews() -> None:
-    """Send no heartbeats."""
-    real = store_thread.StoreThread._begin
+def retries_success() -> None:
+    """Retry what has succeeded."""
+    RetryPolicy.wanted = lambda self, _ending, attempt: attempt <= self.retries
 
-    def begin(self: Any) -> None:
-        real(self)
-        self._renew_at = INF
 
-    store_thread.StoreThread._begin = begin
+def dead_holder_is_held() -> None:
+    """Do not wait for the end of a dead holder."""
+
+    def ask_again(_why: str, lease: Any, _firing: Firing, _after: float) -> Any:
+        way = decision.BlockingLease(lease.execution_id, lease.ends_in, lease.heartbeat, False)
+        return decision.Refusal("held", lease.holder, lease.started_at, blocked_by=way)
+
+    decision._ask_again = ask_again
 
 
 def takes_over_living() -> None:
@@ -91,62 +79,10 @@ def takes_over_living() -> None:
     _decide(change)
 
 
-def wall_clock() -> None:
-    """Take the wall clock for the lease clock."""
-    clock.lease_time = lambda _clock: clock.wall()
-
-
-def claim_forgotten() -> None:
-    """Forget a claim without an answer."""
-    claimer.Claimer.unanswered = []
-
-
-def new_owner_for_claim_again() -> None:
-    """Repeat a claim under another owner."""
-    real = claimer._ShardClaim._failed
-
-    def failed(self: Any, error: Exception) -> Any:
-        answer = real(self, error)
-        self.firing = self.firing._replace(owner=spec.random_uuid())
-        return answer
-
-    claimer._ShardClaim._failed = failed
-
-
-def spool_dropped() -> None:
-    """Spool nothing."""
-    reporter.Reporter.spool = lambda _self, _record: True
-
-
-def wrapper_does_not_watch() -> None:
-    """Do not let the wrapper kill a guard that is stopped."""
-    wrapper.Wrapper._kill_at = lambda _self, _until: INF
-
-
 def guard_outlives_wrapper() -> None:
     """Let the guard go on without its wrapper."""
     firing_states._WithJob.lose_wrapper = lambda self: self
     firing_states.Running.lose_wrapper = lambda self: self
-
-
-def retries_success() -> None:
-    """Retry what has succeeded."""
-    RetryPolicy.wanted = lambda self, _ending, attempt: attempt <= self.retries
-
-
-def dead_holder_is_held() -> None:
-    """Do not wait for the end of a dead holder."""
-
-    def ask_again(_why: str, lease: Any, _firing: Firing, _after: float) -> Any:
-        way = decision.BlockingLease(lease.execution_id, lease.ends_in, lease.heartbeat, False)
-        return decision.Refusal("held", lease.holder, lease.started_at, blocked_by=way)
-
-    decision._ask_again = ask_again
-
-
-def starts_with_little_trust() -> None:
-    """Start a job whatever is left of the trust."""
-    guard.Guard._trusts = lambda _self, _lease: True
 
 
 def token_is_the_clock() -> None:
@@ -160,31 +96,9 @@ def token_is_the_clock() -> None:
     Server.grant = grant
 
 
-def takeover_of_what_ended() -> None:
-    """Take over what has ended, too."""
-    decision._is_taken_over = lambda _newest, firing: firing.failover
-
-
-def leftover_is_ended() -> None:
-    """Let a failed part end what a successful part of the same firing has left running."""
-    Tree.set_apart = lambda _self: None
-
-
-def own_loss_is_unsaid() -> None:
-    """Record nothing of a lease that ended before its job could start."""
-    claimer.StoreConnection.take_back = lambda *_: None
-
-
 def starts_while_paused() -> None:
     """Start what is paused or drained."""
     _decide(lambda state, _: state._replace(stop=None))
-
-
-def one_retry_more() -> None:
-    """Retry once more than it is wanted."""
-    RetryPolicy.wanted = lambda self, ending, attempt: (
-        attempt <= self.retries + 1 and ending.outcome == "failed"
-    )
 
 
 def end_is_not_recorded() -> None:

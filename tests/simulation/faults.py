@@ -18,9 +18,10 @@ from oncecron.core.log_rows import NewPause
 from oncecron.core.model import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from firings import Life
+    from memory_store import Row
     from world import World
 
 Fault = tuple[float, str, int]
@@ -35,6 +36,10 @@ KINDS = (
     *("step store back", "pause", "drain", "stop", "release", "again", "no processes"),
     *("next stalls", "next is signalled"),
 )
+STATES = (
+    *("Claiming", "Renewing", "Leaving", "Running", "Unclaimed", "Keeping", "Recording"),
+    *("Waiting", "Retrying"),
+)
 OF_ALL_HOSTS = frozenset((
     *("restart store", "store away", "cut all", "slow", "lose", "double", "replica away"),
     "step store back",
@@ -46,6 +51,28 @@ _OF_THE_NETWORK = {
     "double": "double_until",
     "replica away": "unconfirmed_until",
 }
+_IN_AMBUSH = (
+    *(
+        "signal wrapper",
+        "signal wrapper",
+        "kill wrapper",
+        "bug in guard",
+        "stop",
+        "release",
+        "pause",
+    ),
+    *(
+        "stop both",
+        "pause machine",
+        "freeze host",
+        "cut host",
+        "store away",
+        "stall guard",
+        "no processes",
+    ),
+)
+_AT_THE_STORE = ("granted", "granted", "retried")
+_AT_A_GRANT = ("freeze host", "stop guard", "stop both", "cut host", "signal wrapper")
 PERSON = "ann@desk"
 
 
@@ -65,27 +92,8 @@ def draw(seed: int, until: float, pause: float) -> Iterator[Fault]:
     # A swarm: each seed has other kinds.
     kinds = chance.sample(KINDS, chance.randint(4, len(KINDS)))
     while (at := at + chance.expovariate(1 / pause)) < until:
-        yield at, chance.choice(kinds), chance.randrange(1 << 30)
-
-
-def heal(world: World) -> None:
-    """Let nothing go wrong any more."""
-    kernel, server = world.kernel, world.server
-    nemesis = Nemesis(world)
-    for host in world.hosts:
-        nemesis.thaw(host, True)
-        if not host.up:
-            kernel.boot(host)
-        host.short_until = 0.0
-        host.ahead = EPOCH + server.offset + host.random.uniform(-1, 1)
-        for process in list(host.processes.values()):
-            process.stall = 0
-            if process.stopped:
-                kernel.kill(process, CONT)
-    world.network.heal()
-    server.away_until = 0.0
-    for key, of_host in list(server.stops):
-        nemesis.people.allow_starts(key=key, host=of_host)
+        kind = "ambush" if chance.random() < 0.5 else chance.choice(kinds)
+        yield at, kind, chance.randrange(1 << 30)
 
 
 class Nemesis:
@@ -95,28 +103,80 @@ class Nemesis:
         self._world, self._kernel, self._network = world, world.kernel, world.network
         self._server, self._ledger = world.server, world.ledger
         self.people = MemoryReader(world.server)
+        self._ambushes: dict[str, list[Callable[[Life], None]]] = {}
+        """By state of a guard: what happens to the next firing that comes into it."""
+        world.server.on_begin = self._begins
+
+    def entered(self, life: Life, state: str = "") -> None:
+        """Spring what waits for a firing in its state."""
+        for spring in self._ambushes.pop(state or life.state, ()):
+            spring(life)
+
+    def _begins(self, row: Row) -> None:
+        state = "retried" if row["cause"] == "retry" else "granted"
+        for life in self._world.lives if state in self._ambushes else ():
+            if life.spec and life.spec.firing.owner == row["owner"]:
+                self.entered(life, state)
+
+    def heal(self) -> None:
+        """Let nothing go wrong any more."""
+        self._ambushes.clear()
+        for host in self._world.hosts:
+            self._heal_host(host)
+        self._network.heal()
+        self._server.away_until = 0.0
+        for key, of_host in list(self._server.stops):
+            self.people.allow_starts(key=key, host=of_host)
+
+    def _heal_host(self, host: Host) -> None:
+        kernel = self._kernel
+        self.thaw(host, True)
+        if not host.up:
+            kernel.boot(host)
+        host.short_until = 0.0
+        host.ahead = EPOCH + self._server.offset + host.random.uniform(-1, 1)
+        for process in list(host.processes.values()):
+            process.stall = 0
+            if process.stopped:
+                kernel.kill(process, CONT)
 
     def strike(self, kind: str, seed: int) -> None:
-        """Carry out one fault."""
-        draw, now = random.Random(seed), self._kernel.now
-        host = draw.choice(self._world.hosts)
-        life = self._choose(random.Random(seed + 1))
+        """Carry out one fault on whom it chooses."""
+        draw = random.Random(seed)
+        self._strike(
+            kind, draw, draw.choice(self._world.hosts), self._choose(random.Random(seed + 1))
+        )
+
+    def _strike(self, kind: str, draw: random.Random, host: Host, life: Life | None) -> None:
+        now = self._kernel.now
         ttl = life.key.ttl if life else 30.0
-        seconds = ttl * draw.choice((0.05, 0.3, 1.0, 1.5, 3.0)) * draw.uniform(0.5, 1.5)
+        seconds = ttl * draw.choice((0.05, 0.3, 0.7, 1.0, 1.5, 3.0)) * draw.uniform(0.5, 1.5)
         blow = Blow(draw, host, life, seconds, now + seconds)
         if kind.startswith(_OF_A_FIRING):
             if life is None:
                 return
             life.hit, host = True, life.host
+            self._note(kind, [life])
             self._hit(blow, life, kind)
         elif kind in _OF_THE_NETWORK:
+            self._note(kind, self._world.lives)
             setattr(self._network, _OF_THE_NETWORK[kind], blow.until)
         else:
+            lives = self._world.lives
+            self._note(
+                kind, lives if kind in OF_ALL_HOSTS else [x for x in lives if x.host is host]
+            )
             method = getattr(self, "_" + kind.partition(",")[0].replace(" ", "_"))
             seconds = method(blow) or seconds
         self._ledger.felt(now, now + seconds, None if kind in OF_ALL_HOSTS else host)
         about = life and (life.key.name, life.host.name)
         self._kernel.trace("fault", kind, host.name, about, f"{seconds:.3f}")
+
+    def _note(self, kind: str, lives: list[Life]) -> None:
+        """Count the states that a fault meets."""
+        for life in lives:
+            if life.state in STATES and not life.is_over():
+                self._world.runner.reached[f"{kind} beside {life.state}"] += 1
 
     def _choose(self, draw: random.Random) -> Life | None:
         lives = [each for each in self._world.lives if not each.wrapper.dead and each.guard]
@@ -186,6 +246,17 @@ class Nemesis:
 
         self._world.runner.next.append(send)
 
+    def _ambush(self, blow: Blow) -> None:
+        """Strike the next firing that comes into a state, or gets a lease, a moment later."""
+        draw, state = blow.draw, blow.draw.choice((*STATES[1:], *_AT_THE_STORE))
+        kinds = _AT_A_GRANT if state in _AT_THE_STORE else draw.choice((_IN_AMBUSH, KINDS))
+        kind, after = draw.choice(kinds), draw.choice((0.0, 0.0005, 0.002, 0.01, 0.5))
+
+        def spring(life: Life) -> None:
+            self._kernel.at(self._kernel.now + after, self._strike, kind, draw, life.host, life)
+
+        self._ambushes.setdefault(state, []).append(spring)
+
     # Hosts
 
     def _freeze_host(self, blow: Blow, *, counts: bool = True) -> None:
@@ -218,7 +289,7 @@ class Nemesis:
 
     def _step_host(self, blow: Blow) -> float:
         draw = blow.draw
-        off = draw.choice((0.0, draw.uniform(-5, 5), draw.uniform(-200, 200)))
+        off = draw.choice((0.0, draw.uniform(-5, 5), draw.uniform(-400, 400)))
         blow.host.ahead = EPOCH + off
         return 70.0
 

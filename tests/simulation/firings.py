@@ -47,7 +47,9 @@ class Key:
     def __init__(self, name: str, draw: random.Random) -> None:
         self.name = name
         self.every = draw.choice((1, 1, 1, 2, 5, 60))
-        self.rule = draw.choice(("schedule", "schedule", "schedule", "minute", "name", "none"))
+        self.rule = draw.choice(
+            ("schedule", "schedule", "schedule", "minute", "name", "instant", "none")
+        )
         self.ttl = draw.choice((6.0, 12.0, 30.0, 60.0))
         self.failover = draw.random() < 0.4
         self.retries = draw.choice((0, 0, 1, 2))
@@ -57,7 +59,7 @@ class Key:
         self.grace = draw.choice((10.0, 2.0))
         self.usual = draw.choice((0.1, 2.0, 10.0, 50.0))
         """How long the job takes."""
-        self.deadline = draw.choice((None, None, 120.0)) if self.rule == "schedule" else None
+        self.deadline = draw.choice((None, None, 30.0, 120.0)) if self.rule == "schedule" else None
         self.holds = draw.random() < 0.7
         """Whether the store holds its connection."""
         self.on_error = draw.choice(("fail", "fail", "fail", "fail", "run"))
@@ -76,8 +78,9 @@ class Key:
         if self.rule == "none":
             return ticks.NO_TICK
         minute = ticks.minute_tick(fired_at)
-        is_named = self.rule == "name"
-        return ticks.named_tick(minute.text.replace(":", ".")) if is_named else minute
+        if self.rule == "minute":
+            return minute
+        return ticks.named_tick(minute.text.replace(":", "." if self.rule == "name" else ":"))
 
     def spec(self, host: Host, pid: int, fired_at: float, *, again: bool) -> RunSpec:
         """Return what the wrapper on a host would make of the line."""
@@ -106,8 +109,8 @@ class Life:
         self.status: int | None = None
         self.wrapper: Process
         self.guard: Process | None = None
-        self.state = ""
-        """The name of the guard's state."""
+        self._state = ""
+        self.on_state: Callable[[Life], None] = lambda life: None
         self.spec: RunSpec | None = None
         self.startup = draw.uniform(0.03, 0.4)
         self.hit = self.left = self.bug = self.guard_was_out = False
@@ -116,6 +119,17 @@ class Life:
         """Until when wrapper and guard were both out of action."""
         self.refusals: list[tuple[int, str, bool | None, Any]] = []
         self.starts: list[Start] = []
+
+    @property
+    def state(self) -> str:
+        """The name of the guard's state."""
+        return self._state
+
+    @state.setter
+    def state(self, name: str) -> None:
+        if name != self._state:
+            self._state = name
+            self.on_state(self)
 
     def is_over(self) -> bool:
         """Return whether none of its two processes is left."""
@@ -168,7 +182,7 @@ class Watched:
 
     def _then(self, cause: str, after: State) -> Watched:
         runner, life, name = self._runner, self._life, type(after).__name__
-        runner.reached[f"{cause}: {life.state} -> {'=' if after is self._state else name}"] += 1
+        runner.reached[f"{cause}: {life.state} -> {'=' if name == life.state else name}"] += 1
         self._state, life.state = after, name
         until = self._guard.trust.until
         if until and until != self._until:

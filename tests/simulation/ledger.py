@@ -134,7 +134,9 @@ class Ledger:
         before = self._by_tick[start.key, start.tick, start.shard]
         if start.tick and before and (why := self._why_not_again(start, before)):
             text = f"{start.key} {start.tick}: {start} after {before[-1]}: {why}"
-            self.violation("double", text, life)
+            # A process that was frozen between its fork and its begin is late, and is excused like its lease.
+            judge = self._judge if start.token < before[-1].token else self.violation
+            judge("double", text, life)
         for starts in (part, life.starts, before):
             starts.append(start)
         self._by_id[start.id] = start
@@ -174,7 +176,11 @@ class Ledger:
             return None if ended else f"after what was {row['outcome']}"
         if not key.failover or last.attempt > key.attempts:
             return f"failover {key.failover}, {last.attempt} attempts"
-        row = self._world.server.parts[start.key, start.shard].row(execution_id=last.id)
+        part = self._world.server.parts[start.key, start.shard]
+        between = (row for row in part.of("tick", start.tick) if row["attempt"] > last.attempt)
+        if any(row["attempt"] < start.attempt and row["lost_at"] for row in between):
+            return None  # it takes over one that was lost before it began
+        row = part.row(execution_id=last.id)
         if row and not (row["lost_reason"] or row["retrying"] or row["outcome"] == "lost"):
             return f"a takeover of what was {row['outcome']}"
         is_hindered = self._is_hindered(last.life, self._kernel.now)
@@ -182,7 +188,7 @@ class Ledger:
 
     def signalled(self, start: Start, number: int) -> None:
         """Note that a process of a job gets a signal."""
-        if start.succeeded:
+        if start.succeeded and not start.life.guard_was_out:  # else it did not know of the success
             text = f"what the success of {start} left running gets signal {number}"
             self.violation("leftover", f"{start.key}: {text}")
         start.signalled |= number in (TERM, 2, 3)

@@ -1,4 +1,4 @@
-"""What simulations have reached: the returns of `decide`, and the cells of the table of states."""
+"""What simulations have reached: returns of `decide`, refusals, cells of the table of states, faults beside states."""
 
 from __future__ import annotations
 
@@ -8,19 +8,30 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from faults import KINDS, STATES
+
 from oncecron.core import decision
+from oncecron.core.model import Refusal
 from oncecron.run import firing_states
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from types import FrameType
 
-SELDOM = 5
-"""What is reached less often may be missed by the next change of anything."""
-_STATES = (
-    *("Claiming", "Renewing", "Leaving", "Running", "Unclaimed", "Keeping", "Recording"),
-    *("Waiting", "Retrying"),
-)
+    from world import World
+
+_BY = {
+    "held": ("the same tick", "another tick"),
+    "done": ("succeeded", "failed", "timed-out", "stopped", "lost", "unclaimed"),
+    "exhausted": ("lost",),
+    "passed": ("",),
+    "recent": ("",),
+    "late": ("",),
+    "paused": ("",),
+    "drained": ("",),
+}
+"""The refusals of `decide`, and by what."""
+_WHY, _BESIDE = "  -- ", " beside "
 
 
 class Reached:
@@ -28,40 +39,75 @@ class Reached:
 
     def __init__(self) -> None:
         self._names = dict(_returns())
-        self.wanted = [*self._names.values(), *_cells(firing_states.__doc__ or "")]
         self.counts: Counter[str] = Counter()
+        self.first: dict[str, int] = {}
+        """The seed that reached it first."""
+        refusals = (_refusal(reason, by) for reason, ways in _BY.items() for by in ways)
+        self._groups = {
+            "returns of decide": [*self._names.values()],
+            "refusals": [*refusals],
+            "cells of the table of states": [*_cells(firing_states.__doc__ or "")],
+        }
 
-    def watch(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function; it notes the lines that it reaches. It must not wait."""
+    def watch(self, seed: int, world: World) -> None:
+        """Run the world of a seed, and count."""
+        sys.settrace(self._trace)
+        try:
+            world.run()
+        finally:
+            sys.settrace(None)
+        self.counts.update(world.runner.reached)
+        for name in self.counts:
+            self.first.setdefault(name, seed)
 
-        def traced(*args: Any, **named: Any) -> Any:
-            sys.settrace(self._trace)
-            try:
-                return function(*args, **named)
-            finally:
-                sys.settrace(None)
-
-        return traced
-
-    def _trace(self, frame: FrameType, event: str, _argument: object) -> Any:
+    def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
         if frame.f_code.co_filename != decision.__file__:
             return None
         if event == "line" and frame.f_lineno in self._names:
             self.counts[self._names[frame.f_lineno]] += 1
+        elif event == "return" and frame.f_code.co_name == "decide" and type(argument) is Refusal:
+            by, way = argument.detail or "", argument.blocked_by
+            if argument.reason == "held":
+                by = "the same tick" if way and way.same_tick else "another tick"
+            self.counts[_refusal(argument.reason, by)] += 1
         return self._trace
 
     def unknown(self) -> list[str]:
-        """Return the transitions that happened and are not in the table; the clock may always change nothing."""
-        nothing = {f"clock: {state} -> =" for state in (*_STATES, "Over")}
-        return sorted(set(self.counts) - set(self.wanted) - nothing)
+        """Return what was reached and has no name here; the clock may always change nothing."""
+        known = {f"clock: {state} -> =" for state in (*STATES, "Over")}
+        known |= {name for names in self._groups.values() for name in names}
+        return sorted(name for name in self.counts if name not in known and _BESIDE not in name)
 
-    def report(self) -> Iterator[str]:
-        """Yield the lines of `reached.txt`."""
-        for title, most, least in (
-            ("reached", sys.maxsize, SELDOM), ("seldom", SELDOM - 1, 1), ("never", 0, 0)
-        ):  # fmt: skip
+    def text(self, reasons: dict[str, str]) -> Iterator[str]:
+        """Yield the lines of `reached.txt`: each name with its count and first seed, or why it is not reached."""
+        for title, names in self._groups.items():
             yield f"# {title}"
-            yield from (name for name in self.wanted if least <= self.counts[name] <= most)
+            for name in names:
+                reason = "" if self.counts[name] else f"{_WHY}{reasons.get(name, 'NO REASON')}"
+                yield f"{self.counts[name]:7} {self.first.get(name, '-'):>4} {name}{reason}"
+        yield "# faults beside states"
+        yield " ".join(f"{word:>10}" for word in STATES)
+        for kind in (*KINDS, "ambush"):
+            counts = " ".join(f"{self.counts[kind + _BESIDE + state]:10}" for state in STATES)
+            yield f"{counts} {kind}"
+
+
+def read(text: str) -> dict[str, tuple[int, str]]:
+    """Return the count and the reason of each name in `reached.txt`."""
+    known = {}
+    for line in text.splitlines():
+        words = line.split(maxsplit=len(STATES))
+        if re.match(r" +\d+ +[\d-]+ \w+: |" r" +\d+ +[\d-]+ \w+( by|$|  --)", line):
+            name, _, reason = line.split(maxsplit=2)[2].partition(_WHY)
+            known[name] = (int(words[0]), reason)
+        elif len(words) > len(STATES) and words[0].isdigit():
+            pairs = zip(STATES, words, strict=False)
+            known |= {f"{words[-1]}{_BESIDE}{state}": (int(count), "") for state, count in pairs}
+    return known
+
+
+def _refusal(reason: str, by: str) -> str:
+    return f"{reason} by {by}" if by in _BY[reason] and by else reason
 
 
 def _returns() -> Iterator[tuple[int, str]]:
@@ -83,13 +129,13 @@ def _returns() -> Iterator[tuple[int, str]]:
 def _cells(table: str) -> Iterator[str]:
     """Yield the cells of the table of states: event, state, and what may follow."""
     lines = table.splitlines()
-    first = next(n for n, line in enumerate(lines) if line.split()[:2] == ["Claiming", "Renewing"])
-    places, row = [lines[first].index(state) for state in _STATES], ""
+    first = next(n for n, line in enumerate(lines) if line.split()[:2] == [*STATES[:2]])
+    places, row = [lines[first].index(state) for state in STATES], ""
     for line in lines[first + 1 :]:
         if line and not line.startswith("    "):
             return
         row = line[:16].strip() or row
-        for place, state in zip(places, _STATES, strict=True):
+        for place, state in zip(places, STATES, strict=True):
             word = line[place - 1 : place + 10].split()
             if word and word[0] not in ("-", "!"):
                 yield f"{row}: {state} -> {'=' if word[0] == state else word[0]}"

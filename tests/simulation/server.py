@@ -42,6 +42,7 @@ class Server(Memory):
         self._locks: dict[Place, Connection | None] = {}
         self._undo: list[tuple[float, Place, Part]] = []
         self.on_expire: Callable[[Part], None] = lambda part: None
+        self.on_begin: Callable[[Row], None] = lambda row: None
 
     def restart(self, away: float) -> None:
         """End all sessions; be away for some seconds."""
@@ -102,6 +103,7 @@ class Server(Memory):
 
     def _begin(self, part: Part, values: Row, *args: Any) -> Row:
         row = super()._begin(part, values, *args)
+        self.on_begin(row)
         stopped = bool(self.stop_of(row["key"], row["host"]))
         return part.put(row, stopped=stopped)  # for the ledger
 

@@ -52,6 +52,8 @@ def smallest(
 
 
 def _fails(found: Any, hours: float, only: Only, name: str, numbers: Numbers) -> bool:
+    if not numbers and name != "faults":
+        return False
     return found(hours, only._replace(**{name: numbers})) is not None
 
 

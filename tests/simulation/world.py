@@ -16,8 +16,7 @@ from server import EPOCH, Server
 from shrink import ALL, HOUR, Only
 from store import Network
 
-from oncecron.core import decision, system
-from oncecron.stores import claim_loop
+from oncecron.core import system
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,12 +40,8 @@ class World:
         calm: bool = False,
         items: bool = False,
         tell: Callable[[str], None] | None = None,
-        watch: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Play `only` a part of what the seed has; `calm`: no faults; `items`: all keys have items.
-
-        `watch` wraps `decide`.
-        """
+        """Play `only` a part of what the seed has; `calm`: no faults; `items`: all keys have items."""
         self._seed, draw = seed, random.Random(f"{seed} world")
         self.kernel = kernel = Kernel(tell)
         self.ledger = Ledger(self)
@@ -61,9 +56,6 @@ class World:
         processes = Processes(kernel, self._start_job)
         self.runner = Runner(kernel, self.network, self.ledger, processes)
         system.use(Calls(kernel, self.runner.said, self.runner.forked))
-        if watch:
-            claim_loop.decide = watch(decision.decide)
-            claim_loop.goes_on_after = watch(decision.goes_on_after)
         self.lives: list[Life] = []
         """Those that are not over; `all_lives` has all."""
         self.all_lives: list[Life] = []
@@ -71,14 +63,14 @@ class World:
         self.settled_at = self.quiet_at + _SETTLING
         is_hourly = any(key.every == 60 for key in self.keys)
         self.end = self.settled_at + (3700 if is_hourly else 400)
-        pause = draw.choice((20.0, 60.0, 240.0))
+        pause = draw.choice((10.0, 30.0, 120.0))
         drawn = () if calm else faults.draw(seed, self.quiet_at, pause)
         self.faults = {
             number: fault for number, fault in enumerate(drawn) if only.has_fault(number)
         }
-        nemesis = faults.Nemesis(self)
+        self.nemesis = faults.Nemesis(self)
         for at, kind, of_fault in self.faults.values():
-            kernel.at(at, nemesis.strike, kind, of_fault)
+            kernel.at(at, self.nemesis.strike, kind, of_fault)
         for number, host in enumerate(self.hosts):
             host.spool = MemorySpool(kernel, host, self.ledger)
             if only.has_host(number):
@@ -104,7 +96,7 @@ class World:
             next_step = self.quiet_at if kernel.now < self.quiet_at else self.end
             kernel.run(min(next_step, kernel.now + 600))
             if kernel.now == self.quiet_at:
-                faults.heal(self)
+                self.nemesis.heal()
         if kernel.now == self.end:
             self.ledger.at_the_end()
             self.items.at_the_end()
@@ -130,6 +122,7 @@ class World:
             return
         life = Life(host, key, self.kernel.now, draw, again=again)
         self.lives = [each for each in self.lives if not each.is_over()]
+        life.on_state = self.nemesis.entered
         self.lives.append(life)
         self.all_lives.append(life)
         self.runner.fire(life)
