@@ -64,11 +64,8 @@ class MemoryReader(Reader):
 
     def _all(self, keys: Keys = None) -> list[Row]:
         """Return executions by id."""
-        found = (
-            part.rows.values()
-            for (key, _), part in self._memory.parts.items()
-            if keys is None or key in keys
-        )
+        parts = self._memory.parts.items()
+        found = (part.rows.values() for (key, _), part in parts if keys is None or key in keys)
         return sorted(chain.from_iterable(found), key=itemgetter("execution_id"))
 
     def _view_executions(
@@ -100,9 +97,8 @@ class MemoryReader(Reader):
 
     def _view_runs(self, since: float, keys: Keys) -> Iterable[Any]:
         rows = [row for row in self._all(keys) if row["started_at"] >= since]
-        packed = [row for row in rows if self._is_packed(row)]
         yield from (_published(row) for row in rows if not self._is_packed(row))
-        for row in packed:
+        for row in filter(self._is_packed, rows):
             at = row["started_at"] if row["tick_instant"] is None else row["tick_instant"]
             about = (row["key"], row["host"], row["outcome"], row["tick"] is not None)
             yield PackedRuns(*about, str(int(at // 60)))
@@ -211,10 +207,10 @@ class MemoryReader(Reader):
         part, author = self._memory.known(key, shard), recordable(request.author)
         if part.leased() != execution_id:
             return False
+        self._memory.written(key, shard)
         asked = {"request": request._replace(author=author), "requested_by": author}
         part.lease |= asked | {"request_acknowledged_at": None}
         part.put(part.rows[execution_id], request=request.kind, requested_by=author)
-        self._memory.written(key, shard)
         return True
 
     def release(

@@ -207,12 +207,12 @@ class Memory:
         part.lease = {"owner": firing.owner, "ttl": firing.ttl, "acquired_at": now}
         self._move(part.lease, row)
         marks["high_water"] = self._high_water(marks, firing.tick.instant)
-        wanted = (firing.expected_schedule, firing.zone, firing.shards)
+        wanted, since = (
+            (firing.expected_schedule, firing.zone, firing.shards),
+            marks["expected_since"],
+        )
         if wanted[0] is not None:
-            since, is_known = (
-                marks["expected_since"],
-                wanted == tuple(map(marks.get, _EXPECTED[:3])),
-            )
+            is_known = wanted == tuple(map(marks.get, _EXPECTED[:3]))
             since = since if is_known and since <= now + MAX_CLOCK_SKEW else now
             marks |= zip(_EXPECTED, (*wanted, firing.starting_deadline, since), strict=True)
         self._see(part, firing, presence, won=True)
@@ -292,8 +292,9 @@ class Memory:
         part = self.known(key, shard)
         if part.leased() != execution_id or part.lease["owner"] != owner:
             return None
+        part = self.written(key, shard)
         self._renewed(part.lease)
-        return self.written(key, shard)
+        return part
 
     def regain(self, *named: Any) -> bool:
         return self._held(*named) is not None
