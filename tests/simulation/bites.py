@@ -33,12 +33,8 @@ NOT_THERE = (
 )
 """They break the SQL and Lua of the stores, how a process is started, or `each`, which the simulator does not have."""
 OF_ITEMS = ("failed_item_is_done", "doubt_is_run_again", "lost_draw_is_another")
-"""They show where the keys have items (test_simulation.py)."""
-NAMES = [
-    *mutations.ALL,
-    *mutations.SIMULATED,
-    *(name for name in broken.ALL if name not in OF_ITEMS),
-]
+"""They show where the keys have items."""
+NAMES = [*mutations.ALL, *mutations.SIMULATED, *broken.ALL]
 NOT_DRILLED = ("fence-asleep", "deadline-from-receipt")
 MODELLED = {
     "no-lease-row": "NO_LEASE_ROW",
@@ -67,7 +63,8 @@ class Bite(NamedTuple):
 
 def find(name: str, *options: str) -> tuple[Bite, str]:
     """Let the simulator look for one; return also what it printed."""
-    command = [sys.executable, str(HERE), "--broken", name, "--as-found", *options]
+    items = ("--items", "--hours", "1") if name in OF_ITEMS else ()
+    command = [sys.executable, str(HERE), "--broken", name, "--as-found", *items, *options]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     said = ended.stdout + ended.stderr
     found = re.search(r"^seed (\d+):.*\n    [\d.]+ ([\w ]+): ", said, re.MULTILINE)
