@@ -7,6 +7,7 @@ The rules stand in `rules/`, each a function of the joined history; a new one is
     records      each start in the log as it was, and nothing else
     statuses     each firing ends, with the status of its jobs
     firings      no firing without a trace; silence
+    missed       no tick without a start, or a reason
     items        once per item, as the commands of `each` wrote
     people       what is paused does not start, what was stopped is dead
     logged       what `oncecron audit` finds in the log
@@ -24,9 +25,10 @@ from oncecron.drill.rules.firings import noise, own_leases, unexplained, untrue
 from oncecron.drill.rules.items import items
 from oncecron.drill.rules.joined import Joined
 from oncecron.drill.rules.logged import audited
+from oncecron.drill.rules.missed import missed
 from oncecron.drill.rules.people import commands, hindered, stopped
 from oncecron.drill.rules.records import recorded, running, started
-from oncecron.drill.rules.statuses import exits, timeouts
+from oncecron.drill.rules.statuses import exits, leftovers, orphans, timeouts
 from oncecron.drill.rules.verdict import Verdict, Violation
 
 __all__ = ["RULES", "Verdict", "Violation", "check"]
@@ -36,7 +38,7 @@ Rule = Callable[[Joined], Iterator[Violation]]
 RULES: tuple[Rule, ...] = (
     overlaps, doubles, standbys, tokens, fence,
     recorded, running, started,
-    exits, timeouts, own_leases, unexplained, untrue, noise,
+    exits, timeouts, orphans, leftovers, own_leases, unexplained, untrue, noise, missed,
     items,
     hindered, stopped, commands,
     audited,

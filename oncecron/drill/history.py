@@ -52,7 +52,8 @@ class Fault:
     """The host, or `store`."""
     detail: str = ""
     hit: list[tuple[int, str, str]] = dataclasses.field(default_factory=list)
-    """Whom a signal reached: (firing, role, `killed` or `stopped`); role: wrapper, guard or job (all of the tree)."""
+    """Whom a signal reached: (firing, role, what); role: wrapper, guard or job (all of the tree); what: `killed`,
+    `stopped`, `signalled` by what it may handle, or `failed` by a bug that was put there."""
     healed: float | None = None
 
 
@@ -108,6 +109,8 @@ class Start:
     """Its writes under its fencing token, and whether they were accepted."""
     lives: bool = False
     """Something of it lived when the run was over."""
+    claimed: float | None = None
+    """When its lease was granted, where that is known."""
 
 
 @dataclasses.dataclass

@@ -219,7 +219,8 @@ def _living(question: Question) -> dict[Name, float]:
     }
 
 
-def _attempts(log: Reader, execution: Execution) -> list[Traced]:
+def attempts(log: Reader, execution: Execution) -> list[Traced]:
+    """Return all attempts of the tick of an execution, in its shard."""
     query = HistoryQuery(key=execution.key, tick=execution.tick, limit=None)
     traced = log.traced(query)
     return [each for each in traced if each.execution.shard == execution.shard]
@@ -233,9 +234,9 @@ def _known(question: Question, held: dict[Name, float], pauses: Sequence[Pause])
         pauses,
         question.now,
         question.now - question.kept,
-        partial(_attempts, log),
+        partial(attempts, log),
     )
-    return known if log is store else known._replace(elsewhere=partial(_attempts, store))
+    return known if log is store else known._replace(elsewhere=partial(attempts, store))
 
 
 def _no_end(traced: Traced, clock: Clock) -> Finding:

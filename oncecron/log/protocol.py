@@ -44,7 +44,9 @@ FAILED = ("failed", "timed-out")
 """The outcomes after which a firing may retry."""
 _WITHOUT_JOB = ("not-started", "unclaimed")
 _BY_THE_STORE = ("expired", "released")
-_BY_THE_HOLDER = ("not-renewed", "guard-killed", "guard-failed", "guard-hung")
+_BY_THE_HOLDER = ("not-renewed", "guard-hung")
+_BY_THE_WRAPPER = ("guard-killed", "guard-failed")
+"""It cannot tell when the job ended: only that it had by then."""
 
 _LOST_WRITE = "look for a failover, a restored backup or deleted rows of the store"
 _WHAT_TO_DO = {
@@ -125,6 +127,8 @@ def was_lost(execution: Execution) -> bool:
 
 def ended_at(execution: Execution) -> float:
     """Return until when an execution certainly ran."""
+    if execution.lost_reason in _BY_THE_WRAPPER:
+        return execution.started_at
     ends = [] if execution.finished_at is None else [execution.finished_at]
     if execution.duration is not None:
         ends.append(execution.started_at + execution.duration)

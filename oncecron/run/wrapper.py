@@ -213,6 +213,9 @@ class Wrapper:
             poll.poll(self._poll_timeout() * 1000)
             self._forward_signals()
             self._tree.reap()  # as PID 1 of a container too
+            # The clock first: who is stopped between two of these must not take for hung a guard that renews or left.
+            now, until = self._now(), self._trust.until
+            is_late = until and now >= self._kill_at(until)
             data = self._read_reports()
             unread += data or b""
             while b"\n" in unread:
@@ -229,7 +232,7 @@ class Wrapper:
                 self._lease = self._lease_of(fields) if word == "job" else None
             if data == b"":
                 return self._fence("the oncecron guard was killed", "guard-killed")
-            if (until := self._trust.until) and self._now() >= self._kill_at(until):
+            if is_late:
                 why = "the oncecron guard did not stop the command in time"
                 return self._fence(why, "guard-hung")
 

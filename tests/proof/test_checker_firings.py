@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from invented import AWAY, KEY, Invented, broken, holes, row
+from invented import AWAY, KEY, Invented, broken, every, holes, row
 
 from oncecron.drill.checker import check
 
@@ -389,3 +389,85 @@ def test_what_nobody_could_end_is_a_hole(
     run.stop(firing, "wrapper", "guard", at=100.5, until=until, how=how)
     run.stop(firing, "wrapper", at=150.0, until=150.0, how="killed")
     assert (broken(run), holes(run)) == rules
+
+
+# What was missed
+
+
+@pytest.mark.parametrize(
+    ("reason", "busy", "found"),
+    [("held", False, ["missed"]), ("held", True, []), ("done", True, ["missed"]), ("passed", False, [])],
+)  # fmt: skip
+def test_a_refusal_has_a_reason_that_holds(reason: str, busy: bool, found: list[str]) -> None:
+    """Somebody ran the key meanwhile, or the refusal says itself why."""
+    run = Invented()
+    run.start(run.fire(90.0 if busy else 50.0, "h1", "t0"), lasts=11.0)
+    firing = run.fire(100.0, "h2", "t2")
+    run.skip(firing, reason)
+    assert [rule for rule in every(run) if rule == "missed"] == found
+    run.fault(99.0, 101.0, "h3")
+    run.fire(100.2, "h3", "t2", status=75, stderr=AWAY)
+    assert "missed" not in every(run)
+
+
+@pytest.mark.parametrize(("at", "found"), [(99.0, []), (110.0, ["missed"])])
+def test_a_pause_explains_what_was_fired_under_it(at: float, found: list[str]) -> None:
+    """And nothing else."""
+    run = Invented()
+    run.operate(at, "pause", KEY)
+    run.operate(at + 5, "resume", KEY)
+    run.skip(run.fire(101.0, "h2", "t2"), "paused")
+    assert every(run) == found
+
+
+# What is left running
+
+
+@pytest.mark.parametrize(
+    ("sign", "hindered", "found"),
+    [(113.0, False, []), (140.0, False, ["orphan"]), (140.0, True, [])],
+)
+def test_a_job_does_not_outlive_its_killed_wrapper(
+    sign: float, hindered: bool, found: list[str]
+) -> None:
+    """By more than the grace, if its guard can act."""
+    run = Invented()
+    firing = run.fire(110.0, "h1", "t1", status=-9)
+    start = run.start(firing, ended=None, status=None, last_sign=sign)
+    firing.ended = 111.0
+    run.history.log.executions[-1].update(outcome="stopped", exit_code=None, signal=9)
+    run.stop(
+        firing, "wrapper", *(["guard"] if hindered else []), at=111.0, until=111.0, how="killed"
+    )
+    start.signals.append((111.1, "TERM"))
+    assert [rule for rule in every(run) if rule == "orphan"] == found
+
+
+@pytest.mark.parametrize(("at", "found"), [(100.5, []), (130.0, ["leftover"])])
+def test_what_a_success_left_gets_no_signal(run: Invented, at: float, found: list[str]) -> None:
+    """It is there on purpose."""
+    run.history.starts[0].signals.append((at, "TERM"))
+    assert [rule for rule in every(run) if rule == "leftover"] == found
+
+
+@pytest.mark.parametrize(("duration", "found"), [(None, ["phantom"]), (3.0, [])])
+def test_who_starts_nothing_under_a_lease_says_so(duration: float | None, found: list[str]) -> None:
+    """Whatever befell the store: a record that cannot be delivered is spooled."""
+    run = Invented()
+    firing = run.fire(110.0, "h1", "t1", status=75, stderr=AWAY)
+    run.row(firing, token=1500, outcome="lost", exit_code=None, duration=duration)
+    run.fault(109.0, 112.0)
+    assert [rule for rule in every(run) if rule == "phantom"] == found
+
+
+def test_a_run_without_a_lease_was_asked_for() -> None:
+    """By --on-store-error run, and by nothing else."""
+    run = Invented()
+    firing = run.fire(110.0, "h1", "t1", options=("--on-store-error", "run"), stderr=AWAY)
+    start = run.start(firing)
+    start.token = start.execution_id = None
+    run.history.log.executions[-1].update(outcome="unclaimed", fencing_token=None)
+    run.fault(109.0, 112.0)
+    assert every(run) == []
+    firing.command[:] = [word for word in firing.command if word not in ("--on-store-error", "run")]
+    assert "unrecorded" in every(run)

@@ -36,7 +36,7 @@ def blocked(joined: Joined) -> Iterator[Violation]:
             continue
         begun = {
             part_of(start)[1]
-            for start in history.starts
+            for start in joined.starts
             if start.key == key and history.quiet <= start.at <= until
         }
         for part in sorted(set(range(its.get("parts", 1))) - begun):
@@ -91,7 +91,7 @@ def _asked(joined: Joined, key: str, until: float) -> list[Firing]:
     quiet = joined.history.quiet
     begun = {
         (start.key, start.tick)
-        for start in joined.history.starts
+        for start in joined.starts
         if start.at < quiet and start.tick is not None
     }
     return [
@@ -106,7 +106,7 @@ def left(joined: Joined) -> Iterator[Violation]:
     history = joined.history
     for sentence in history.log.left:
         yield Violation("left", sentence, moments=[history.end])
-    for start in history.starts:
+    for start in joined.starts:
         if not start.lives:
             continue
         firing = joined.firing_of(start)

@@ -85,7 +85,7 @@ def doubles(joined: Joined) -> Iterator[Violation]:
 def _by_tick(joined: Joined) -> dict[tuple[Part, str], list[Attempt]]:
     """Return the attempts of each part and tick in the order of their tokens."""
     ticks: dict[tuple[Part, str], list[Attempt]] = defaultdict(list)
-    for start in joined.history.starts:
+    for start in joined.starts:
         if start.tick is not None:
             row = next(iter(joined.rows_of(start)), None)
             attempt = Attempt(row, start, joined.firing_of(start))
@@ -188,7 +188,8 @@ def standbys(joined: Joined) -> Iterator[Violation]:
             if not (start.tick is None and leader and firing and row) or leader.id == firing.id:
                 continue
             ended = alive_until(before)
-            if option(firing, "--failover") is None or firing.at + ASKED_BY > ended:
+            waited = option(firing, "--wait") is not None  # for its turn, not as a standby
+            if waited or option(firing, "--failover") is None or firing.at + ASKED_BY > ended:
                 continue
             hindered = joined.felt(firing.host, firing.at, ended) or joined.felt(
                 leader.host, before.at, ended

@@ -96,9 +96,7 @@ def fence(joined: Joined) -> Iterator[Violation]:
     highest: dict[str, int] = {}
     for number, (key, token) in enumerate(joined.history.log.register):
         if token < highest.get(key, token):
-            writers = [
-                start for start in joined.history.starts if (start.key, start.token) == (key, token)
-            ]
+            writers = [start for start in joined.starts if (start.key, start.token) == (key, token)]
             yield Violation(
                 "fence",
                 f"write {number + 1} to the register of {key} was accepted with token {token} after one with "

@@ -24,12 +24,16 @@ from oncecron.drill.rules.verdict import Violation
 SKIP_LOST = 1.0
 """Seconds after which a skip is on the store's disk: three times wal_writer_delay, with room."""
 
+_ByTick = dict[tuple[Any, ...], list[Row]]
+"""Refusals by host, key and tick."""
 _NOT_REFUSED = ("no-store", "broken", "interrupted")
 """The skips that the store did not answer with."""
 _SAID = "oncecron: "
 _KEPT = ("the record is spooled", "a record is lost", "the end of the run could not be recorded")
 _STANDS_BY = "still waiting (--failover)"
 _STOPPED = "the command was stopped: "
+_AWAY = ("the command was not started", "the command starts without a lease")
+_TIMED_OUT = "--timeout ended the command"
 
 
 def unexplained(joined: Joined) -> Iterator[Violation]:
@@ -128,8 +132,11 @@ def _uncounted_skips(joined: Joined, firings: list[Firing]) -> Iterator[Violatio
         for firing in firings
         if _store_was_ill(joined, firing) or "a record is lost" in firing.stderr
     }
-    missing = [*_beyond(rows, firings, forgiven=ill), *_parts_beyond(rows, firings)]
-    missing += _waits_beyond(joined, rows, firings)
+    by_tick: _ByTick = defaultdict(list)
+    for row in rows:
+        by_tick[row["host"], row["key"], row["tick"]].append(row)
+    missing = [*_beyond(rows, firings, forgiven=ill), *_parts_beyond(by_tick, firings)]
+    missing += _waits_beyond(joined, by_tick, firings)
     for firing in {firing.id: firing for firing in missing}.values():
         if firing.id in ill:
             joined.counts["skips lost with the store"] += 1
@@ -138,31 +145,31 @@ def _uncounted_skips(joined: Joined, firings: list[Firing]) -> Iterator[Violatio
             yield of_firing(joined, firing, "unexplained", what)
 
 
-def _parts_beyond(rows: list[Row], firings: list[Firing]) -> Iterator[Firing]:
+def _parts_beyond(by_tick: _ByTick, firings: list[Firing]) -> Iterator[Firing]:
     """Yield the firings with parts that are not counted as refused for each of them; a pause refuses all at once."""
     for firing in firings:
         parts = int(option(firing, "--shards") or 1)
-        its = [row for row in rows if _is_of(row, firing)]
+        its = by_tick.get((firing.host, firing.key, firing.tick), [])
         if any(row["reason"] in ("paused", "drained") for row in its):
             continue
         if parts > 1 and {row["shard"] for row in its} != set(range(parts)):
             yield firing
 
 
-def _waits_beyond(joined: Joined, rows: list[Row], firings: list[Firing]) -> Iterator[Firing]:
+def _waits_beyond(joined: Joined, by_tick: _ByTick, firings: list[Firing]) -> Iterator[Firing]:
     """Yield the firings that waited for the end of their own tick, and are not counted as refused after it."""
     for firing in firings:
         if option(firing, "--failover") is None or firing.tick is None:
             continue
         others = [
             start
-            for start in joined.history.starts
+            for start in joined.starts
             if start.key == firing.key and start.tick != firing.tick
             and joined.claimed_after(start) <= (firing.ended or 0.0)
             and alive_until(start) + 2 * joined.history.head["ttl"] >= firing.at
         ]  # fmt: skip
         silent = [row for row, _ in joined.startless if row["key"] == firing.key]
-        its = [row for row in rows if _is_of(row, firing)]
+        its = by_tick.get((firing.host, firing.key, firing.tick), [])
         final = [row for row in its if row["reason"] != "held"]
         if not (others or silent or final or any(_is_another_tick(joined, row) for row in its)):
             yield firing  # else another tick may have been in its way
@@ -175,12 +182,6 @@ def _is_another_tick(joined: Joined, held: Row) -> bool:
         (firing.host, firing.pid, firing.key) == holder and firing.tick != held["tick"]
         for firing in joined.history.firings
     )
-
-
-def _is_of(row: Row, firing: Firing) -> bool:
-    """Return whether a refusal may be that of a firing with a named tick."""
-    whose: tuple[Any, ...] = row["host"], row["key"], row["tick"]
-    return whose == (firing.host, firing.key, firing.tick)
 
 
 def _store_was_ill(joined: Joined, firing: Firing) -> bool:
@@ -240,7 +241,7 @@ def _was_told_before(joined: Joined, firing: Firing) -> bool:
     told = [
         other.ended
         for other in others
-        if other.status == 69 and _SAID in other.stderr and other.ended and other.ended <= until
+        if _said_that_it_is_away(other) and other.ended and other.ended <= until
     ]
     # Between its note that the store is away and its word, or its end, one was hit, or waits still.
     told += [
@@ -253,6 +254,12 @@ def _was_told_before(joined: Joined, firing: Firing) -> bool:
     return last is not None and not any(
         other.at > last and _reached(joined, other) < firing.at for other in others
     )
+
+
+def _said_that_it_is_away(firing: Firing) -> bool:
+    """Return whether a firing has told so, of one of its parts at least."""
+    told = any(words in firing.stderr for words in _AWAY)
+    return told or (firing.status == 69 and _SAID in firing.stderr)
 
 
 def _reached(joined: Joined, firing: Firing) -> float:
@@ -285,6 +292,8 @@ def noise(joined: Joined) -> Iterator[Violation]:
             lines = [line for line in lines if line.startswith(_SAID)]
             if _was_asked_to_stop(joined, firing):  # its job may have ended with 0 all the same
                 lines = [line for line in lines if _STOPPED not in line]
+        if len(joined.starts_of(firing)) > 1:
+            lines = [line for line in lines if _TIMED_OUT not in line]
         if joined.felt(firing.host, firing.at, firing.ended or firing.at):
             lines = [
                 line for line in lines if not any(word in line for word in (*_KEPT, _STANDS_BY))

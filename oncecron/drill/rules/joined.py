@@ -30,6 +30,10 @@ RECORDING = 15.0
 FORGOTTEN = 2.0
 """Seconds before a failover of which a store that may forget (head: `loses`) can have lost what it acknowledged."""
 
+UNDONE_BY = {"pause": "resume", "drain": "undrain"}
+ENDED_BY = ("TERM", "INT", "QUIT")
+"""Signals that ask a job to end."""
+
 GRACE = 10.0
 """Seconds between TERM and KILL unless --grace says otherwise."""
 
@@ -56,8 +60,6 @@ class Joined:
         self.hosts = {firing.host for firing in history.firings}
         self.hosts |= set() if isinstance(hosts, int) else set(hosts)
         self.parts: dict[Part, list[Start]] = defaultdict(list)
-        for start in sorted(history.starts, key=lambda start: start.at):
-            self.parts[part_of(start)].append(start)
         self._firings: dict[tuple[str, int, str], list[Firing]] = defaultdict(list)
         for firing in sorted(history.firings, key=lambda firing: firing.at):
             self._firings[firing.host, firing.pid, firing.key].append(firing)
@@ -69,6 +71,9 @@ class Joined:
         for fault in history.faults:
             for firing_id, role, state in fault.hit:
                 self._hits[firing_id].append((fault, role, state))
+        self.starts = [start for start in history.starts if not self.is_unclaimed(start)]
+        for start in sorted(self.starts, key=lambda start: start.at):
+            self.parts[part_of(start)].append(start)
 
     # What belongs together
 
@@ -77,6 +82,14 @@ class Joined:
         firings = self._firings.get((start.host, start.wrapper, start.key), [])
         number = bisect.bisect(firings, start.at + MOMENT, key=lambda firing: firing.at)
         return firings[number - 1] if number else None
+
+    def is_unclaimed(self, start: Start) -> bool:
+        """Return whether it had no lease, and its firing gave up the promises (--on-store-error run)."""
+        return start.token is None and gives_up(self.firing_of(start))
+
+    def gave_up(self, row: Row) -> bool:
+        """Return whether a row may be of a firing that started its job without a lease."""
+        return any(map(gives_up, self._firings.get((row["host"], row["pid"], row["key"]), ())))
 
     @functools.cached_property
     def _starts(self) -> dict[int, list[Start]]:
@@ -145,6 +158,8 @@ class Joined:
         That is when its firing was begun; when the last thing that its firing ran, and the last that anybody ran of
         this part, was dead; and, where no host's clock is the store's, what the store's own clock said.
         """
+        if start.claimed is not None:
+            return start.claimed
         firing = self.firing_of(start)
         moments = [firing.at] if firing else []
         before = self.parts[part_of(start)] + (self.starts_of(firing) if firing else [])
@@ -182,8 +197,8 @@ class Joined:
         return [
             Out(fault.at, math.inf if killed or fault.healed is None else fault.healed, killed)
             for fault, its_role, state in self._hits.get(firing, [])
-            for killed in [state == "killed"]
-            if its_role == role
+            for killed in [state in ("killed", "failed")]
+            if its_role == role and state != "signalled"
         ]
 
     def jointly_out(self, firing: int, grace: float = GRACE) -> Iterator[tuple[float, float]]:
@@ -286,9 +301,16 @@ def part_of_row(row: Row) -> Part:
 
 def alive_until(start: Start) -> float:
     """Return when something of a start still lived for certain, but for what a success left behind on purpose."""
-    if start.ended is not None and start.status == 0:
+    if start.ended is not None and has_succeeded(start):
         return start.ended
     return max(start.last_sign, start.ended or start.at)
+
+
+def has_succeeded(start: Start) -> bool:
+    """Return whether a job ended with 0, and nobody had asked for its end: what it left is there on purpose."""
+    ended = start.ended or 0.0
+    asked = any(at <= ended and name in ENDED_BY for at, name in start.signals)
+    return start.status == 0 and not asked
 
 
 def undone(fault: Fault) -> float:
@@ -299,8 +321,19 @@ def undone(fault: Fault) -> float:
     return fault.at if only_kills else math.inf
 
 
+def taken_back(joined: Joined, operation: Operation) -> tuple[float, float]:
+    """Return when somebody began to take back a pause, or the draining of a host, and when that was done."""
+    word, subject = UNDONE_BY[operation.words[0]], operation.subject
+    times = (
+        (other.at, math.inf if other.ended is None else other.ended)
+        for other in joined.history.operations
+        if (other.words[0], other.subject) == (word, subject) and other.at > operation.at
+    )
+    return min(times, default=(math.inf, math.inf))
+
+
 def clock_step(fault: Fault) -> float:
-    """Return by how many seconds a clock was set; 0 for every other fault."""
+    """Return by how many seconds a clock was set, a host's or the store's; 0 for every other fault."""
     return float(fault.detail.split()[0]) if "clock" in fault.kind else 0.0
 
 
@@ -317,9 +350,9 @@ def was_lost(row: Row) -> bool:
     return protocol.was_lost(execution_of(row))
 
 
-def moment_of(text: str | None) -> float | None:
+def moment_of(text: str | float | None) -> float | None:
     """Return a time of the log in seconds since the epoch."""
-    return None if text is None else datetime.fromisoformat(text).timestamp()
+    return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else text
 
 
 def goes_on(firing: Firing) -> bool:
@@ -337,6 +370,11 @@ def option(firing: Firing, name: str) -> str | None:
             after = words[number + 1] if number + 1 < len(words) else ""
             return value if equals else name if after.startswith("-") or not after else after
     return None
+
+
+def gives_up(firing: Firing | None) -> bool:
+    """Return whether a firing starts its job without a lease where the store is away."""
+    return firing is not None and option(firing, "--on-store-error") == "run"
 
 
 def seconds(firing: Firing, name: str) -> float | None:

@@ -29,7 +29,8 @@ def audited(joined: Joined) -> Iterator[Violation]:
     for finding in joined.history.log.findings:
         ids = finding["execution_id"], finding["other_execution_id"]
         rows = [by_id[number] for number in ids if number in by_id]
-        if finding["finding"] in RULES and rows:
+        given_up = any(row["outcome"] == "unclaimed" for row in rows)  # judged by `running`
+        if finding["finding"] in RULES and rows and not given_up:
             starts = [start for row in rows for start in _starts_of(joined, row)]
             yield Violation(
                 "audit", f"`oncecron audit` finds {finding['finding']}: {finding['reason']}",
@@ -63,9 +64,10 @@ def _was_left_alone(joined: Joined, start: Start) -> bool:
 
 def _clock_was_set(joined: Joined, since: float, until: float) -> bool:
     """Return whether the clock that a store goes by was set at about the time of some starts, by that clock."""
-    return joined.history.head["store"] == "sqlite" and any(
+    by_hosts = joined.history.head["store"] == "sqlite"
+    return any(
         fault.at <= until + step and undone(fault) >= since - step
         for fault in joined.history.faults
         for step in [abs(clock_step(fault))]
-        if step
+        if step and (by_hosts or joined.is_shared(fault))
     )

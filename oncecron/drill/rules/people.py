@@ -1,15 +1,13 @@
 """What people ask for is done, and said: nothing starts that is paused or drained, what was stopped is dead."""
 
-import math
 from collections.abc import Iterator
 
 from oncecron.drill.history import Operation, Start
 from oncecron.drill.rules.exclusion import is_excused
-from oncecron.drill.rules.joined import Joined, alive_until
+from oncecron.drill.rules.joined import UNDONE_BY, Joined, alive_until, taken_back
 from oncecron.drill.rules.verdict import Violation
 
 _ENDED_BY_STOPS = ("stop", "release")
-_UNDOES = {"pause": "resume", "drain": "undrain"}
 _BUGS = ("Traceback (most recent call last)", "internal error")
 _AWAY, _NOT_YET, _REFUSED, _UNKNOWN = 69, 75, 78, 1
 
@@ -18,10 +16,10 @@ def hindered(joined: Joined) -> Iterator[Violation]:
     """Nothing starts whose claim was decided after a pause, or the draining of its host, had returned."""
     for operation in joined.history.operations:
         kind = operation.words[0]
-        if kind not in _UNDOES or operation.status != 0 or operation.ended is None:
+        if kind not in UNDONE_BY or operation.status != 0 or operation.ended is None:
             continue
-        until = _undone(joined, operation)
-        for start in joined.history.starts:
+        until, _ = taken_back(joined, operation)
+        for start in joined.starts:
             concerned = (
                 start.host == operation.subject if kind == "drain" else _is_of(start, operation)
             )
@@ -34,19 +32,6 @@ def hindered(joined: Joined) -> Iterator[Violation]:
                     f"{start.at - operation.ended:.3f} s before",
                     hole=joined.forgets(operation.at, start.at),
                 )  # fmt: skip
-
-
-def _undone(joined: Joined, operation: Operation) -> float:
-    """Return when somebody began to take it back."""
-    word, subject = _UNDOES[operation.words[0]], operation.subject
-    return min(
-        (
-            other.at
-            for other in joined.history.operations
-            if (other.words[0], other.subject) == (word, subject) and other.at > operation.at
-        ),
-        default=math.inf,
-    )
 
 
 def _is_of(start: Start, operation: Operation) -> bool:
@@ -62,7 +47,7 @@ def stopped(joined: Joined) -> Iterator[Violation]:
             or operation.ended is None
         ):
             continue
-        for start in joined.history.starts:
+        for start in joined.starts:
             until = alive_until(start)
             if (
                 start.key != operation.subject
@@ -120,7 +105,7 @@ def _is_known(joined: Joined, operation: Operation) -> bool:
     return any(
         start.key == operation.subject and start.at < operation.at
         and not joined.forgets(start.at, operation.ended or start.at)
-        for start in joined.history.starts
+        for start in joined.starts
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from oncecron.drill.rules.joined import (
     Row,
     alive_until,
     execution_of,
+    gives_up,
     option,
     part_of_row,
     seconds,
@@ -31,7 +32,7 @@ _ENDED_BY_US = ("stopped", "timed-out")
 
 def recorded(joined: Joined) -> Iterator[Violation]:
     """Every start has one row, which says of it what it says of itself."""
-    for start in joined.history.starts:
+    for start in joined.starts:
         if joined.firing_of(start) is None:
             yield _of(joined, start, "stray", "belongs to no firing")
         rows = joined.rows_of(start)
@@ -112,8 +113,9 @@ def _wrong_signal(joined: Joined, start: Start, row: Row) -> str | None:
         start.status is not None and start.status in _as_status(row["signal"])
     ):
         return None
-    if joined.hits_of(start, "job", "killed"):
-        return None
+    killed = joined.hits_of(start, "guard", "killed")
+    if joined.hits_of(start, "job", "killed") or any(hit.at > alive_until(start) for hit in killed):
+        return None  # a guard may see its job killed before it is killed itself
     if start.ended is not None:
         return f"is recorded as ended by signal {row['signal']}, but ended with {start.status}"
     return f"is recorded as ended by signal {row['signal']}, which nobody sent"
@@ -158,7 +160,9 @@ def _wrongly_lost(joined: Joined, start: Start, row: Row) -> str | None:
 def running(joined: Joined) -> Iterator[Violation]:
     """Nothing is recorded as running when all is over, and nothing as unclaimed."""
     for row in joined.history.log.executions:
-        if row["outcome"] in ("running", "unclaimed"):
+        if row["outcome"] == "running" or (
+            row["outcome"] == "unclaimed" and not joined.gave_up(row)
+        ):
             starts = [
                 start
                 for start in joined.parts.get(part_of_row(row), [])
@@ -177,11 +181,14 @@ def started(joined: Joined) -> Iterator[Violation]:
         outcome = row["outcome"]
         what = None
         if firing is None:
-            what = "belongs to no firing"
+            given_up = outcome == "unclaimed" and joined.gave_up(row)
+            what = None if given_up else "belongs to no firing"
         elif outcome == "lost":
             until = (joined.history.end if firing.ended is None else firing.ended) + RECORDING
             if not joined.felt(row["host"], firing.at, until):
                 what = "was never started, and no fault touched its host or the store"
+            elif row["duration"] is None and not _may_be_silent(joined, firing):
+                what = "was never started, and its firing has not said so"
         elif outcome == "stopped" and was_called_off(row):
             if not joined.hits(firing) and not _was_asked(joined, row, firing):
                 what = "was not started, and nobody had asked for its end"
@@ -194,6 +201,12 @@ def started(joined: Joined) -> Iterator[Violation]:
                 f"{outcome}, but {what}",
                 row["key"], row["tick"], [firing.at] if firing else [], [], [firing] if firing else [],
             )  # fmt: skip
+
+
+def _may_be_silent(joined: Joined, firing: Firing) -> bool:
+    """Return whether a firing could not record, or spool, that it has started nothing."""
+    is_lost = "a record is lost" in firing.stderr or joined.forgets(firing.at, joined.history.end)
+    return is_lost or gives_up(firing) or bool(joined.hits(firing))
 
 
 def _died_at_once(joined: Joined, row: Row, firing: Firing) -> bool:

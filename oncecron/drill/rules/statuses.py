@@ -4,11 +4,21 @@ Of several attempts at a part the last one's status counts, of several parts tha
 that met a fault between two parts leaves with what it says of that, if no part had failed before.
 """
 
+import math
 from collections.abc import Iterator
 
 from oncecron.drill.history import Firing
 from oncecron.drill.rules.exclusion import is_excused
-from oncecron.drill.rules.joined import Joined, Row, alive_until, grace_of, option, seconds
+from oncecron.drill.rules.joined import (
+    Joined,
+    Row,
+    alive_until,
+    goes_on,
+    grace_of,
+    has_succeeded,
+    option,
+    seconds,
+)
 from oncecron.drill.rules.verdict import Violation
 
 KILLING = 5.0
@@ -33,9 +43,10 @@ def exits(joined: Joined) -> Iterator[Violation]:
             if not _is_out_at_the_end(joined, firing):
                 what = "never ended"
         elif firing.status == 70 or any(bug in firing.stderr for bug in _BUGS):
-            yield of_firing(
-                joined, firing, "bug", f"failed by itself ({firing.status}): {words(firing)}"
-            )
+            if not joined.hits(firing, "guard", "failed"):
+                yield of_firing(
+                    joined, firing, "bug", f"failed by itself ({firing.status}): {words(firing)}"
+                )
         elif firing.status < 0:
             if not joined.hits(firing, "wrapper", "killed"):
                 what = f"died of signal {-firing.status}, which nobody sent"
@@ -59,9 +70,9 @@ def _wrong_status(joined: Joined, firing: Firing) -> str | None:
     allowed = _expected(joined, firing, rows)
     if joined.hits(firing, "guard"):
         allowed.add(75)
-    if option(firing, "--shards") and joined.felt(
-        firing.host, firing.at, firing.ended or firing.at
-    ):
+    if joined.hits(firing, state="signalled"):
+        allowed |= {128 + number for number in ENDING}
+    if goes_on(firing) and joined.felt(firing.host, firing.at, firing.ended or firing.at):
         allowed |= BETWEEN_PARTS
     if firing.status in allowed:
         return None
@@ -133,6 +144,28 @@ def timeouts(joined: Joined) -> Iterator[Violation]:
             if lived > limit + KILLING and not hindered:
                 what = f"let its job live for {lived:.1f} s: timeout and grace were over after {limit:g} s"
                 yield of_firing(joined, firing, "timeout", what)
+
+
+def orphans(joined: Joined) -> Iterator[Violation]:
+    """No job outlives a killed wrapper: its guard ends it, if nobody hinders that."""
+    for firing in joined.history.firings:
+        if firing.ended is None or (firing.status or 0) >= 0 or joined.hits(firing, "guard"):
+            continue
+        for start in joined.starts_of(firing):
+            outlived = alive_until(start) - firing.ended
+            if outlived > grace_of(firing) + KILLING:
+                what = f"was killed, and its guard let its job (pid {start.pid}) live for {outlived:.1f} s"
+                yield of_firing(joined, firing, "orphan", what)
+
+
+def leftovers(joined: Joined) -> Iterator[Violation]:
+    """Nothing that a success leaves running gets a signal: it is there on purpose."""
+    for start in joined.starts:
+        late = [name for at, name in start.signals if at > (start.ended or math.inf)]
+        firing = joined.firing_of(start)
+        if late and firing and has_succeeded(start) and not joined.hits(firing, "guard"):
+            what = f"sent {late[0]} to what its job (pid {start.pid}) had left running"
+            yield of_firing(joined, firing, "leftover", what)
 
 
 def was_called_off(row: Row) -> bool:
