@@ -22,6 +22,7 @@ import broken
 import mutations
 import patched
 import reached
+from greenlet import GreenletExit
 from shrink import HOUR, Only, smallest
 from world import World
 
@@ -158,7 +159,9 @@ class Search:
 
 def main() -> int:
     """Run what the command line says."""
-    options = _arguments()
+    options, usual = _arguments(), sys.unraisablehook
+    # A process may be killed while a generator that it leaves is closed.
+    sys.unraisablehook = lambda what: None if what.exc_type is GreenletExit else usual(what)
     if options.broken in broken.ALL:
         broken.ALL[options.broken]()
     elif options.broken and Path(oncecron.__file__).parent == patched.INSTALLED:
