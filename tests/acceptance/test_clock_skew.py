@@ -93,7 +93,7 @@ def test_the_start_of_the_process_is_known_under_a_wrong_clock() -> None:
     for ahead in (-90.0, 0.5, 400 * DAY):
         before = time.time() + ahead
         process = spawn(
-            [sys.executable, "-c", program], env=skewed(ahead), stdout=PIPE, stderr=PIPE
+            [sys.executable, "-P", "-c", program], env=skewed(ahead), stdout=PIPE, stderr=PIPE
         )
         after = time.time() + ahead
         out, err = process.communicate(timeout=30)

@@ -37,7 +37,7 @@ def store(public_path: Path) -> str:
 def firing(public_path: Path, store: str, journal: Journal) -> Firing:
     """Give a firing whose job and its grandchild, in a session of its own, run and ignore TERM."""
     run = ["run", "--key", "k", "--store", store, "--tick", "one", "--"]
-    command = [sys.executable, "-c", TAKES_WHAT_CANNOT_BE, *run, *job(journal, *STUBBORN)]
+    command = [sys.executable, "-P", "-c", TAKES_WHAT_CANNOT_BE, *run, *job(journal, *STUBBORN)]
     environment = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(public_path)}
     firing = Firing(spawn(command, env=environment, stdout=PIPE, stderr=PIPE))
     journal.wait_for("start", 2)

@@ -92,7 +92,7 @@ def test_the_file_is_replaced_whole_or_not_at_all(past: Oncecron, public_path: P
     assert page.read_bytes() != before
     before = page.read_bytes()
     code = f"from oncecron.cli.whole_file import replace; replace({str(page)!r}, b'x' * 9000)"
-    limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "sh", sys.executable, "-c", code]
+    limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "sh", sys.executable, "-P", "-B", "-c", code]
     full = subprocess.run(limited, capture_output=True, text=True, check=False)
     assert f"OutputError: cannot write {page}: File too large" in full.stderr
     refused(past("report", "--html", page, "--store", "sqlite:////none/x.db"), 78, "/none")

@@ -492,6 +492,7 @@ def test_records_that_one_version_has_spooled_are_delivered_by_the_other(
     def spool(tick: str, **environment: str) -> None:
         words = [
             sys.executable,
+            "-P",
             "-c",
             SPOOLS,
             str(public_path / "host-a" / "oncecron"),

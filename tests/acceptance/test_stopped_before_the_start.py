@@ -80,6 +80,6 @@ def test_a_guard_that_fails_by_a_bug_leaves_nothing(public_path: Path, journal: 
 
 
 def _fire(program: str, path: Path, options: list[str], *command: str) -> Firing:
-    words = [sys.executable, "-c", program, "run", "--key", "k", *options, "--", *command]
+    words = [sys.executable, "-P", "-c", program, "run", "--key", "k", *options, "--", *command]
     environment = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(path)}
     return Firing(spawn(words, env=environment, cwd=path, stdout=PIPE, stderr=PIPE))

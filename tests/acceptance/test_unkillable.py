@@ -30,7 +30,16 @@ def test_while_something_lives_its_lease_is_not_given_away(
     """The guard is gone and the job cannot be killed: the next firing of the same host is refused."""
     store = f"sqlite://{public_path}/store.db"
     run = ["run", "--key", "k", "--store", store, "--tick"]
-    command = [sys.executable, "-c", KILLS_NOBODY, *run, "one", "--", *job(journal, "--sleep", 30)]
+    command = [
+        sys.executable,
+        "-P",
+        "-c",
+        KILLS_NOBODY,
+        *run,
+        "one",
+        "--",
+        *job(journal, "--sleep", 30),
+    ]
     environment = {"PATH": os.environ["PATH"], "XDG_STATE_HOME": str(public_path / "state")}
     firing = Firing(spawn(command, env=environment, stdout=PIPE, stderr=PIPE))
     journal.wait_for("start")

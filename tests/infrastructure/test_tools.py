@@ -23,7 +23,7 @@ print(time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic(),
 def test_skew_moves_the_wall_clock_alone(skew: float) -> None:
     """CLOCK_BOOTTIME, CLOCK_MONOTONIC and start times of /proc are real, the wall clock is not."""
     before = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
-    out = subprocess.check_output([sys.executable, "-c", CLOCKS], env=skewed(skew))
+    out = subprocess.check_output([sys.executable, "-P", "-c", CLOCKS], env=skewed(skew))
     wall, boot, monotonic, started = map(float, out.split())
     after = time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic()
     assert before[0] + skew <= wall <= after[0] + skew
@@ -40,7 +40,7 @@ def test_servers_die_with_the_tests() -> None:
         "from servers.process import as_server_user, spawn\n"
         "print(spawn([*as_server_user(), 'sleep', '60']).pid, flush=True); time.sleep(60)"
     )
-    tests = spawn([sys.executable, "-c", script, str(TESTS)], stdout=subprocess.PIPE)
+    tests = spawn([sys.executable, "-P", "-c", script, str(TESTS)], stdout=subprocess.PIPE)
     assert tests.stdout is not None
     server = read_process(int(tests.stdout.readline()))
     assert server is not None

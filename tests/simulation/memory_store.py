@@ -360,6 +360,7 @@ class Memory:
             part.put(row, retrying=False, note=ended.note)
             if is_own and part.leased() != row["execution_id"]:
                 nothing = _NOT_ENDED | {"outcome": "not-started", "duration": 0.0}
+                nothing["finished_at"] = values["finished_at"]
                 self._conclude(part, part.row(part.leased()), nothing, attempt.UNHEARD)
         elif ended.how == "end":
             told = {name: values[name] for name in _ENDED}

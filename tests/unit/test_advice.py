@@ -392,7 +392,8 @@ def test_what_cannot_be_loaded_has_a_cure(
         "XDG_STATE_HOME": str(tmp_path),
     }
     ended = subprocess.run(
-        [sys.executable, "-c", block, *line.split()], env=environment, capture_output=True, text=True, check=False,
+        [sys.executable, "-P", "-c", block, *line.split()],
+        env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr.count("\n")) == (78, 1), ended
     assert told in ended.stderr

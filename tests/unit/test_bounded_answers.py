@@ -128,7 +128,7 @@ assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # k
 
 def run(command: str, timeout: float = PATIENCE) -> str:
     """Send a message by a command, from a process that adopts what it leaves; return what is complained of."""
-    words = [sys.executable, "-c", RUN, command, str(timeout)]
+    words = [sys.executable, "-P", "-c", RUN, command, str(timeout)]
     return subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 

@@ -51,7 +51,7 @@ print(json.dumps(told), file=sys.stderr)
 def told(size: int, script: str) -> tuple[bytes, list[Any]]:
     """Carry out the attempts of a script; return what arrived, and of each its output, cut and note."""
     done = subprocess.run(
-        [sys.executable, "-c", ATTEMPTS, str(size), script],
+        [sys.executable, "-P", "-c", ATTEMPTS, str(size), script],
         capture_output=True,
         check=True,
         timeout=60,

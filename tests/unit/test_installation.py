@@ -71,7 +71,7 @@ def test_a_python_that_is_too_old_is_one_line() -> None:
     ast.parse((PACKAGE / "__init__.py").read_text(), feature_version=(3, 4))
     code = "import sys; sys.version_info = (3, 9, 2); sys.version = '3.9.2 (main)'; import oncecron"
     ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 78
     assert ended.stderr == (
@@ -116,7 +116,7 @@ def test_a_package_whose_activation_was_killed_is_activated(
         subprocess.run(activate, check=True)
     running = (home / "current").readlink()
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, script, *step.split("."), when], check=False
+        [sys.executable, "-P", "-c", KILLED, script, *step.split("."), when], check=False
     )
     assert killed.returncode == 9
     assert (home / "current" / "module.py").exists()

@@ -222,7 +222,11 @@ def _modules_after(code: str) -> set[str]:
     code += "\nimport sys; print(' '.join(sys.modules))"
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return set(done.stdout.split())
 

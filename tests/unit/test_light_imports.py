@@ -74,7 +74,7 @@ def tree(tmp_path: Path) -> Path:
 def look(tree: Path, *options: str, code: str = LOOK, **environment: str) -> list[list[Any]]:
     """Return what the three modules are in a fresh interpreter."""
     done = subprocess.run(
-        [sys.executable, *options, "-c", code, str(tree)],
+        [sys.executable, "-P", *options, "-c", code, str(tree)],
         env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **environment},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -118,7 +118,7 @@ def test_a_firing_knows_its_modules_and_their_order(kind: str) -> None:
     environment = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}  # the first one makes the bytecode
     for code in (imports, ORDER.format(kind=kind)):
         done = subprocess.run(
-            [sys.executable, "-c", code],
+            [sys.executable, "-P", "-c", code],
             env=environment, capture_output=True, text=True, check=True,
         )  # fmt: skip
     assert {*done.stdout.split()} == {"oncecron.run", f"oncecron.stores.{kind}"}

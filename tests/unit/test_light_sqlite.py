@@ -28,4 +28,4 @@ def test_it_is_what_everybody_has() -> None:
 
 def test_it_works_alone_and_leaves_the_others_alone() -> None:
     """Statements are cached without `functools`, and whoever imports that later gets the real one."""
-    subprocess.run([sys.executable, "-c", ALONE], check=True)
+    subprocess.run([sys.executable, "-P", "-c", ALONE], check=True)

@@ -230,7 +230,7 @@ def test_to_read_the_table_imports_no_mail_and_no_tls() -> None:
     """`config check` reads it, and so does each host that is skipped."""
     code = "import sys, oncecron.alerts.settings; print(sorted(sys.modules))"
     loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     ).stdout
     assert "oncecron.alerts.mail_server" in loaded
     assert not any(f"'{each}'" in loaded for each in ("smtplib", "ssl", "email.message"))

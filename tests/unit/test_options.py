@@ -333,7 +333,11 @@ def test_a_tab_imports_a_driver_only_to_ask_a_store(
         "HOME": str(tmp_path), "ONCECRON_STORE": f"sqlite://{tmp_path}/none.db",
     }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.splitlines()[-1] == str(drivers)
     assert done.stderr == ""

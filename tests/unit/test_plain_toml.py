@@ -130,7 +130,7 @@ def test_a_firing_with_a_usual_file_does_not_load_tomllib(tmp_path: Path) -> Non
         file = tmp_path / "oncecron.toml"
         file.write_text(text)
         code = f"from oncecron.config.file import read_file; read_file({str(file)!r}); import sys; print(*sys.modules)"
-        command = [sys.executable, "-c", code]
+        command = [sys.executable, "-P", "-c", code]
         done = subprocess.run(command, env=os.environ, check=True, capture_output=True, text=True)
         assert ("tomllib" in done.stdout.split()) == loads
 

@@ -32,7 +32,7 @@ print(read)
 def starts(stdin: int) -> str:
     """Return how many bytes each of three starts reads from a descriptor."""
     done = subprocess.run(
-        [sys.executable, "-c", PLAY], stdin=stdin, capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", PLAY], stdin=stdin, capture_output=True, text=True, check=True
     )
     return done.stdout.strip()
 
@@ -100,6 +100,6 @@ def test_what_the_command_leaves_in_a_pipe_stays_there() -> None:
     """As without oncecron: `... | while read -r host; do oncecron run ...; done`."""
     reader = pipe(b"a\nb\n")
     look = "from oncecron.run.repeated_input import RepeatedInput; RepeatedInput().begin()"
-    subprocess.run([sys.executable, "-c", look], stdin=reader, check=True)
+    subprocess.run([sys.executable, "-P", "-c", look], stdin=reader, check=True)
     assert os.read(reader, 9) == b"a\nb\n"
     os.close(reader)

@@ -390,7 +390,7 @@ def test_a_disk_that_takes_nothing_is_told_and_leaves_nothing(state: Path) -> No
         "spool.add(record); print(len(list(spool.pending())))\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
     )
     *complaints, pending = done.stdout.splitlines()
     assert len(complaints) == 2
@@ -410,7 +410,7 @@ def test_a_record_is_there_whole_or_not_at_all_after_a_kill(state: Path) -> None
         "    spool.add({**record, 'owner': str(number)})\n"
         "    print(number, flush=True)\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as writer:
+    with subprocess.Popen([sys.executable, "-P", "-c", script], stdout=subprocess.PIPE) as writer:
         assert writer.stdout
         for _ in range(20):
             writer.stdout.readline()
@@ -442,7 +442,7 @@ def test_one_at_a_time_delivers_the_records_of_a_key(spool: Spool) -> None:
         f"taken = Spool({spool._state!r}, {STORE!r}, 'oncecron').taken('k')\n"
         "print(next(taken)[1]['key'], flush=True); sys.stdin.read()\n"
     )
-    command = [sys.executable, "-c", script]
+    command = [sys.executable, "-P", "-c", script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout
         assert other.stdout.readline() == b"k\n"
