@@ -155,7 +155,7 @@ _MUTATIONS = (
         (
             Change(
                 "run/wrapper.py",
-                "            if (until := self._trust.until) and self._now() >= self._kill_at(until):\n",
+                "            if is_late:\n",
                 "            if False:\n",
             ),
         ),
