@@ -372,9 +372,7 @@ class _Starts:
         known.append(traced)
         known.sort(key=lambda each: (each.execution.attempt, each.execution.started_at))
         if execution.outcome != "not-started":
-            yield from self._twice(
-                [each for each in known if each.execution.outcome != "not-started"], traced
-            )
+            yield from self._twice(known, traced)
         yield from self._gap(known, traced)
 
     def _ask(self, execution: Execution) -> list[Traced]:
@@ -385,12 +383,20 @@ class _Starts:
             and each.execution.started_at <= execution.started_at
         ]
 
-    def _twice(self, attempts: list[Traced], new: Traced) -> Iterator[Finding]:
+    def _twice(self, known: list[Traced], new: Traced) -> Iterator[Finding]:
+        """Judge an attempt by its neighbours.
+
+        One that is missing between them may come later in this order, if the store's clock was set back.
+        """
+        seen = {each.execution.attempt for each in known}
+        attempts = [each for each in known if each.execution.outcome != "not-started"]
         at = attempts.index(new)
         for first, second in itertools.pairwise(attempts[max(at - 1, 0) : at + 2]):
+            one, other = first.execution, second.execution
+            if not seen.issuperset(range(one.attempt + 1, other.attempt)):
+                continue
             why = _why_not_again(first, second)
             if why and not self._store_explains(first, second):
-                one, other = first.execution, second.execution
                 reason = f"{label(other)} started the tick again (attempt {other.attempt}) after {label(one)}: {why}"
                 yield found("twice", other, reason, one)
 

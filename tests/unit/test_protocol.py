@@ -1,0 +1,43 @@
+"""What the log alone shows of the protocol, where its times are not in the order of what happened."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from oncecron.core.log_rows import Execution, Traced
+from oncecron.core.text import Clock
+from oncecron.log.protocol import Known, ShardRules
+
+
+def attempt(number: int, at: float, owner: str, cause: str = "schedule") -> Traced:
+    """Return an attempt of one tick that failed within a second; the store gave ids and tokens in this order."""
+    execution = Execution(
+        *(number, "billing", 0, "2026-11-29T02:00Z", number, "failed", 1, None, "a", 1, "root", "bill"),
+        *(at, at + 1, 1.0, number, owner, None),
+        cause=cause,
+    )  # fmt: skip
+    return Traced(execution, 100.0, at, None)
+
+
+def findings(attempts: Sequence[Traced]) -> list[str]:
+    """Return what is found; all attempts are in the log."""
+    known = Known(Clock(utc=True), attempts=lambda _execution: attempts)
+    rules = ShardRules(known)
+    in_order = sorted(attempts, key=lambda each: each.execution.started_at)
+    return [found.finding for each in in_order for found in rules.see(each)]
+
+
+@pytest.mark.parametrize("second", [200.0, 400.0])
+def test_a_store_whose_clock_was_set_back_is_no_finding(second: float) -> None:
+    """Attempt 3 may have an earlier time than attempt 2, without which nothing would explain it."""
+    first = attempt(1, 100.0, "one")
+    taken_over = attempt(2, second, "two", "takeover")
+    assert findings([first, taken_over, attempt(3, 300.0, "two", "retry")]) == []
+
+
+@pytest.mark.parametrize("second", [200.0, 400.0])
+def test_an_attempt_without_a_reason_is_found_in_any_order(second: float) -> None:
+    """Once its predecessor is there."""
+    first = attempt(1, 100.0, "one")
+    taken_over = attempt(2, second, "two", "takeover")
+    assert findings([first, taken_over, attempt(3, 300.0, "three", "retry")]) == ["twice"]
