@@ -45,8 +45,8 @@ class Host:
         return self.kernel.now + self.ahead
 
     def lease(self) -> float:
-        """Return the lease clock."""
-        return (self.kernel.now - self.booted - self.stood_still) * self.rate
+        """Return the lease clock, which never goes back: it has microseconds, and no remainders of sums."""
+        return round((self.kernel.now - self.booted - self.stood_still) * self.rate, 6)
 
     def later(self, what: Callable[..., None], *args: Any) -> None:
         """Do something now, or when the host thaws."""
