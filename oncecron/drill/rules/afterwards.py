@@ -57,8 +57,8 @@ def _set_back(joined: Joined, asked: list[Firing]) -> float:
     history = joined.history
     if history.head["store"] != "sqlite" or not any(option(each, "--min-gap") for each in asked):
         return 0.0
-    steps = [clock_step(fault) for fault in history.faults]
-    return max(0.0, *steps) - min(0.0, *steps)
+    steps = [0.0, *map(clock_step, history.faults)]
+    return max(steps) - min(steps)
 
 
 def incomplete(joined: Joined) -> Iterator[Violation]:
