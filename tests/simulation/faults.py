@@ -274,7 +274,8 @@ class Nemesis:
         self._kernel.thaw(host, counts=counts)
         for life in self._world.lives if not counts else ():
             if life.host is host:
-                life.joint = max(life.joint, self._kernel.now + life.key.ttl)
+                life.trusts_until = self._kernel.now + life.key.ttl
+                life.joint = max(life.joint, life.trusts_until)
 
     def _crash_host(self, blow: Blow) -> float:
         if blow.host.up:

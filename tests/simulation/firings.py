@@ -115,8 +115,8 @@ class Life:
         self.startup = draw.uniform(0.03, 0.4)
         self.hit = self.left = self.bug = self.guard_was_out = False
         """Whether a fault hit it, the guard has left by itself, a bug waits in it, and the guard was once out."""
-        self.joint = -INF
-        """Until when wrapper and guard were both out of action."""
+        self.joint = self.trusts_until = -INF
+        """Until when wrapper and guard were both out of action, or trusted what had ended: a clock had stood still."""
         self.refusals: list[tuple[int, str, bool | None, Any]] = []
         self.starts: list[Start] = []
 
@@ -142,7 +142,7 @@ class Life:
         if self.wrapper.is_out() and (self.guard is None or guard_is_out):
             self.joint = INF
         elif self.joint == INF:
-            self.joint = now
+            self.joint = max(now, self.trusts_until)
 
 
 class Watched:
