@@ -141,6 +141,19 @@ def test_a_tree_that_lives_long_after_they_woke_is_no_hole(run: Invented) -> Non
     assert (broken(run), holes(run)) == (["overlap"], [])
 
 
+@pytest.mark.parametrize(("again", "rules"), [(111.0, EXCUSED), (114.0, FOUND)])
+def test_a_tree_whose_guards_are_frozen_again_is_a_hole(
+    run: Invented, again: float, rules: object
+) -> None:
+    """If that was before they had woken."""
+    older, _ = taken_over(run, until=118.0)
+    firing = run.history.firings[older.wrapper - 1001]
+    firing.ended = 119.0
+    run.stop(firing, "wrapper", "guard", at=102.0, until=110.0)
+    run.stop(firing, "wrapper", "guard", at=again, until=118.0)
+    assert (broken(run), holes(run)) == rules
+
+
 def test_a_guard_killed_long_before_the_wrapper_is_no_hole(run: Invented) -> None:
     """The wrapper had the time to kill what the guard had left."""
     older, _ = taken_over(run)

@@ -96,6 +96,21 @@ def test_an_attempt_that_did_not_start_is_none(run: Invented) -> None:
     assert broken(run) == []
 
 
+@pytest.mark.parametrize(("lost", "found"), [("expired", []), (None, ["double"])])
+def test_who_was_lost_before_it_did_not_start_is_taken_over(
+    lost: str | None, found: list[str]
+) -> None:
+    """A person had asked for it again, after what had succeeded; that it did not start it told later."""
+    run = Invented()
+    run.run()
+    silent = run.fire(105.0, status=75, options=("--again",), stderr="oncecron: lease lost\n")
+    run.row(silent, token=1500, outcome="not-started", attempt=2, lost_reason=lost)
+    run.fault(105.0, 106.0)
+    run.token = 2000
+    run.start(run.fire(104.0, "h2", options=FAILOVER), at=110.0, attempt=3)
+    assert broken(run) == found
+
+
 def test_a_lost_attempt_without_a_first_line_counts(run: Invented) -> None:
     """The one that follows it is a takeover, which needs --failover."""
     silent = run.fire(100.0, "h1", status=-9, options=FAILOVER)
@@ -251,6 +266,15 @@ def test_the_first_part_that_failed_tells_the_status(
     run_parts(run, 0, 4, 5)
     run.history.firings[0].status = status
     assert broken(run) == found
+
+
+def test_a_clock_that_is_set_back_does_not_change_the_order_of_parts(run: Invented) -> None:
+    """Tokens of two parts are not comparable."""
+    run_parts(run, 4, 5)
+    rows = run.history.log.executions[-2:]
+    for start, row in zip(run.history.starts[-2:], rows, strict=True):
+        start.token = row["fencing_token"] = 5000 - row["fencing_token"]
+    assert broken(run) == []
 
 
 def test_a_firing_is_refused_for_each_part(run: Invented) -> None:

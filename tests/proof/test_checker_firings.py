@@ -305,6 +305,22 @@ def test_who_was_killed_may_have_noted_that_the_store_is_away(
     assert broken(run) == found
 
 
+@pytest.mark.parametrize("at", [110.0, 117.0])
+def test_who_retries_may_have_told_that_the_store_is_away(run: Invented, at: float) -> None:
+    """Before it ends; not before it was fired."""
+    tries = run.fire(
+        at,
+        "h2",
+        "t2",
+        status=1,
+        stderr=AWAY.replace("reached", "reached; the command was not started"),
+    )
+    run.start(tries, lasts=15.0)
+    run.fault(at, 130.0)
+    run.skip(run.fire(112.0, "h2", "t3", status=69), "no-store")
+    assert broken(run) == (["unexplained"] if at > 112.0 else [])
+
+
 def test_who_stands_by_has_told_that_the_store_is_away(run: Invented) -> None:
     """At some time of its wait; later firings are silent."""
     waits = run.fire(110.0, "h2", "t2", lasts=20.0)
@@ -458,14 +474,43 @@ def test_what_a_success_left_gets_no_signal(run: Invented, at: float, found: lis
     assert [rule for rule in every(run) if rule == "leftover"] == found
 
 
-@pytest.mark.parametrize(("duration", "found"), [(None, ["phantom"]), (3.0, [])])
-def test_who_starts_nothing_under_a_lease_says_so(duration: float | None, found: list[str]) -> None:
-    """Whatever befell the store: a record that cannot be delivered is spooled."""
+@pytest.mark.parametrize(
+    ("duration", "guard", "found"),
+    [(None, "stopped", ["phantom"]), (None, "killed", []), (3.0, "stopped", [])],
+)
+def test_who_starts_nothing_under_a_lease_says_so(
+    duration: float | None, guard: str, found: list[str]
+) -> None:
+    """Whatever befell the store: a record that cannot be delivered is spooled; and a guard that goes on records."""
     run = Invented()
     firing = run.fire(110.0, "h1", "t1", status=75, stderr=AWAY)
     run.row(firing, token=1500, outcome="lost", exit_code=None, duration=duration)
     run.fault(109.0, 112.0)
+    run.stop(firing, "guard", at=110.1, until=110.3, how=guard)
     assert [rule for rule in every(run) if rule == "phantom"] == found
+
+
+@pytest.mark.parametrize(("claimed", "found"), [(99.5, []), (104.0, ["missed"])])
+def test_a_frozen_start_is_in_the_way_before_its_first_line(
+    claimed: float, found: list[str]
+) -> None:
+    """From its lease on."""
+    run = Invented()
+    run.start(run.fire(99.0, "h1", "t0"), at=105.0, claimed=claimed)
+    run.skip(run.fire(100.0, "h2", "t2"))
+    assert [rule for rule in every(run) if rule == "missed"] == found
+
+
+@pytest.mark.parametrize(("hit", "found"), [(True, []), (False, ["missed"])])
+def test_a_lease_may_stand_in_the_way_without_a_start(hit: bool, found: list[str]) -> None:
+    """Its firing was asked to end, and could not give it back."""
+    run = Invented()
+    holder = run.fire(98.0, "h1", "t0", status=143, stderr=AWAY)
+    run.row(holder, token=1500, outcome="not-started", exit_code=None)
+    if hit:
+        run.stop(holder, "wrapper", at=98.2, until=98.2, how="signalled")
+    run.skip(run.fire(100.0, "h2", "t2"))
+    assert [rule for rule in every(run) if rule == "missed"] == found
 
 
 def test_a_run_without_a_lease_was_asked_for() -> None:
@@ -477,5 +522,7 @@ def test_a_run_without_a_lease_was_asked_for() -> None:
     run.history.log.executions[-1].update(outcome="unclaimed", fencing_token=None)
     run.fault(109.0, 112.0)
     assert every(run) == []
+    run.row(firing, token=1500, outcome="lost", exit_code=None, duration=None)
+    assert every(run) == []  # a claim whose answer came too late
     firing.command[:] = [word for word in firing.command if word not in ("--on-store-error", "run")]
     assert "unrecorded" in every(run)

@@ -100,6 +100,35 @@ def test_a_stop_was_asked_for(run: Invented, asked: float | None, found: list[st
     assert broken(run) == found
 
 
+@pytest.mark.parametrize(
+    ("asked", "said", "found"),
+    [(122.0, "", []), (124.0, "", ["outcome"]), (124.0, "oncecron: the record is spooled\n", [])],
+)
+def test_a_guard_may_be_asked_that_lives_on(
+    run: Invented, asked: float, said: str, found: list[str]
+) -> None:
+    """For as long as it takes to end the job of a killed wrapper, and to record that; or its lease."""
+    firing = run.history.firings[0]
+    firing.status, firing.ended, firing.stderr = -9, 101.5, said
+    run.stop(firing, "wrapper", at=101.5, until=101.5, how="killed")
+    run.history.log.executions[0].update(outcome="stopped", request="stop", requested_by="root@h3")
+    run.operate(asked, "stop", KEY)
+    assert broken(run) == found
+
+
+def test_a_retry_that_is_called_off_may_tell_the_status(run: Invented) -> None:
+    """Instead of the attempt before, which has failed."""
+    firing = run.fire(110.0, "h2", "t2", status=1, options=("--retries=1",))
+    run.start(firing)
+    run.row(firing, token=1500, attempt=2, outcome="stopped", exit_code=None)
+    firing.status = 130
+    run.history.log.executions[-2]["exit_code"] = 1
+    run.operate(111.0, "stop", KEY)
+    assert broken(run) == []
+    firing.status = 3
+    assert broken(run) == ["exit"]
+
+
 @pytest.mark.parametrize(("asked", "found"), [(True, []), (False, ["phantom"])])
 def test_what_was_called_off_was_asked_for(run: Invented, asked: bool, found: list[str]) -> None:
     """It was granted, and not yet started."""

@@ -5,8 +5,9 @@
     of another firing     --failover: the attempt before was lost, or was to be followed by another and its host was
                           hit; and it was not the last one allowed
 
-An attempt that did not start (`not-started`) is none. What people stopped, and what succeeded, is final. Whether an
-attempt had been lost is what its record says, also where it has told later how it ended.
+An attempt that did not start (`not-started`) is none, but one that was lost before it said so may have been taken
+over. What people stopped, and what succeeded, is final. Whether an attempt had been lost is what its record says, also
+where it has told later how it ended.
 """
 
 import itertools
@@ -31,6 +32,7 @@ from oncecron.drill.rules.joined import (
 from oncecron.drill.rules.verdict import Violation
 from oncecron.log.protocol import FAILED, why_not_again
 
+_NONE = ("not-started", "unclaimed")
 ASKED_BY = 5.0
 """Seconds after which a firing that nothing hinders has asked the store, on a loaded machine too."""
 
@@ -73,13 +75,16 @@ class Attempt(NamedTuple):
 
 def doubles(joined: Joined) -> Iterator[Violation]:
     """No start of a tick but the first, and further attempts that have a reason; none has another's number."""
-    for attempts in _by_tick(joined).values():
+    for every in _by_tick(joined).values():
+        attempts = [each for each in every if each.start or each.outcome not in _NONE]
         for number, (before, attempt) in enumerate(itertools.pairwise(attempts), 1):
             same = [other for other in attempts[:number] if other.number == attempt.number]
             if same:
                 yield _double(joined, same[0], attempt, f"both are attempt {attempt.number}")
             elif why := _has_no_reason(joined, before, attempt):
-                yield _double(joined, before, attempt, why)
+                lost = [other for other in every if before.token < other.token < attempt.token]
+                if all(_has_no_reason(joined, other, attempt) for other in lost):
+                    yield _double(joined, before, attempt, why)
 
 
 def _by_tick(joined: Joined) -> dict[tuple[Part, str], list[Attempt]]:
@@ -91,8 +96,8 @@ def _by_tick(joined: Joined) -> dict[tuple[Part, str], list[Attempt]]:
             attempt = Attempt(row, start, joined.firing_of(start))
             ticks[part_of(start), start.tick].append(attempt)
     for row, firing in joined.startless:
-        began = row["outcome"] not in ("not-started", "unclaimed")
-        if row["tick"] is not None and began and row["fencing_token"] is not None:
+        counts = row["outcome"] not in _NONE or was_lost(row)
+        if row["tick"] is not None and counts and row["fencing_token"] is not None:
             ticks[part_of_row(row), row["tick"]].append(Attempt(row, None, firing))
     for attempts in ticks.values():
         attempts.sort(key=lambda attempt: (attempt.token, attempt.at))
@@ -181,6 +186,7 @@ def _text(joined: Joined, attempt: Attempt) -> str:
 
 def standbys(joined: Joined) -> Iterator[Violation]:
     """Who stands by without a tick goes on only after what was lost, or ended with its host and at nobody's request."""
+    asked_by = joined.history.head.get("asked_by", ASKED_BY)
     for starts in joined.parts.values():
         for before, start in itertools.pairwise(starts):
             leader, firing = joined.firing_of(before), joined.firing_of(start)
@@ -189,7 +195,7 @@ def standbys(joined: Joined) -> Iterator[Violation]:
                 continue
             ended = alive_until(before)
             waited = option(firing, "--wait") is not None  # for its turn, not as a standby
-            if waited or option(firing, "--failover") is None or firing.at + ASKED_BY > ended:
+            if waited or option(firing, "--failover") is None or firing.at + asked_by > ended:
                 continue
             hindered = joined.felt(firing.host, firing.at, ended) or joined.felt(
                 leader.host, before.at, ended

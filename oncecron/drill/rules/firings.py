@@ -243,17 +243,22 @@ def _was_told_before(joined: Joined, firing: Firing) -> bool:
         for other in others
         if _said_that_it_is_away(other) and other.ended and other.ended <= until
     ]
-    # Between its note that the store is away and its word, or its end, one was hit, or waits still.
+    # Between its note that the store is away and its word, or its end, one was hit, or goes on, or waits still.
     told += [
         min(other.ended or until, until)
         for other in others
-        if other.at <= until
-        and (_STANDS_BY in other.stderr or (joined.hits(other) and not joined.starts_of(other)))
+        if other.at <= until and (_STANDS_BY in other.stderr or _may_have_told(joined, other))
     ]
     last = max(told, default=None)
     return last is not None and not any(
         other.at > last and _reached(joined, other) < firing.at for other in others
     )
+
+
+def _may_have_told(joined: Joined, firing: Firing) -> bool:
+    if joined.starts_of(firing):
+        return _said_that_it_is_away(firing)  # of a further attempt or part
+    return bool(joined.hits(firing))
 
 
 def _said_that_it_is_away(firing: Firing) -> bool:

@@ -126,7 +126,7 @@ class Joined:
         return joined
 
     def _firing_of_row(self, row: Row, taken: set[int]) -> Firing | None:
-        """Return the firing of a row; of those that go on after an attempt or a part, one that has others."""
+        """Return the firing of a row; of those that go on after an attempt, a part or a claim, one that has others."""
         candidates = [
             firing
             for firing in self._firings.get((row["host"], row["pid"], row["key"]), [])
@@ -135,7 +135,7 @@ class Joined:
         for firing in candidates:
             if firing.id not in taken and not self.starts_of(firing):
                 return firing
-        return next((firing for firing in candidates if goes_on(firing)), None)
+        return next((each for each in candidates if goes_on(each) or gives_up(each)), None)
 
     @functools.cached_property
     def rows_without_start(self) -> dict[int, list[Row]]:
@@ -216,10 +216,11 @@ class Joined:
 
     def could_not_act(self, firing: int, since: float, until: float, grace: float = GRACE) -> bool:
         """Return whether wrapper and guard could not act from `since` on, and `until` comes before they had woken."""
-        return any(
-            begin - MOMENT <= since and until <= end + WAKING
-            for begin, end in self.jointly_out(firing, grace)
-        )
+        out_until = -math.inf
+        for begin, end in sorted(self.jointly_out(firing, grace)):
+            if begin <= max(since + MOMENT, out_until + WAKING):  # again before they had woken
+                out_until = max(out_until, end)
+        return until <= out_until + WAKING
 
     def felt(self, host: str, since: float, until: float) -> list[Fault]:
         """Return the faults of a host, or of what all hosts share, within a time."""

@@ -98,11 +98,17 @@ def _explains(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
 
 
 def _was_busy(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
-    """Return whether the part was run meanwhile, or its holder may have seemed alive."""
+    """Return whether the part was run meanwhile, or its holder may have seemed alive, be its job started or not."""
     key = joined.history.head.get("keys", {}).get(fired.key, {})
     seems_alive = key.get("ttl", joined.history.head["ttl"]) / 3 + MOMENT
+    ended = (firing.ended or firing.at) + MOMENT
     return any(
-        start.at <= (firing.ended or firing.at) + MOMENT
+        joined.claimed_after(start) <= ended
         and alive_until(start) + seems_alive >= firing.at
         for start in joined.parts.get(part_of_row(row), ())
-    )
+    ) or any(
+        holder and holder.at <= ended and _was_hit(joined, holder)
+        and (holder.ended or ended) + 3 * seems_alive >= firing.at
+        for held, holder in joined.startless
+        if part_of_row(held) == part_of_row(row)
+    )  # fmt: skip

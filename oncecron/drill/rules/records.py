@@ -28,6 +28,7 @@ STARTUP = 5.0
 
 _TOLD_ELSEWHERE = ("not-started", "running", "unclaimed")
 _ENDED_BY_US = ("stopped", "timed-out")
+_SPOOLED = "the record is spooled"
 
 
 def recorded(joined: Joined) -> Iterator[Violation]:
@@ -206,7 +207,8 @@ def started(joined: Joined) -> Iterator[Violation]:
 def _may_be_silent(joined: Joined, firing: Firing) -> bool:
     """Return whether a firing could not record, or spool, that it has started nothing."""
     is_lost = "a record is lost" in firing.stderr or joined.forgets(firing.at, joined.history.end)
-    return is_lost or gives_up(firing) or bool(joined.hits(firing))
+    is_dead = any(joined.hits(firing, "guard", how) for how in ("killed", "failed"))
+    return is_lost or gives_up(firing) or is_dead
 
 
 def _died_at_once(joined: Joined, row: Row, firing: Firing) -> bool:
@@ -219,7 +221,14 @@ def _died_at_once(joined: Joined, row: Row, firing: Firing) -> bool:
 
 
 def _was_asked(joined: Joined, row: Row, firing: Firing) -> bool:
-    return bool(joined.asked(row["key"], firing.at, firing.ended or joined.history.end))
+    until = firing.ended or joined.history.end
+    if joined.hits(firing, "wrapper", "killed"):
+        until += RECORDING + joined.history.head["ttl"]  # its guard goes on, or its lease
+    if _SPOOLED in firing.stderr:
+        until = (
+            joined.history.end
+        )  # its lease may last for as long as the store's clock is set back
+    return bool(joined.asked(row["key"], firing.at, until))
 
 
 def _of(joined: Joined, start: Start, rule: str, what: str, *, hole: bool = False) -> Violation:

@@ -6,6 +6,7 @@ that met a fault between two parts leaves with what it says of that, if no part 
 
 import math
 from collections.abc import Iterator
+from operator import itemgetter
 
 from oncecron.drill.history import Firing
 from oncecron.drill.rules.exclusion import is_excused
@@ -68,6 +69,8 @@ def _wrong_status(joined: Joined, firing: Firing) -> str | None:
     ):
         return None  # told by the rules of records
     allowed = _expected(joined, firing, rows)
+    for row in filter(was_called_off, rows):
+        allowed |= statuses_of(row)
     if joined.hits(firing, "guard"):
         allowed.add(75)
     if joined.hits(firing, state="signalled"):
@@ -103,7 +106,7 @@ def _last_attempts(rows: list[Row]) -> list[Row]:
     for row in rows:  # by token
         if row["outcome"] != "not-started" and not was_called_off(row):
             last[int(row["shard"] or 0)] = row
-    return sorted(last.values(), key=lambda row: row["fencing_token"] or 0) or rows[-1:]
+    return sorted(last.values(), key=itemgetter("execution_id")) or rows[-1:]
 
 
 def _if_its_record_is_lost(joined: Joined, firing: Firing, row: Row) -> set[int]:
