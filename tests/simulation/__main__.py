@@ -153,7 +153,11 @@ class Search:
         print(f"the smallest part that shows {kind}: {words}")
         for number in only.faults:
             print(f"    fault {number} at {world.faults[number][0]:.3f}: {world.faults[number][1]}")
-        around = [line for line in lines if at - 300 < float(line.split()[0]) < at + 60]
+        around = [
+            line
+            for line in lines
+            if " VIOLATION " in line or at - 300 < float(line.split()[0]) < at + 60
+        ]
         print("\n".join(around[-_LINES:]))
 
 

@@ -67,7 +67,7 @@ def find(name: str, *options: str) -> tuple[Bite, str]:
     command = [sys.executable, str(HERE), "--broken", name, "--as-found", *items, *options]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     said = ended.stdout + ended.stderr
-    found = re.search(r"^seed (\d+):.*\n    [\d.]+ ([\w ]+): ", said, re.MULTILINE)
+    found = re.search(r"^seed (\d+):.*\n    [\d.]+ ([\w -]+): ", said, re.MULTILINE)
     return Bite(name, found[2] if found else "", found[1] if found else ""), said
 
 
@@ -89,7 +89,9 @@ def rows(names: list[str]) -> Iterator[str]:
 
 def table(text: str) -> list[Bite]:
     """Return the rows of the table in a page."""
-    found = re.findall(r"^\| ([\w-]+) \| (\w[\w ]*|-) \| (\d+|-) \| [\d.-]+ \|", text, re.MULTILINE)
+    found = re.findall(
+        r"^\| ([\w-]+) \| (\w[\w -]*|-) \| (\d+|-) \| [\d.-]+ \|", text, re.MULTILINE
+    )
     return [Bite(name, rule.strip("-"), seed.strip("-")) for name, rule, seed in found]
 
 

@@ -155,7 +155,7 @@ class Nemesis:
         if kind.startswith(_OF_A_FIRING):
             if life is None:
                 return
-            life.hit, host = True, life.host
+            host = life.host
             self._note(kind, [life])
             self._hit(blow, life, kind)
         elif kind in _OF_THE_NETWORK:
@@ -168,7 +168,8 @@ class Nemesis:
             )
             method = getattr(self, "_" + kind.partition(",")[0].replace(" ", "_"))
             seconds = method(blow) or seconds
-        self._ledger.felt(now, now + seconds, None if kind in OF_ALL_HOSTS else host)
+        if kind != "ambush":  # it is felt when it springs
+            self._ledger.felt(now, now + seconds, None if kind in OF_ALL_HOSTS else host, kind)
         about = life and (life.key.name, life.host.name)
         self._kernel.trace("fault", kind, host.name, about, f"{seconds:.3f}")
 
@@ -262,7 +263,6 @@ class Nemesis:
     def _freeze_host(self, blow: Blow, *, counts: bool = True) -> None:
         if blow.host.up and not blow.host.frozen:
             self._kernel.freeze(blow.host)
-            self._hit_all(blow.host)
             self._kernel.at(blow.until, self.thaw, blow.host, counts)
 
     def _pause_machine(self, blow: Blow) -> None:
@@ -276,17 +276,13 @@ class Nemesis:
             if life.host is host:
                 life.trusts_until = self._kernel.now + life.key.ttl
                 life.joint = max(life.joint, life.trusts_until)
+                self._ledger.stood_still(life, host.frozen_at)
 
     def _crash_host(self, blow: Blow) -> float:
         if blow.host.up:
-            self._hit_all(blow.host)
             self._kernel.crash(blow.host)
             self._kernel.at(blow.until + 20, self._kernel.boot, blow.host)
         return blow.seconds + 20
-
-    def _hit_all(self, host: Host) -> None:
-        for life in self._world.lives:
-            life.hit |= life.host is host
 
     def _step_host(self, blow: Blow) -> float:
         draw = blow.draw
@@ -347,12 +343,12 @@ class Nemesis:
 
     def _stop(self, blow: Blow, word: str = "stop") -> None:
         if life := blow.life:
-            life.hit = True
             number, grace = blow.draw.choice((TERM, 2, 9)), blow.draw.choice((None, 1.0))
             place = (life.key.name, blow.draw.randrange(life.key.shards))
             if lease := self._server.known(*place).lease:
                 asked = Request(word, PERSON, number, grace)
                 self.people.request(*place, lease["execution_id"], asked)
+                self._ledger.asked(self._kernel.now, word, life.key.name)
 
     def _release(self, blow: Blow) -> None:
         self._stop(blow, "release")

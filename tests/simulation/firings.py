@@ -14,7 +14,6 @@ from store import SimulatedStore
 from oncecron.core import tick as ticks
 from oncecron.core.model import Firing, Holder, Retention
 from oncecron.core.retry import RetryPolicy
-from oncecron.run.events import Refused
 from oncecron.run.firing_states import Claiming
 from oncecron.run.spec import RunSpec, random_uuid
 from oncecron.run.wrapper import supervise
@@ -113,11 +112,10 @@ class Life:
         self.on_state: Callable[[Life], None] = lambda life: None
         self.spec: RunSpec | None = None
         self.startup = draw.uniform(0.03, 0.4)
-        self.hit = self.left = self.bug = self.guard_was_out = False
-        """Whether a fault hit it, the guard has left by itself, a bug waits in it, and the guard was once out."""
+        self.left = self.bug = False
+        """Whether the guard has left by itself, and a bug waits in it."""
         self.joint = self.trusts_until = -INF
         """Until when wrapper and guard were both out of action, or trusted what had ended: a clock had stood still."""
-        self.refusals: list[tuple[int, str, bool | None, Any]] = []
         self.starts: list[Start] = []
 
     @property
@@ -137,16 +135,14 @@ class Life:
 
     def changed(self, now: float) -> None:
         """Note that one of the processes can act again, or no longer."""
-        guard_is_out = self.guard is not None and self.guard.is_out()
-        self.guard_was_out |= guard_is_out
-        if self.wrapper.is_out() and (self.guard is None or guard_is_out):
+        if self.wrapper.is_out() and (self.guard is None or self.guard.is_out()):
             self.joint = INF
         elif self.joint == INF:
             self.joint = max(now, self.trusts_until)
 
 
 class Watched:
-    """Stands in the place of the guard's state, and notes what follows each event, and each refusal."""
+    """Stands in the place of the guard's state, and notes what follows each event."""
 
     def __init__(self, runner: Runner, life: Life, guard: Guard) -> None:
         self._runner, self._life, self._guard = runner, life, guard
@@ -160,11 +156,6 @@ class Watched:
 
     def take(self, event: Event) -> Watched:
         """Take an event of the store thread."""
-        if isinstance(event, Refused):
-            refusal, way = event.refusal, event.refusal.blocked_by
-            same_tick = way.same_tick if way else None
-            told = (event.firing.shard, refusal.reason, same_tick, refusal.holder)
-            self._life.refusals.append(told)
         return self._then(type(event).__name__, self._state.take(event))
 
     def take_signal(self, number: int, *, already_there: bool) -> Watched:
@@ -210,7 +201,6 @@ class Runner:
     def fire(self, life: Life) -> None:
         """Start the wrapper of a firing."""
         life.wrapper = Process(self._kernel, life.host, None, "wrapper", life)
-        life.wrapper.on_exit = lambda: self.ledger.wrapper_gone(life)
         self._kernel.thread(life.wrapper, self._be_wrapper, life)
 
     def _be_wrapper(self, life: Life) -> None:
@@ -233,19 +223,19 @@ class Runner:
             self._found_bug(error)
         life.ended = kernel.now
         kernel.trace("exit", host.name, key.name, tick, life.status)
-        self.ledger.ended(life)
         kernel.exit(process, (life.status or 0) << 8)
 
     def forked(self, guard: Process) -> None:
         """Note a new guard; let a fault that waits for it happen."""
         guard.life.guard = guard
         if self.next:
-            guard.life.hit = True
             self.next.pop()(guard.life)
 
     def said(self, text: str) -> None:
         """Note a message."""
-        self._kernel.trace("says", self._kernel.current.process.host.name, text)
+        process = self._kernel.current.process
+        self._kernel.trace("says", process.host.name, text)
+        self.ledger.says(process.life, text)
         if "internal error" in text and "SimulatedBugError" not in text:
             self._found_bug(sys.exception())
 

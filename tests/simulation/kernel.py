@@ -86,6 +86,7 @@ class Process:
         self.on_signal: Callable[[Process, int], None] | None = None
         self.on_exit: Callable[[], None] | None = None
         self.status: int | None = None
+        self.ended: float | None = None
         self.stall, self.on_stall = 0, lambda process: None
         self.deferred: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.start: Start
@@ -133,6 +134,8 @@ class Kernel:
         self.pids, self.fds = count(1001), count(_FIRST_DESCRIPTOR)
         self.descriptors: dict[int, Descriptor] = {}
         self.hash, self._tell = hashlib.sha256(), tell
+        self.watch: Callable[..., None] = lambda process, number=0: None
+        """Is told of each wrapper and guard that can no longer act, or can again, or gets a signal."""
 
     def trace(self, *words: Any) -> None:
         """Add a line to the history of this seed."""
@@ -221,6 +224,7 @@ class Kernel:
             process.later(self.kill, process, number)
         elif process.signals:
             self.post(process.signals, number)
+            self.watch(process, number)
         elif process.on_signal:
             process.on_signal(process, number)
         else:
@@ -238,7 +242,7 @@ class Kernel:
         """End a process: its threads and descriptors go, and its children get another parent."""
         if process.dead:
             return
-        process.dead, process.status = True, status
+        process.dead, process.status, process.ended = True, status, self.now
         process.host.processes.pop(process.pid, None)
         for thread in process.threads:
             self.at(self.now, self._end_thread, thread)
@@ -285,6 +289,7 @@ class Kernel:
     def _changed(self, process: Process) -> None:
         if process.life:
             process.life.changed(self.now)
+            self.watch(process)
 
     def post(self, descriptor: Descriptor, value: int) -> None:
         """Add to what a descriptor has to be read."""

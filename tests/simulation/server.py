@@ -104,8 +104,7 @@ class Server(Memory):
     def _begin(self, part: Part, values: Row, *args: Any) -> Row:
         row = super()._begin(part, values, *args)
         self.on_begin(row)
-        stopped = bool(self.stop_of(row["key"], row["host"]))
-        return part.put(row, stopped=stopped)  # for the ledger
+        return part.put(row, granted=self.kernel.now)  # for the ledger
 
     def take_away(self, part: Part, *args: Any) -> Row | None:
         self.on_expire(part)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ledger import Start, Violation
 
 _LONGEST_JOB, _LAST_JOBS = 900.0, 5.0
+_ENDING = 200.0
+"""Seconds in which the last firings have all ended."""
 _SETTLING = 1800.0
 """Seconds after the last fault until nothing of it can be felt any more."""
 
@@ -62,7 +64,9 @@ class World:
         self.quiet_at = hours * HOUR
         self.settled_at = self.quiet_at + _SETTLING
         is_hourly = any(key.every == 60 for key in self.keys)
-        self.end = self.settled_at + (3700 if is_hourly else 400)
+        self.last_at = self.settled_at + (3700 if is_hourly else 400)
+        """The last firing."""
+        self.end = self.last_at + _ENDING
         pause = draw.choice((10.0, 30.0, 120.0))
         drawn = () if calm else faults.draw(seed, self.quiet_at, pause)
         self.faults = {
@@ -107,7 +111,8 @@ class World:
     def _cron(self, host: Host, last: float | None) -> None:
         """Wake up after each minute of the host's own clock, and fire what is due."""
         kernel, minute = self.kernel, host.wall() // 60
-        if host.up and not host.frozen and last is not None and minute != last:
+        is_over = kernel.now > self.last_at
+        if host.up and not host.frozen and last not in (None, minute) and not is_over:
             for key in self.keys:
                 if minute % key.every == 0:
                     draw = self._draw(host.name, key.name, minute)
@@ -137,7 +142,6 @@ class World:
         kernel.point()
         guard = kernel.current.process
         if guard.host.short_until > kernel.now:
-            guard.life.hit = True
             raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
         job = Process(kernel, guard.host, guard, "job")
         delay = guard.life.random.uniform(0.0005, 0.004)
