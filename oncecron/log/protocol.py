@@ -185,7 +185,10 @@ class ShardRules:
 
 
 class _Overlaps:
-    """Find overlaps: remembers what has run until the latest time so far, and whose lease has lived."""
+    """Find overlaps: remembers what has run until the latest time so far, and whose lease has lived.
+
+    In a store whose clock was set back, a later start has an earlier time and a higher token: times prove nothing then.
+    """
 
     def __init__(self, known: Known) -> None:
         self._clock = known.clock
@@ -222,8 +225,11 @@ class _Until:
         self.execution: Execution
 
     def is_after(self, execution: Execution) -> bool:
-        """Return whether it still lasted at a start."""
-        return execution.started_at < self.until - CLOCK_ROUNDING
+        """Return whether it still lasted at a start, and had not been granted later."""
+        if execution.started_at >= self.until - CLOCK_ROUNDING:
+            return False
+        one, other = self.execution.fencing_token, execution.fencing_token
+        return one is None or other is None or one <= other
 
     def note(self, execution: Execution, until: float) -> None:
         """Look at the end of the next one."""

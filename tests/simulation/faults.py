@@ -121,6 +121,7 @@ class Nemesis:
     def heal(self) -> None:
         """Let nothing go wrong any more."""
         self._ambushes.clear()
+        self._world.runner.next.clear()
         for host in self._world.hosts:
             self._heal_host(host)
         self._network.heal()

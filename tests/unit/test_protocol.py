@@ -41,3 +41,18 @@ def test_an_attempt_without_a_reason_is_found_in_any_order(second: float) -> Non
     first = attempt(1, 100.0, "one")
     taken_over = attempt(2, second, "two", "takeover")
     assert findings([first, taken_over, attempt(3, 300.0, "three", "retry")]) == ["twice"]
+
+
+def run(number: int, start: float) -> Traced:
+    """Return a run of five seconds of a tick of its own; the store gave ids and tokens in this order."""
+    execution = Execution(
+        *(number, "billing", 0, f"tick-{number}", 1, "succeeded", 0, None, "a", 1, "root", "bill"),
+        *(start, start + 5, 5.0, number, f"owner-{number}", None),
+    )  # fmt: skip
+    return Traced(execution, 100.0, start, None)
+
+
+def test_two_at_a_time_are_found_unless_the_clock_was_set_back_between_them() -> None:
+    """The later one has the higher token: with the earlier time, the times prove nothing."""
+    assert findings([run(1, 200.0), run(2, 203.0)]) == ["overlap"]
+    assert findings([run(1, 203.0), run(2, 200.0)]) == []
