@@ -229,6 +229,17 @@ def test_a_standby_goes_on_after_what_was_not_to_end(
     assert broken(run) == found
 
 
+def test_a_standby_goes_on_after_one_that_was_lost_before_its_first_line(run: Invented) -> None:
+    """It is on record, and no job wrote anything of it."""
+    run.start(run.fire(100.0, "h1", None, options=FAILOVER), lasts=9.0)
+    run.token += 1
+    firing = run.fire(109.5, "h3", None, status=75, options=FAILOVER)
+    run.stop(firing, "guard", at=109.6, until=None, how="killed")
+    run.row(firing, token=run.token, execution_id=run.token)
+    run.start(run.fire(100.1, "h2", None, options=FAILOVER), at=112.0)
+    assert "standby" not in broken(run)
+
+
 def test_a_firing_that_came_later_stood_by_for_nobody(run: Invented) -> None:
     """It is the next one."""
     run.start(run.fire(100.0, "h1", None, options=FAILOVER), lasts=9.0)

@@ -184,6 +184,15 @@ def _text(joined: Joined, attempt: Attempt) -> str:
 # Without a tick
 
 
+def _lost_between(joined: Joined, before: Start, start: Start) -> bool:
+    """Return whether another one was lost between two starts of a part before its first line."""
+    first, last = before.token or 0, start.token or 0
+    return any(
+        was_lost(row) and part_of_row(row) == part_of(start) and first < (row["fencing_token"] or 0) < last
+        for row, _ in joined.startless
+    )  # fmt: skip
+
+
 def standbys(joined: Joined) -> Iterator[Violation]:
     """Who stands by without a tick goes on only after what was lost, or ended with its host and at nobody's request."""
     asked_by = joined.history.head.get("asked_by", ASKED_BY)
@@ -201,7 +210,8 @@ def standbys(joined: Joined) -> Iterator[Violation]:
                 leader.host, before.at, ended
             )
             handed_on = row["outcome"] == "stopped" and row["requested_by"] is None
-            if not hindered and not handed_on and not was_lost(row):
+            is_lost = was_lost(row) or _lost_between(joined, before, start)
+            if not hindered and not handed_on and not is_lost:
                 yield Violation(
                     "standby",
                     f"{joined.start_text(start)} of {start.key} stood by for {joined.start_text(before)}, which ended "
