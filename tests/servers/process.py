@@ -29,7 +29,7 @@ from servers.require import program
 
 __all__ = [
     "DISK", "MEMORY", "PORTS", "Process", "as_ourselves", "as_server_user", "command_line", "descendants", "end",
-    "free_port", "kill_tree", "place_of_servers", "process_table", "public_directory", "read_process",
+    "free_port", "is_free", "kill_tree", "place_of_servers", "process_table", "public_directory", "read_process",
     "remove_directory", "send", "server_directory", "server_user", "spawn", "wait_gone",
 ]  # fmt: skip
 
@@ -118,9 +118,16 @@ def free_port(host: str = "127.0.0.1") -> int:
         if not _ports:
             _ports.extend(_own_ports())
         port = _ports.pop()
-        with socket.socket() as attempt, contextlib.suppress(OSError):
-            attempt.bind((host, port))
+        if is_free(port, host):
             return port
+
+
+def is_free(port: int, host: str = "127.0.0.1") -> bool:
+    """Return whether nobody uses a TCP port now."""
+    with socket.socket() as attempt, contextlib.suppress(OSError):
+        attempt.bind((host, port))
+        return True
+    return False
 
 
 def _own_ports() -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 import redis
 
 from servers.certificates import Certificates
-from servers.process import PORTS, free_port
+from servers.process import PORTS, free_port, is_free
 from servers.redis import RedisServer, major_version
 from servers.waiting import eventually
 
@@ -156,6 +156,14 @@ class Sentinels:
         return master["flags"] == "master" and len(alive) == others_wanted
 
 
+def _bus() -> int:
+    """Return a port for the bus of a node, whose own is `BUS` below: neither is a port that others take."""
+    while True:
+        bus = free_port()
+        if bus - BUS not in PORTS and is_free(bus - BUS):
+            return bus
+
+
 class RedisCluster:
     """A Redis Cluster of masters only, a third of the slots each; keywords are settings of all.
 
@@ -170,11 +178,9 @@ class RedisCluster:
         settings |= {"cluster_enabled": "yes", "cluster_node_timeout": 2000}
         if major_version() < CHOOSES_BUS:
             self.servers = [RedisServer(**settings) for _ in range(masters)]
-            for server in self.servers:
-                while server.port + BUS in PORTS:  # another server's, perhaps
-                    server.port = free_port()
-                server.settings["port"] = server.port
-            self.buses = [server.port + BUS for server in self.servers]
+            self.buses = [_bus() for _ in self.servers]
+            for server, bus in zip(self.servers, self.buses, strict=True):
+                server.port = server.settings["port"] = bus - BUS
         else:
             self.buses = [free_port() for _ in range(masters)]
             self.servers = [RedisServer(cluster_port=bus, **settings) for bus in self.buses]
