@@ -333,6 +333,34 @@ def test_who_stands_by_has_told_that_the_store_is_away(run: Invented) -> None:
     assert broken(run) == []
 
 
+@pytest.mark.parametrize(("lasts", "found"), [(10.0, []), (25.0, ["unexplained"])])
+def test_who_has_told_that_the_store_is_away_tries_to_record_it(
+    run: Invented, lasts: float, found: list[str]
+) -> None:
+    """So that it ends later than a silent one."""
+    said = AWAY.replace("reached", "reached; the command was not started")
+    told = run.fire(109.0, "h2", "t2", status=69, lasts=lasts, stderr=said)
+    run.skip(told, "no-store")
+    run.skip(run.fire(110.0, "h2", "t3", status=69), "no-store")
+    assert broken(run) == found
+
+
+@pytest.mark.parametrize(
+    ("woken", "found"), [(113.0, []), (111.5, ["unexplained"]), (None, ["unexplained"])]
+)
+def test_a_guard_that_wakes_without_its_wrapper_has_told_it_then(
+    run: Invented, woken: float | None, found: list[str]
+) -> None:
+    """Though others had reached the store since its wrapper was killed."""
+    waits = run.fire(110.0, "h2", "t2", status=-9, lasts=1.0)
+    waits.stderr = f"oncecron: key billing: {STANDING_BY}\n"
+    run.stop(waits, "guard", at=110.5, until=woken)
+    run.stop(waits, "wrapper", at=111.0, until=111.0, how="killed")
+    run.skip_of("h2", 112.0, "t3")
+    run.skip(run.fire(115.0, "h2", "t4", status=69), "no-store")
+    assert broken(run) == found
+
+
 # Afterwards
 
 
@@ -510,6 +538,28 @@ def test_a_lease_may_stand_in_the_way_without_a_start(hit: bool, found: list[str
     if hit:
         run.stop(holder, "wrapper", at=98.2, until=98.2, how="signalled")
     run.skip(run.fire(100.0, "h2", "t2"))
+    assert [rule for rule in every(run) if rule == "missed"] == found
+
+
+@pytest.mark.parametrize(
+    ("target", "healed", "found"),
+    [
+        ("h1", 103.0, []),
+        ("h3", 103.0, ["missed"]),
+        ("h1", 99.0, ["missed"]),
+        ("h1", None, ["missed"]),
+    ],
+)
+def test_a_cut_network_carries_a_claim_when_it_is_whole(
+    target: str, healed: float | None, found: list[str]
+) -> None:
+    """So that the lease of a firing that has left begins then, and is in the way for a ttl."""
+    run = Invented()
+    holder = run.fire(98.0, "h1", "t0", status=143, stderr=AWAY)
+    run.row(holder, token=1500, outcome="not-started", exit_code=None)
+    run.stop(holder, "wrapper", at=98.2, until=98.2, how="signalled")
+    run.fault(98.2, healed, target, "cut host")
+    run.skip(run.fire(109.0, "h2", "t2"))
     assert [rule for rule in every(run) if rule == "missed"] == found
 
 

@@ -17,7 +17,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from oncecron.drill.history import Firing
-from oncecron.drill.rules.joined import MOMENT, Joined, Row, alive_until, option, part_of_row
+from oncecron.drill.rules.joined import (
+    MOMENT,
+    RECORDING,
+    Joined,
+    Row,
+    alive_until,
+    option,
+    part_of_row,
+    undone,
+)
 from oncecron.drill.rules.statuses import ENDING, of_firing, statuses_of, words
 from oncecron.drill.rules.verdict import Violation
 
@@ -238,21 +247,32 @@ def _was_told_before(joined: Joined, firing: Firing) -> bool:
         if (other.host, other.key) == (firing.host, firing.key) and other is not firing
     ]
     until = (firing.ended or firing.at) + MOMENT
-    told = [
-        other.ended
-        for other in others
-        if _said_that_it_is_away(other) and other.ended and other.ended <= until
-    ]
     # Between its note that the store is away and its word, or its end, one was hit, or goes on, or waits still.
-    told += [
-        min(other.ended or until, until)
+    told = [
+        min(_last_word(joined, other, until), until)
         for other in others
-        if other.at <= until and (_STANDS_BY in other.stderr or _may_have_told(joined, other))
+        if _has_told(other, until)
+        or (other.at <= until and (_STANDS_BY in other.stderr or _may_have_told(joined, other)))
     ]
     last = max(told, default=None)
     return last is not None and not any(
         other.at > last and _reached(joined, other) < firing.at for other in others
     )
+
+
+def _has_told(other: Firing, until: float) -> bool:
+    """Return whether a firing that started nothing had told so, and then perhaps tried to record it, by a moment."""
+    may_record = 0.0 if other.at > until else RECORDING
+    return bool(other.ended) and other.ended <= until + may_record and _said_that_it_is_away(other)
+
+
+def _last_word(joined: Joined, firing: Firing, until: float) -> float:
+    """Return when a firing said its last: at its end, but a guard whose wrapper was killed when it woke."""
+    moments = [firing.ended or until]
+    if joined.hits(firing, "wrapper", "killed"):
+        woken = (undone(fault) for fault in joined.hits(firing, "guard", "stopped"))
+        moments += [at for at in woken if at < math.inf]
+    return max(moments)
 
 
 def _may_have_told(joined: Joined, firing: Firing) -> bool:

@@ -1,5 +1,6 @@
 """A tick that was fired in health is started, unless its refusals say why not, and that was so."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from oncecron.drill.rules.joined import (
     option,
     part_of_row,
     taken_back,
+    undone,
 )
 from oncecron.drill.rules.verdict import Violation
 
@@ -108,7 +110,15 @@ def _was_busy(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
         for start in joined.parts.get(part_of_row(row), ())
     ) or any(
         holder and holder.at <= ended and _was_hit(joined, holder)
-        and (holder.ended or ended) + 3 * seems_alive >= firing.at
+        and _asked_until(joined, holder) + 3 * seems_alive >= firing.at
         for held, holder in joined.startless
         if part_of_row(held) == part_of_row(row)
     )  # fmt: skip
+
+
+def _asked_until(joined: Joined, holder: Firing) -> float:
+    """Return when a claim of a firing may have come at last: a network that was cut carries it when it is whole."""
+    ended = joined.history.end if holder.ended is None else holder.ended
+    felt = joined.felt(holder.host, holder.at, ended)
+    healed = (undone(fault) for fault in felt if not fault.hit)
+    return max([ended, *(at for at in healed if at < math.inf)])
