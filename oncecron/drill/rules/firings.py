@@ -262,8 +262,9 @@ def _was_told_before(joined: Joined, firing: Firing) -> bool:
 
 def _has_told(other: Firing, until: float) -> bool:
     """Return whether a firing that started nothing had told so, and then perhaps tried to record it, by a moment."""
-    may_record = 0.0 if other.at > until else RECORDING
-    return bool(other.ended) and other.ended <= until + may_record and _said_that_it_is_away(other)
+    if other.ended is None or not _said_that_it_is_away(other):
+        return False
+    return other.ended <= until + (RECORDING if other.at <= until else 0.0)
 
 
 def _last_word(joined: Joined, firing: Firing, until: float) -> float:
