@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 _WAKING = 1.6
 """A timer of at most a second, which stood still meanwhile, and the kill."""
-
-
 _CONNECTED_BY = 30.0
 """Seconds after which a firing has asked the store, over a slow network, too."""
 

@@ -224,10 +224,8 @@ def _was_asked(joined: Joined, row: Row, firing: Firing) -> bool:
     until = firing.ended or joined.history.end
     if joined.hits(firing, "wrapper", "killed"):
         until += RECORDING + joined.history.head["ttl"]  # its guard goes on, or its lease
-    if _SPOOLED in firing.stderr:
-        until = (
-            joined.history.end
-        )  # its lease may last for as long as the store's clock is set back
+    if _SPOOLED in firing.stderr:  # its lease may last for as long as the store's clock is set back
+        until = joined.history.end
     return bool(joined.asked(row["key"], firing.at, until))
 
 
