@@ -11,6 +11,7 @@ import pytest
 from servers import Certificates, Database, PostgresServer
 from servers.oncecron import Oncecron
 
+DEADLINE = 30.0
 PASSWORD = "Xq7Vd9-hunter2"
 NO_ENCRYPTION = (80877103, 80877104)
 """The codes of SSLRequest and GSSENCRequest, which are refused with one byte."""
@@ -26,7 +27,8 @@ class Thief:
         self.asked = 0
         self.heard = b""
         self._listening = listening
-        threading.Thread(target=self._serve, daemon=True).start()
+        self.serving = threading.Thread(target=self._serve, daemon=True)
+        self.serving.start()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):
@@ -40,8 +42,8 @@ class Thief:
             connection.recv(8)
             connection.sendall(b"N")
         connection.recv(10000)
-        connection.sendall(CLEARTEXT)
         self.asked += 1
+        connection.sendall(CLEARTEXT)
         while more := connection.recv(10000):
             self.heard += more
             connection.sendall(b"E" + struct.pack("!i", len(REFUSED) + 4) + REFUSED)
@@ -49,11 +51,14 @@ class Thief:
 
 @contextlib.contextmanager
 def on_tcp() -> Iterator[tuple[Thief, str]]:
-    """Give one and the address of it."""
+    """Give one and the address of it; afterwards it has heard all that was sent."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield Thief(server), f"u:{PASSWORD}@127.0.0.1:{server.getsockname()[1]}/d"
+        thief = Thief(server)
+        yield thief, f"u:{PASSWORD}@127.0.0.1:{server.getsockname()[1]}/d"
         with contextlib.suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
+        thief.serving.join(DEADLINE)
+        assert not thief.serving.is_alive()
 
 
 @pytest.mark.turns(1)
@@ -91,7 +96,7 @@ def test_neither_by_a_service_nor_by_the_environment(
         ):  # fmt: skip
             ended = Oncecron("postgresql:///d", public_path, **environment)(*words)
             assert "server requested a cleartext password" in ended.err
-        assert (thief.asked, thief.heard) == (3, b"")
+    assert (thief.asked, thief.heard) == (3, b"")
 
 
 @pytest.mark.parametrize("words", COMMANDS[:2], ids=lambda words: str(words[0]))

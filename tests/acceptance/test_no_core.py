@@ -67,6 +67,9 @@ def test_what_is_started_has_the_limit_of_its_caller(
 
 def test_a_command_that_people_give_leaves_no_core(host: Oncecron, public_path: Path) -> None:
     """`history --follow`, which waits with the store's password in its memory."""
+    assert (
+        host.run("k", "--tick", "one", "--", "true").status == 0
+    )  # without a store it would not wait
     host.prefix = [*LIMITS, "unlimited"]
     firing = host.start("history", "--follow", cwd=public_path)
     eventually(lambda: core_limit(firing.process.pid) == "1")
