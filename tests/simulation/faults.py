@@ -150,6 +150,8 @@ class Nemesis:
 
     def _strike(self, kind: str, draw: random.Random, host: Host, life: Life | None) -> None:
         now = self._kernel.now
+        if now >= self._world.quiet_at:
+            return  # of an ambush that sprang a moment before
         ttl = life.key.ttl if life else 30.0
         seconds = ttl * draw.choice((0.05, 0.3, 0.7, 1.0, 1.5, 3.0)) * draw.uniform(0.5, 1.5)
         blow = Blow(draw, host, life, seconds, now + seconds)

@@ -167,7 +167,7 @@ class Ledger:
         words = ("pause", "resume") if is_key else ("drain", "undrain")
         now = self._kernel.now
         self.asked(now, words[0], name)
-        self.asked(min(now + seconds, max(now, self._world.quiet_at)), words[1], name)
+        self.asked(min(now + seconds, self._world.quiet_at), words[1], name)
 
     def asked(self, at: float, *words: str) -> None:
         """Note what a person did."""
