@@ -188,6 +188,7 @@ class _Overlaps:
     """Find overlaps: remembers what has run until the latest time so far, and whose lease has lived.
 
     In a store whose clock was set back, a later start has an earlier time and a higher token: times prove nothing then.
+    A token is at least the time of the clock, in microseconds: one ahead of its start tells what that clock had read.
     """
 
     def __init__(self, known: Known) -> None:
@@ -229,7 +230,13 @@ class _Until:
         if execution.started_at >= self.until - CLOCK_ROUNDING:
             return False
         one, other = self.execution.fencing_token, execution.fencing_token
-        return one is None or other is None or one <= other
+        if one is None or other is None:
+            return True
+        by_the_clock = _clock_of(one) <= self.execution.started_at + CLOCK_ROUNDING
+        is_over = (
+            self.execution.outcome != "running" and by_the_clock and _clock_of(other) >= self.until
+        )
+        return one <= other and not is_over
 
     def note(self, execution: Execution, until: float) -> None:
         """Look at the end of the next one."""
@@ -401,7 +408,7 @@ class _Starts:
             one, other = first.execution, second.execution
             if not seen.issuperset(range(one.attempt + 1, other.attempt)):
                 continue
-            why = _why_not_again(first, second)
+            why = _why_not_after(known, first, second)
             if why and not self._store_explains(first, second):
                 reason = f"{label(other)} started the tick again (attempt {other.attempt}) after {label(one)}: {why}"
                 yield found("twice", other, reason, one)
@@ -411,7 +418,7 @@ class _Starts:
         elsewhere = self._known.elsewhere(second.execution)
         by_token = {each.execution.fencing_token: each for each in elsewhere}
         one, other = (by_token.get(each.execution.fencing_token) for each in (first, second))
-        return one is not None and other is not None and not _why_not_again(one, other)
+        return one is not None and other is not None and not _why_not_after(elsewhere, one, other)
 
     def _gap(self, attempts: list[Traced], new: Traced) -> Iterator[Finding]:
         """Yield an attempt without the one before: that may be out of the log by its age, or not yet be in it."""
@@ -446,6 +453,29 @@ class _Starts:
 
 def _has(attempts: Iterable[Traced], number: int) -> bool:
     return any(each.execution.attempt == number for each in attempts)
+
+
+def _clock_of(token: int) -> float:
+    """Return what the store's clock reads at a token that is not ahead of it (POSIX)."""
+    return token / 1e6
+
+
+def _why_not_after(attempts: Iterable[Traced], first: Traced, second: Traced) -> str | None:
+    """Return why an attempt must not follow another: it may take over from what was lost before its job began.
+
+    That must itself be right after the first.
+    """
+    between = [
+        each
+        for each in attempts
+        if first.execution.attempt < each.execution.attempt < second.execution.attempt
+        and each.execution.outcome == "not-started"
+        and each.lost_at is not None
+    ]
+    between.sort(key=lambda each: each.execution.attempt)
+    chain = itertools.pairwise([first, *between, second])
+    is_explained = between and not any(_why_not_again(*each) for each in chain)
+    return None if is_explained else _why_not_again(first, second)
 
 
 def _why_not_again(first: Traced, second: Traced) -> str | None:

@@ -1,12 +1,19 @@
 """What the log alone shows of the protocol, where its times are not in the order of what happened."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 
 from oncecron.core.log_rows import Execution, Traced
 from oncecron.core.text import Clock
 from oncecron.log.protocol import Known, ShardRules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oncecron.core.model import Outcome
 
 
 def attempt(number: int, at: float, owner: str, cause: str = "schedule") -> Traced:
@@ -56,3 +63,32 @@ def test_two_at_a_time_are_found_unless_the_clock_was_set_back_between_them() ->
     """The later one has the higher token: with the earlier time, the times prove nothing."""
     assert findings([run(1, 200.0), run(2, 203.0)]) == ["overlap"]
     assert findings([run(1, 203.0), run(2, 200.0)]) == []
+
+
+def test_a_clock_that_had_read_a_later_time_before_the_start_is_no_overlap() -> None:
+    """A token is at least the time of the store's clock: here one that is later than the end of the run before."""
+    first, second = run(200_000_000, 200.0), run(300_000_001, 203.0)
+    assert findings([first, second]) == []
+    assert findings([first, run(203_000_000, 203.0)]) == ["overlap"]
+    assert findings([run(300_000_000, 200.0), second]) == ["overlap"]  # the token was ahead before
+
+
+def ended(traced: Traced, outcome: Outcome, lost_at: float | None = None) -> Traced:
+    """Return an attempt with another end."""
+    code = 0 if outcome == "succeeded" else None
+    return traced._replace(
+        execution=traced.execution._replace(outcome=outcome, exit_code=code), lost_at=lost_at
+    )
+
+
+@pytest.mark.parametrize(
+    ("cause", "lost_at", "found"),
+    [("manual", 250.0, []), ("manual", None, ["twice"]), ("takeover", 250.0, ["twice"])],
+)
+def test_a_takeover_of_what_was_lost_before_its_job_began(
+    cause: str, lost_at: float | None, found: list[str]
+) -> None:
+    """A person may start a success again; who took over from that follows the loss, though no job ran."""
+    first = ended(attempt(1, 100.0, "one"), "succeeded")
+    again = ended(attempt(2, 200.0, "two", cause), "not-started", lost_at)
+    assert findings([first, again, attempt(3, 300.0, "three", "takeover")]) == found
