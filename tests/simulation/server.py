@@ -70,9 +70,14 @@ class Server(Memory):
 
     # The session lock
 
+    @property
+    def _keeps_locks(self) -> bool:
+        """Whether who asks has the session lock with its lease: not with `?hold=no`."""
+        return bool(self.sessions and self.by and self.by.holds)
+
     def _is_locked(self, place: Place) -> bool:
         session = self._locks.get(place)
-        return bool(self.sessions and session and session is not self.by and session.lives())
+        return bool(self._keeps_locks and session and session is not self.by and session.lives())
 
     def _lock(self, place: Place) -> None:
         if not self._is_locked(place):
@@ -81,13 +86,13 @@ class Server(Memory):
     def look(self, firing: Firing, awaited: int | None, closely: bool) -> Row:
         facts, place = super().look(firing, awaited, closely), (firing.key, firing.shard)
         part = self.known(*place)
-        facts["lease_has_session"] = self.sessions
-        if self.sessions and not closely:
+        facts["lease_has_session"] = self._keeps_locks
+        if self._keeps_locks and not closely:
             facts["lock"] = "unknown"
         else:
             facts["recovering_for"] = max(0.0, self.recovering_until - self.now())
             taken = "taken" if part.lease else "busy"
-            free = "free" if self.sessions else "none"
+            free = "free" if self._keeps_locks else "none"
             facts["lock"] = taken if self._is_locked(place) else free
         return facts
 

@@ -30,8 +30,9 @@ _LONGEST_TWIN = 20.0
 class Connection:
     """A session of the server. It ends a moment after its client does, but later behind a hole: no FIN comes."""
 
-    def __init__(self, network: Network, process: Process) -> None:
+    def __init__(self, network: Network, process: Process, *, holds: bool) -> None:
         self._network, self._process, self.epoch = network, process, network.server.epoch
+        self.holds = holds
         self.closed, self._ends = False, None
 
     def lives(self) -> bool:
@@ -198,7 +199,7 @@ class Caller:
             raise StoreUnavailable("cannot connect in time")
         if network.kernel.now < network.server.away_until:
             raise StoreUnavailable("connection refused")
-        self._connection = Connection(network, current.process)
+        self._connection = Connection(network, current.process, holds=self.holds_connection)
 
     def _await(self, call: Call) -> None:
         self._network.kernel.sleep_until(call.by, lambda: call.done)

@@ -7,12 +7,21 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import bites
 import pytest
 import pythons
 import reached
 import story_stores
+from memory_store import MemoryStore
+from server import Server
+
+from oncecron.core import clock
+from oncecron.core.decision import Grant
+from oncecron.core.facts import state_of
+from oncecron.core.model import Firing, Holder
+from oncecron.core.tick import named_tick
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs/proof.md").read_text(encoding="utf-8")
@@ -21,6 +30,10 @@ MINUTES = float(os.environ.get("ONCECRON_TEST_SIMULATED_MINUTES", "1"))
 IS_LONG = MINUTES >= 10
 PYTHONS = pythons.RELEASES if os.environ.get("ONCECRON_TEST_PYTHONS") == "all" else ()
 REACHED_BY = ("--seeds", "12", "--hours", "1")
+FIRING = Firing(
+    *("k", 0, named_tick("one"), "owner", Holder("h", 1, "u"), "true", clock.wall(), 60.0),
+    *(None, None, False, None, None),
+)
 COMFORTABLE = 50
 """What is reached so often in the record is reached in every run."""
 
@@ -117,6 +130,20 @@ def test_what_was_reached_is_reached_still(tmp_path: Path) -> None:
     ]
     assert not missed, "no longer reached"
     assert "NO REASON" not in [reason for _, reason in then.values()]
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_only_a_session_that_holds_has_a_lock(*, holds: bool) -> None:
+    """As on PostgreSQL: with `?hold=no` nobody sees from a session that a holder is gone."""
+    server = Server(SimpleNamespace(now=0.0), guarded=False, sessions=True)
+    store, (holder, other) = MemoryStore(server), (FIRING._replace(owner=each) for each in "ab")
+    server.by = SimpleNamespace(holds=holds, lives=lambda: True)
+    state, start = state_of(store.peek(holder, deadline=0)), Grant(1, "schedule")
+    assert store.grant(holder, state, start, alone=False, deadline=0)
+    server.by = SimpleNamespace(holds=holds, lives=lambda: True)
+    seen = store.peek(other, deadline=0)
+    expected = ("taken", True) if holds else ("none", False)
+    assert (seen["lock"], seen["lease_has_session"]) == expected
 
 
 def test_items_keep_their_promises() -> None:
