@@ -58,7 +58,7 @@ class Call:
         thread: Thread | None,
         twin_of: Call | None = None,
     ) -> None:
-        self.twin_of, self.refused = twin_of, False
+        self.twin_of, self.granted = twin_of, False
         self.host, self.op, self.args, self.by = host, op, args, by
         self.connection, self.thread = connection, thread
         self.done, self.value, self.error = False, None, None
@@ -127,10 +127,10 @@ class Network:
         if self._timely and self.kernel.now > call.by:
             self.kernel.trace("too late", call.host, call.op)
             return
-        if call.twin_of and call.twin_of.refused:
-            return  # a grant that was refused: TCP drops the copy
+        if call.op in ("grant", "retry") and call.twin_of and not call.twin_of.granted:
+            return  # before its original, or of one that was refused: TCP drops the copy
         value, error = self._ask(call)
-        call.refused = call.op == "grant" and value is None
+        call.granted = isinstance(value, dict) and "execution_id" in value
         until, late = self.late.get(call.host, (0.0, 0.0))
         back = self.delay(call.host) + (late if self.kernel.now < until else 0.0)
         if not self._is_lost(call.host):
