@@ -24,9 +24,10 @@ The order of the decision:
      that is not an instant has no bound.
    - The number of shards differs from the number with which any shard of this tick was granted.
 2. The lease of another owner. If it ends more than its ttl ahead, the store's clock was set back, and it is cut to
-   now + ttl. If it has not expired, a firing of the same tick is refused `held`. For any other tick, the holder may be
-   dead if its last heartbeat is older than two intervals or its session lock is free. Then the answer is
-   `AskAgain("orphaned")` until that lease has expired or was renewed; else `held`.
+   now + ttl. If it has not expired, a firing of the same tick is refused `held`, and so is one with `failover` if
+   neither has a tick: it waits for that execution. For any other, the holder may be dead if its last heartbeat is older
+   than two intervals or its session lock is free. Then the answer is `AskAgain("orphaned")` until that lease has
+   expired or was renewed; else `held`.
 3. The end of the newest execution of the tick is unknown: it is recorded as running, or its lease has expired. It is
    expired, if the safeguards (6) allow it, and then the decision is made anew.
 4. The tick has an execution: `done`, unless all its executions are `not-started`. An instant below the high-water mark
@@ -277,7 +278,7 @@ def _blocked_by(lease: HeldLease, firing: Firing, lock: Lock) -> Refusal | AskAg
     same_tick = lease.tick == firing.tick.text
     blocked_by = BlockingLease(lease.execution_id, lease.ends_in, lease.heartbeat, same_tick)
     held = Refusal("held", lease.holder, lease.started_at, blocked_by=blocked_by)
-    if same_tick and firing.tick.text is not None:
+    if same_tick and (firing.tick.text is not None or firing.failover):
         return held
     seems_dead = lease.silent_for > lease.ttl * SILENT_FOR
     if not seems_dead and lease.has_session:

@@ -428,9 +428,10 @@ class _ShardClaim:
         self.due = now + answer.after + RECHECK_SPREAD * random_fraction()
         return None
 
-    def _refuse(self, answer: AskAgain, now: float) -> Refusal:
+    def _refuse(self, answer: AskAgain, now: float) -> Refusal | None:
+        refusal = answer.refusal
         try:
-            self._connection.store.skip(self.firing, answer.refusal, deadline=now + CALL_TIMEOUT)
+            self._connection.store.skip(self.firing, refusal, deadline=now + CALL_TIMEOUT)
         except StoreError:
-            self._spec.spool.keep(skip_record(self.firing, answer.refusal))
-        return answer.refusal
+            refusal = refusal._replace(recorded=False)
+        return self._take_refusal(refusal, now)

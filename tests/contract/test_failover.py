@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GOES_ON: dict[str, Any] = {"failover": True, "retries": 2}
 STANDBYS = 12
+SILENT = 2.5 * INTERVAL
 STOP = Request("stop", "ann@a.example", 15, None)
 
 
@@ -138,7 +139,7 @@ def test_who_is_held_learns_what_is_in_the_way(
 ) -> None:
     """Which execution, and how long its lease still lasts, so that whoever waits wakes at its end."""
     lease = a.win(tick, **GOES_ON)
-    for passed in (0.0, 2.5 * INTERVAL):
+    for passed in (0.0, SILENT):
         store.age(passed)
         told = blocked_by(b.fire(tick, **GOES_ON))
         assert (told.execution_id, told.same_tick) == (lease.execution_id, True)
@@ -178,11 +179,17 @@ def test_who_waited_goes_on(a: Host, b: Host, store: StoreKind) -> None:
 # Without a tick: a leader and its standbys
 
 
-def led(a: Host, b: Host, store: StoreKind, outcome: str) -> tuple[Any, Lease]:
-    """Return what a standby gets once the leader has ended so, and the leader's lease."""
+def led(a: Host, b: Host, store: StoreKind, outcome: str, silent: float = 0.0) -> tuple[Any, Lease]:
+    """Return what a standby gets once the leader has ended so, and the leader's lease.
+
+    `silent`: for how long the leader has not renewed when the standby comes.
+    """
     lease = a.win(NO_TICK, **GOES_ON)
+    store.age(silent)
     firing = b.firing(NO_TICK, **GOES_ON)
-    blocked_by(b.ask(firing))
+    told = b.ask(firing)
+    assert isinstance(told, Refusal), f"only `held` tells a firing whom it awaits, not {told}"
+    assert blocked_by(told).execution_id == lease.execution_id
     if outcome == "lost":
         store.expire(KEY)
     else:
@@ -190,22 +197,24 @@ def led(a: Host, b: Host, store: StoreKind, outcome: str) -> tuple[Any, Lease]:
     return b.ask(firing, awaited=lease.execution_id), lease
 
 
+@pytest.mark.parametrize("silent", [0.0, SILENT])
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "timed-out"])
 def test_standbys_leave_when_the_leader_ended(
-    a: Host, b: Host, store: StoreKind, outcome: str
+    a: Host, b: Host, store: StoreKind, outcome: str, silent: float
 ) -> None:
-    """It was to end."""
-    answer, _ = led(a, b, store, outcome)
+    """It was to end, also if it seemed dead when they came."""
+    answer, _ = led(a, b, store, outcome, silent)
     assert isinstance(answer, Refusal)
     assert (answer.reason, answer.holder, answer.detail) == ("done", a.holder, outcome)
 
 
+@pytest.mark.parametrize("silent", [0.0, SILENT])
 @pytest.mark.parametrize("outcome", ["lost", "not-started", "stopped"])
 def test_a_standby_follows_a_leader_that_went_away(
-    a: Host, b: Host, store: StoreKind, log: Log, outcome: str
+    a: Host, b: Host, store: StoreKind, log: Log, outcome: str, silent: float
 ) -> None:
     """Its host vanished or shuts down. A loss is recorded as such on what follows."""
-    answer, lease = led(a, b, store, outcome)
+    answer, lease = led(a, b, store, outcome, silent)
     assert isinstance(answer, Lease)
     assert answer.attempt == 1
     assert answer.token > lease.token

@@ -210,6 +210,32 @@ def test_only_the_own_tick_is_waited_for_without_end(
     assert 3 <= store.times[-1] <= 3.1
 
 
+@pytest.mark.parametrize("records", [True, False])
+def test_who_waits_for_a_holder_that_renews_too_late_waits_for_as_long_as_for_any(
+    time: Time, new_spec: Callable[..., RunSpec], records: bool
+) -> None:
+    """Each time that it is asked for it seems dead, and its lease does not end; without --wait that is `held`."""
+    orphaned = AskAgain("orphaned", 10.0, 30.0, held(30.0, same_tick=False))
+    for given, told, least in (
+        ({"wait": "10m"}, [("held", True), ("held", False)], 600),
+        ({}, [("held", False)], 30),
+    ):
+        skipped: list[str] = []
+
+        def skip(_: Any, refusal: Refusal, to: list[str] = skipped, **__: Any) -> None:
+            if not records:
+                raise StoreUnavailable("away")
+            to.append(refusal.reason)
+
+        store = Scripted(time, lambda *_: orphaned, stirs=True)
+        store.skip = skip  # type: ignore[attr-defined]
+        spec = new_spec(**given)
+        spec.spool.add = lambda record, to=skipped: to.append(record["reason"])  # type: ignore[method-assign]
+        assert wait(store, spec) == (None, told)
+        assert least <= store.times[-1] <= least + 45
+        assert set(skipped) == {"held"}
+
+
 def test_a_store_that_goes_away_is_asked_for_the_budget_of_a_claim(
     time: Time, new_spec: Callable[..., RunSpec]
 ) -> None:

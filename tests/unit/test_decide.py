@@ -118,6 +118,18 @@ def test_a_standby_without_a_tick_does_not_follow_what_ended_as_intended(claim: 
 
 
 @many
+@given(claims("lease", tick=NO_TICK))
+def test_a_standby_without_a_tick_is_told_whom_it_awaits(drawn: Claim) -> None:
+    """Else it would not know, after that execution, that there was one. Silent or not, until the lease has expired."""
+    lease = drawn.state.lease
+    assert lease is not None
+    claim = drawn.but(lease=lease._replace(tick=None))
+    assume(claim.firing.failover and not isinstance(claim.answer(), ConfigurationError))
+    assume(claim.state.own is None and claim.state.stop is None and 0 < lease.ends_in <= lease.ttl)
+    assert kind(claim.answer()) == "held"
+
+
+@many
 @given(claims(tick=minute_tick(NOW)), st.sampled_from((*INSTANTS, NOW + MAX_CLOCK_SKEW)))
 def test_instants_are_granted_in_rising_order(drawn: Claim, high_water: float) -> None:
     """None below the high-water mark; at the mark only with an execution that allows it.
