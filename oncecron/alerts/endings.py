@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.alerts.findings import kinds
 from oncecron.core.job_summary import NO_END
 from oncecron.core.log_rows import is_success
 from oncecron.core.missed import paused_time
@@ -19,9 +20,9 @@ from oncecron.core.timing import CHANNEL_FORGOTTEN
 from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from oncecron.alerts.changes import Identity, Known
+    from oncecron.alerts.changes import Failing, Identity, Known
     from oncecron.alerts.findings import Limits, Situation
     from oncecron.core.job_summary import JobSummary
     from oncecron.core.log_rows import HostTicks
@@ -43,10 +44,20 @@ class Ending(NamedTuple):
 class Now:
     """What is so now, and how it is said."""
 
-    def __init__(self, situation: Situation, limits: Limits, clock: Clock) -> None:
+    def __init__(
+        self,
+        situation: Situation,
+        limits: Limits,
+        clock: Clock,
+        channels: Collection[str] = (),
+        failing: Mapping[str, Failing] = {},
+    ) -> None:
+        """Take what is judged, and the channels of `notify` that are configured and that fail."""
         self.situation = situation
         self.limits = limits
         self.clock = clock
+        self.channels = channels
+        self.failing = failing
         self.jobs = {job.key: job for job in situation.jobs}
         self.rows: Sequence[HostTicks] = list(recent(situation.hosts, situation.now))
         self.drained = {pause.host: pause for pause in situation.pauses if pause.host is not None}
@@ -78,7 +89,12 @@ def ending_of(which: Identity, before: Known, now: Now) -> Ending | None:
         return _closed(
             f"is not expected to run any more: forgotten by {by} at {now.when(job.forgotten_at)}"
         )
-    return _OF_KEYS.get(which.finding, _unknown_of_key)(which, before, now, job)
+    ending = _OF_KEYS.get(which.finding)
+    if (
+        ending is None and which.finding in kinds()
+    ):  # it is read afresh at each pass, and is not so now
+        return _recovered(kinds()[which.finding].over)
+    return (ending or _unknown_of_key)(which, before, now, job)
 
 
 def _recovered(words: str) -> Ending:
@@ -184,11 +200,6 @@ def _silent_on_key(which: Identity, before: Known, now: Now, _job: JobSummary) -
     return None if now.is_dead(which.host) else _closed(f"is no longer due on {which.host}")
 
 
-def _said(words: str) -> Callable[[Identity, Known, Now, JobSummary], Ending]:
-    """Return the ending of what is read afresh at each pass, and is not so now."""
-    return lambda _which, _before, _now, _job: _recovered(words)
-
-
 # Findings of no key
 
 
@@ -229,9 +240,9 @@ def _same_name(which: Identity, _before: Known, now: Now) -> Ending:
 
 
 def _channel(which: Identity, _before: Known, now: Now) -> Ending | None:
-    if which.channel not in now.situation.channels:
+    if which.channel not in now.channels:
         return _closed(f"channel {which.channel} of notify is not configured any more")
-    failing = now.situation.failing.get(which.channel or "")
+    failing = now.failing.get(which.channel or "")
     if failing is not None and failing.tried_at >= now.situation.now - CHANNEL_FORGOTTEN:
         return None  # it has failed again, once
     if failing is not None:
@@ -249,10 +260,6 @@ _OF_KEYS: dict[str, Callable[[Identity, Known, Now, JobSummary], Ending | None]]
     **dict.fromkeys(("failed", "lost", "expired"), _ends_well),
     "slow": _slow,
     "silent-host": _silent_on_key,
-    "in-doubt": _said("has no items in doubt in its newest list"),
-    "left": _said("has no items left of older ticks"),
-    "future": _said("has no tick, start or pause in the future any more"),
-    "zone": _said("starts at the times of its schedule again"),
 }
 _OF_NO_KEY: dict[str, Callable[[Identity, Known, Now], Ending | None]] = {
     "silent-host": _silent_host,

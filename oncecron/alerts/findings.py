@@ -1,10 +1,12 @@
 """What is wrong with the keys now, as a monitoring system asks: findings with a state, and how many keys are well.
 
-A new finding is a row of `KINDS` and a rule below, about what `cli` has gathered (`Situation`).
+A new finding is a row of `KINDS` and a rule below, about what `situation` has read. Plugins bring kinds and findings of
+their own.
 """
 
 from __future__ import annotations
 
+import functools
 import shlex
 
 from oncecron.config.options import Option
@@ -26,8 +28,6 @@ from oncecron.core.stderr import visible
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import part_of
 from oncecron.core.timing import (
-    CHANNEL_FORGOTTEN,
-    CHANNEL_TRIES,
     LONGEST_PATIENCE,
     MISSED_AFTER,
     NOTABLE_CLOCK_SKEW,
@@ -37,12 +37,12 @@ from oncecron.core.timing import (
     SLOW_TIMES,
 )
 from oncecron.core.units import DAY, format_duration
+from oncecron.plugins import plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.alerts.changes import Failing
     from oncecron.core.job_summary import JobSummary, Remark
     from oncecron.core.log_rows import HostTicks, LeaseView, Pause
     from oncecron.core.text import Clock
@@ -66,82 +66,88 @@ class Kind(NamedTuple):
     """Its gauge of each key, without the prefix; None: it is not about a key."""
     has_count: bool = False
     """Whether one finding stands for `Finding.count` of them in the performance data."""
+    cure: str = ""
+    """What to do, with the fields of the finding, in a message; empty: its sentence says it."""
+    over: str = "is over"
+    """What is said when it is over."""
+    says: tuple[str, str] | None = None
+    """The kind of finding, and the key, of which it says the same better."""
 
 
+_RUNS_AGAIN = "the next tick runs as usual, and `oncecron run` with --again runs this one again"
+_LINE = (
+    "see whether cron runs on its hosts, and has its line; if it is retired or was moved to a later hour: "
+    "`oncecron forget {key}`"
+)
 KINDS = {
     "missed": Kind(
         CRITICAL, "Scheduled ticks that no host has started since the newest start.", "{key} missed {ticks}",
-        "missed_ticks", has_count=True,
+        "missed_ticks", has_count=True, cure=_LINE,
     ),
     "silent": Kind(
         CRITICAL, "1: a key without a schedule has not run for three times its longest gap.", "{key} has not run",
-        "silent",
+        "silent", cure=_LINE,
     ),
-    "failed": Kind(CRITICAL, "How many ticks in a row have ended badly.", "{key} failed", "failures"),
-    "lost": Kind(CRITICAL, "1: the newest run was lost.", "{key} was lost", "lost"),
+    "failed": Kind(
+        CRITICAL, "How many ticks in a row have ended badly.", "{key} failed", "failures",
+        cure=f"correct the cause; {_RUNS_AGAIN}",
+    ),
+    "lost": Kind(
+        CRITICAL, "1: the newest run was lost.", "{key} was lost", "lost",
+        cure=f"see what it has left half done; {_RUNS_AGAIN}",
+    ),
     "expired": Kind(
         CRITICAL, "Leases that have expired and that no host has taken over.", "{key} has an expired lease",
-        "expired_leases",
-    ),
-    "in-doubt": Kind(
-        CRITICAL, "Items of the newest list that are in doubt.", "{key} has items in doubt", "items_in_doubt",
-        has_count=True,
-    ),
-    "channel": Kind(CRITICAL, "Messages of `oncecron notify` fail.", "channel {channel} of notify fails"),
-    "left": Kind(
-        WARNING, "Items of older ticks that no newer tick runs.", "{key} has items left", "items_left",
-        has_count=True,
+        "expired_leases", cure="the next firing takes over; to see who had it: `oncecron locks {key}`",
     ),
     "slow": Kind(
         WARNING, "1: the job runs for more than three times its usual duration, and a minute.", "{key} is slow",
-        "slow",
+        "slow", cure="see what it waits for; to end it: `oncecron stop {key}`",
     ),
     "overrun": Kind(
         WARNING, "Ticks since the newest start that were skipped during the run.", "{key} skipped {ticks}",
-        "overrun_ticks", has_count=True,
+        "overrun_ticks", has_count=True, cure="see why it takes so long, or run it less often",
     ),
     "spooled": Kind(
-        WARNING, "Records wait in the spool of this host.", "{records} wait in a spool", has_count=True
+        WARNING, "Records wait in the spool of this host.", "{records} wait in a spool", has_count=True,
+        cure="deliver them: `oncecron flush`",
     ),
     "configuration": Kind(
-        WARNING, "The configuration file of this host has a mistake.", "a configuration file has a mistake"
+        WARNING, "The configuration file of this host has a mistake.", "a configuration file has a mistake",
+        cure="correct it, and see whether that is all: `oncecron config check`",
     ),
     "silent-host": Kind(
         WARNING, "Hosts that used to fire the key and have fired none of its last three ticks.",
         "{host} fires nothing", "silent_hosts",
     ),
-    "clock": Kind(WARNING, "The clock of a host is not the store's.", "the clock of {host} is wrong"),
+    "clock": Kind(
+        WARNING, "The clock of a host is not the store's.", "the clock of {host} is wrong",
+        cure="set the clocks of host and store by NTP",
+    ),
     "future": Kind(
         WARNING, "1: a tick, a start or the pause of the key is in the future.", "{key} has a time in the future",
-        "in_future",
+        "in_future", over="has no tick, start or pause in the future any more",
     ),
     "zone": Kind(
         WARNING, "1: the key starts some quarters of an hour after its ticks, or its hosts disagree about its zone.",
-        "{key} has a wrong time zone", "wrong_zone",
+        "{key} has a wrong time zone", "wrong_zone", over="starts at the times of its schedule again",
     ),
     "same-name": Kind(
         WARNING, "Two machines have the name of one host.", "two machines are called {host}"
     ),
 }  # fmt: skip
-_RUNS_AGAIN = "the next tick runs as usual, and `oncecron run` with --again runs this one again"
-_CURES = {
-    **dict.fromkeys(
-        ("missed", "silent"),
-        "see whether cron runs on its hosts, and has its line; if it is retired or was moved to a later hour: "
-        "`oncecron forget {key}`",
-    ),
-    "failed": f"correct the cause; {_RUNS_AGAIN}",
-    "lost": f"see what it has left half done; {_RUNS_AGAIN}",
-    "expired": "the next firing takes over; to see who had it: `oncecron locks {key}`",
-    "channel": "correct it in the configuration file, and try it: `oncecron notify --test`",
-    "slow": "see what it waits for; to end it: `oncecron stop {key}`",
-    "overrun": "see why it takes so long, or run it less often",
-    "spooled": "deliver them: `oncecron flush`",
-    "configuration": "correct it, and see whether that is all: `oncecron config check`",
-    "clock": "set the clocks of host and store by NTP",
-}
-"""What to do, by kind, in a message; the sentences of the others say it."""
-DEFAULT_STATES = {name: kind.state for name, kind in KINDS.items()}
+
+
+@functools.cache
+def kinds() -> Mapping[str, Kind]:
+    """Return the kinds of finding, also those of the plugins."""
+    return KINDS | {name: kind for each in plugins() for name, kind in each.kinds.items()}
+
+
+def usual_states() -> dict[str, int]:
+    """Return the state of each kind of finding by default."""
+    return {name: kind.state for name, kind in kinds().items()}
+
 
 _NAMED_FINDINGS = 3
 _NAMED_KEYS = 3
@@ -196,12 +202,12 @@ def states_of(given: Mapping[str, str | None]) -> dict[str, int]:
 
     Raises `ValueError` for an unknown kind, with the name of the option in front.
     """
-    states = dict(DEFAULT_STATES)
+    states = usual_states()
     for option, state in _STATE_OF.items():
         for kind in (given.get(option) or "").split(","):
             name = kind.strip()
-            if name and name not in KINDS:
-                raise ValueError(f"{option}: {not_one_of(name, KINDS)}")
+            if name and name not in states:
+                raise ValueError(f"{option}: {not_one_of(name, states)}")
             if name:
                 states[name] = state
     return states
@@ -257,8 +263,13 @@ def limits_of(values: Mapping[str, Any], states: Mapping[str, int]) -> Limits:
     )
 
 
+def usual_limits() -> Limits:
+    """Return the defaults of `oncecron check`."""
+    return Limits(failures=1, slow=SLOW_TIMES, states=usual_states())
+
+
 class Situation(NamedTuple):
-    """What is judged, of all keys or of some. `cli` gathers it of the store, of the wings and of this host."""
+    """What is judged, of all keys or of some: see `situation`."""
 
     now: float
     jobs: Sequence[JobSummary]
@@ -269,12 +280,8 @@ class Situation(NamedTuple):
     """Of keys and of hosts."""
     hints: Mapping[str, str] = {}
     """What explains missed ticks, and what to do, by key."""
-    remarks: Mapping[str, Iterable[Remark]] = {}
-    """What another wing says about keys, by kind of finding."""
-    failing: Mapping[str, Failing] = {}
-    """How channels of `notify` fail."""
-    channels: Collection[str] = ()
-    """Those that are configured."""
+    remarks: Sequence[Finding] = ()
+    """What is judged elsewhere: what plugins find, and times that cannot be."""
     spooled: int = 0
     """Records that wait on this host."""
     mistakes: Sequence[str] = ()
@@ -304,9 +311,7 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     found = [each for job in situation.jobs for each in _of_key(job, situation, limits, clock)]
     found += _expired([lease for lease in situation.leases if lease.key in keys], now, clock)
     found += _of_hosts(situation, keys, limits, clock)
-    found += _of_channels(situation.failing, now)
-    for kind, remarks in situation.remarks.items():
-        found += _of_remarks(kind, remarks, keys)
+    found += [each for each in situation.remarks if each.key is None or each.key in keys]
     if situation.spooled:
         records = _many(situation.spooled, "record")
         waiting = f"{records} in the spool of this host: the store was unreachable"
@@ -332,14 +337,14 @@ _SAID_BY = {"expired": "lost", "overrun": "slow"}
 def _one_per_run(found: Sequence[Finding]) -> list[Finding]:
     """Return the findings without what another one about the same run says, or says better."""
     by_kind = {(each.finding, each.key): each for each in found}
-    fails_to_send = ("channel", None) in by_kind
+    said_better = {kinds()[each.finding].says for each in found}
     kept = []
     for each in found:
         if other := by_kind.get((_SAID_BY.get(each.finding, ""), each.key)):
             if STATES.index(other.state) >= STATES.index(each.state):
                 continue
-        elif each.finding == "failed" and is_internal(each.key or "") and fails_to_send:
-            continue  # its own channels
+        elif (each.finding, each.key) in said_better:
+            continue
         elif each.finding == "lost" and (expired := by_kind.get(("expired", each.key))):
             each = each._replace(reason=f"was lost: {expired.reason}")  # noqa: PLW2901 - the same with more
         elif each.finding == "slow" and (overrun := by_kind.get(("overrun", each.key))):
@@ -403,20 +408,6 @@ def _expired(leases: Sequence[LeaseView], now: float, clock: Clock) -> Iterator[
         yield finding("expired", lease.key, 1, reason, since=lease.expires_at, shard=lease.shard)
 
 
-def _of_remarks(kind: str, remarks: Iterable[Remark], keys: Collection[str]) -> Iterator[Finding]:
-    for remark in remarks:
-        if remark.key is None or remark.key in keys:
-            reason = f"{remark.text}; {remark.cure}" if remark.cure else remark.text
-            yield finding(kind, remark.key, remark.count, reason, tick=remark.tick)
-
-
-def _of_channels(failing: Mapping[str, Failing], now: float) -> Iterator[Finding]:
-    for name, how in failing.items():
-        if how.tries >= CHANNEL_TRIES and how.tried_at >= now - CHANNEL_FORGOTTEN:
-            reason = f"channel {visible(name)} of notify fails: {visible(how.error)}"
-            yield finding("channel", None, 1, reason, since=how.since, channel=name)
-
-
 def _of_hosts(
     situation: Situation, keys: Collection[str], limits: Limits, clock: Clock
 ) -> Iterator[Finding]:
@@ -461,6 +452,12 @@ def _names(keys: Sequence[str]) -> str:
     return ", ".join([*keys[:_NAMED_KEYS], *([f"{more} more"] if more > 0 else [])])
 
 
+def of_remark(kind: str, remark: Remark) -> Finding:
+    """Return the finding that a remark about a key is."""
+    reason = f"{remark.text}; {remark.cure}" if remark.cure else remark.text
+    return finding(kind, remark.key, remark.count, reason, tick=remark.tick)
+
+
 def finding(
     kind: str,
     key: str | None,
@@ -474,7 +471,7 @@ def finding(
     channel: str | None = None,
 ) -> Finding:
     """Return a finding in the default state of its kind."""
-    state = STATES[KINDS[kind].state]
+    state = STATES[kinds()[kind].state]
     return Finding(kind, state, key, shard, count, tick, since, reason, host, channel)
 
 
@@ -513,7 +510,7 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
 
 def _count(checked: Checked, kind: str) -> int:
     counts = (each.count for each in checked.findings if each.finding == kind)
-    return sum(counts) if KINDS[kind].has_count else len([*counts])
+    return sum(counts) if kinds()[kind].has_count else len([*counts])
 
 
 def sentence(finding: Finding) -> str:
@@ -526,7 +523,7 @@ def title(found: Finding) -> str:
     if found.finding == "silent-host" and found.key:
         return f"{found.key} is not fired by {found.host or 'enough hosts'}"
     counts = {what: _many(found.count, what[:-1]) for what in ("ticks", "records")}
-    return KINDS[found.finding].title.format(**found._asdict(), **counts)
+    return kinds()[found.finding].title.format(**found._asdict(), **counts)
 
 
 def cure(found: Finding) -> str:
@@ -535,7 +532,7 @@ def cure(found: Finding) -> str:
         return ""
     if found.finding == "silent-host":
         return _cure_of_silence(found)
-    return _CURES.get(found.finding, "").format(**found._asdict())
+    return kinds()[found.finding].cure.format(**found._asdict())
 
 
 def _cure_of_silence(found: Finding) -> str:

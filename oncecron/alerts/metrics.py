@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
-from oncecron.alerts.findings import KINDS
+from oncecron.alerts.findings import kinds
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ OF_JOBS: dict[str, tuple[str, Callable[[JobSummary], float | None]]] = {
     "overdue": ("1: a tick is due and not started yet.", lambda job: float(bool(job.overdue))),
     "paused": ("1: the key is paused.", lambda job: float(job.paused_by is not None)),
 }  # fmt: skip
-"""The metrics of a key beside its findings (`KINDS`), each with its help and its value; None: it has none."""
+"""The metrics of a key beside its findings (`kinds`), each with its help and its value; None: it has none."""
 
 
 class Reading(NamedTuple):
@@ -110,7 +110,7 @@ def _of_silent_hosts(findings: Iterable[Finding]) -> GaugeMetricFamily:
 
 def _of_keys(reading: Reading) -> Iterator[GaugeMetricFamily]:
     keys = [job.key for job in reading.jobs]
-    for name, kind in KINDS.items():
+    for name, kind in kinds().items():
         if kind.metric is not None:
             counts = dict.fromkeys(keys, 0)
             for finding in reading.findings:

@@ -26,6 +26,7 @@ from oncecron.alerts.changes import (
     Identity,
     Knowledge,
     document_of,
+    failing_channels,
     failure_after,
     findings_for,
     identity,
@@ -104,8 +105,9 @@ def prepare(context: Context, notify: Notify) -> list[Prepared]:
     # What only one host can see is left out.
     limits = notify.limits._replace(states={**notify.limits.states, "spooled": OK})
     situation = context.gather(limits)
+    failing = failing_channels(notices.values())
     judged = {
-        zone: _judged(situation, limits, Clock(utc=True, zone=zone))
+        zone: _judged(Now(situation, limits, Clock(utc=True, zone=zone), notify.names, failing))
         for zone in {channel.zone for channel in notify.channels}
     }
     unproven = unproven_silences(situation, limits)
@@ -141,17 +143,16 @@ def unproven_silences(situation: Situation, limits: Limits) -> set[Identity]:
 
 
 def _judged(
-    situation: Situation, limits: Limits, clock: Clock
+    now: Now,
 ) -> tuple[list[Finding], Callable[[Identity, Known], Ending | None] | None]:
     """Return what is wrong but for the pass itself, which is running, and what answers how a finding ended."""
     found = [
         each
-        for each in check(situation, limits, clock).findings
+        for each in check(now.situation, now.limits, now.clock).findings
         if each.key != NOTIFY_KEY or each.finding == "silent-host"
     ]
-    if not situation.is_complete:
+    if not now.situation.is_complete:
         return found, None
-    now = Now(situation, limits, clock)
     return found, lambda which, before: ending_of(which, before, now)
 
 

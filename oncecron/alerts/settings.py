@@ -6,8 +6,7 @@ A firing of a job does not read it. What is wrong with a channel stops no other 
 from __future__ import annotations
 
 from oncecron.alerts.channels import KINDS, Channel, Kind, url_of
-from oncecron.alerts.findings import KINDS as KINDS_OF_FINDINGS
-from oncecron.alerts.findings import OPTIONS, STATES, Limits, limits_of, states_of
+from oncecron.alerts.findings import OPTIONS, STATES, Limits, kinds, limits_of, states_of
 from oncecron.alerts.mail_server import NAMES as SERVER_NAMES
 from oncecron.alerts.mail_server import MailServer, server_of
 from oncecron.config.file_reader import FileProblem, secret_in, url_in
@@ -172,7 +171,7 @@ class _Reader:
         keys = table.pop("keys", ["*"])
         if problem := wrong_keys(keys):
             self.wrong("keys", problem)
-        findings = self._names(table, "findings", KINDS_OF_FINDINGS)
+        findings = self._names(table, "findings", kinds())
         states = self._names(table, "states", STATES[1:])
         lasting = self._converted(_FOR, table.pop("for", _FOR.default))
         zone = table.pop("tz", None)

@@ -17,7 +17,6 @@ from oncecron.cli.command import (
     store_and_log,
     writer,
 )
-from oncecron.cli.gather import configured_keys
 from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import known_keys, refuse_unknown_keys, valid_key
 from oncecron.cli.table import Kind
@@ -27,9 +26,10 @@ from oncecron.core import clock
 from oncecron.core.stderr import Patience, complain
 from oncecron.core.text import Clock
 from oncecron.core.timing import LOG_CATCHES_UP
-from oncecron.each.reports import item_lists, items_in_doubt
 from oncecron.log.audit import Question, audit
 from oncecron.log.protocol import Finding
+from oncecron.log.sources import configured_keys
+from oncecron.plugins import plugins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,9 @@ def _audit(given: dict[str, str], words: list[str]) -> int:
                 wait=_no_wait if log is store else _wait_for_the_log,
                 progress=shown.enter_context(progress_bar("audit")),
             )
-            findings: Iterator[Finding] = itertools.chain(audit(question), _in_doubt(question))
+            findings: Iterator[Finding] = itertools.chain(
+                audit(question), *(each.audited(question) for each in plugins())
+            )
             if answer.is_watched:  # the table and the bar cannot share a line
                 findings = iter([*findings])
                 shown.close()
@@ -84,13 +86,6 @@ def _audit(given: dict[str, str], words: list[str]) -> int:
     if not found and not incomplete(store, log) and answer.is_watched:
         complain("no problems found")
     return FOUND if found else incomplete(store, log)
-
-
-def _in_doubt(question: Question) -> Iterator[Finding]:
-    """Yield the lists of `each` with items that an execution took and did not say how they ended."""
-    for key, text, _, tick, _, at in items_in_doubt(item_lists(question.store)):
-        if key and question.asks_for(key) and at is not None and at >= question.oldest:
-            yield Finding("in-doubt", key, 0, tick, None, 1, at, None, None, text)
 
 
 def _no_wait() -> None:

@@ -9,20 +9,26 @@ from typing import TYPE_CHECKING
 
 from oncecron.alerts.findings import OPTIONS as WHAT_COUNTS
 from oncecron.alerts.findings import STATES, check, limits_of, lines, states_of, without_bars
-from oncecron.alerts.settings import channel_names, parse_notify
+from oncecron.alerts.situation import situation_of
 from oncecron.cli import output
-from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_and_log
-from oncecron.cli.gather import configured_keys, gather, spooled_records
+from oncecron.cli.command import (
+    JSON,
+    STORE_OPTIONS,
+    UTC,
+    TableCommand,
+    spooled_records,
+    store_and_log,
+)
 from oncecron.cli.sentences import unknown_key, valid_key
 from oncecron.cli.terminal import style_for
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
-from oncecron.core import clock
 from oncecron.core.errors import EX_UNKNOWN, OncecronError, StoreError, UsageError
 from oncecron.core.state_kinds import kind_of
 from oncecron.core.text import Clock
 from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
-from oncecron.log.jobs import Sources
+from oncecron.log.sources import sources_of
+from oncecron.plugins import problems_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,21 +89,17 @@ def _states(settings: Settings) -> Mapping[str, int]:
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
     keys = {valid_key(word) for word in words}
     limits = limits_of({option.name: settings[option.name] for option in WHAT_COUNTS}, states)
-    now, utc = clock.wall(), settings["utc"]
+    utc = settings["utc"]
     with store_and_log(settings) as (store, log):
-        sources = Sources(store, log, now, configured_keys(settings))
-        situation = gather(
-            sources,
-            limits,
-            utc=utc,
-            keys=keys,
-            channels=channel_names(settings.file),
-            spooled=spooled_records(settings),
+        sources = sources_of(settings, store, log)
+        waiting = spooled_records(settings)
+        situation = situation_of(
+            sources, settings.file, limits, utc=utc, keys=keys, spooled=waiting
         )
         for key in sorted(keys - {job.key for job in situation.jobs}):
             raise unknown_key(key, {part.key for part in sources.store_keys})
-    mistakes = [*settings.file.problems, *parse_notify(settings.file)[1]]
-    situation = situation._replace(mistakes=[str(each) for each in mistakes if not each.private])
+    mistakes = [str(each) for each in problems_of(settings.file) if not each.private]
+    situation = situation._replace(mistakes=mistakes)
     checked = check(situation, limits, Clock(utc))
     if not checked.state and not situation.is_complete:
         raise StoreError("a row of the store cannot be read; `oncecron jobs` names it")

@@ -485,6 +485,11 @@ def spools(settings: Settings) -> list[Spool]:
     return [spool_of(address, settings["namespace"]) for address in addresses]
 
 
+def spooled_records(settings: Settings) -> int:
+    """Return how many records wait in the spools of this user on this host."""
+    return sum(1 for spool in spools(settings) for _ in spool.pending())
+
+
 def check_stores(settings: Settings) -> None:
     """Raise `OncecronError` for an address of the store or the log that does not mend while a command runs."""
     for address in filter(None, (settings.address(), settings.log())):

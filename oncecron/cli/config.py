@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from oncecron.alerts.settings import channel_section, parse_notify
 from oncecron.cli import output, table
 from oncecron.cli.command import JSON, TABLE_OPTIONS, LazyGroup, TableCommand, writer
 from oncecron.cli.sentences import valid_key
@@ -18,6 +17,7 @@ from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_CONFIG, UsageError
 from oncecron.core.log_rows import ConfiguredValue
 from oncecron.core.stderr import complain
+from oncecron.plugins import plugins, problems_of
 from oncecron.run.program import shown_words
 from oncecron.stores.address import home_directory, masked
 
@@ -85,7 +85,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 
 
 def _problems(path: str | None) -> list[FileProblem]:
-    return check_file(path, lambda file: parse_notify(file)[1]) if path else []
+    return check_file(path, problems_of) if path else []
 
 
 def _complain(settings: Settings, key: str | None) -> bool:
@@ -120,16 +120,8 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     for ping in file.pings if key is None else file.pings_for(key):
         keys = f" ({', '.join(ping.keys)})" if key is None else ""
         yield ConfiguredValue("ping", f"{ping.shown}{keys}", f"{file.path} [[ping]]")
-    yield from _channels(settings, key)
-
-
-def _channels(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
-    """Yield where `oncecron notify` sends what it finds, about a key or at all."""
-    for channel in parse_notify(settings.file)[0].channels:
-        if key is None or channel.has_key(key):
-            keys = f" ({', '.join(channel.keys)})" if key is None else ""
-            place = f"{settings.file.path} {channel_section(channel.name)}"
-            yield ConfiguredValue("channel", f"{channel.shown}{keys}", place)
+    for plugin in plugins():
+        yield from plugin.values(settings, key)
 
 
 def _source(settings: Settings, name: str) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.alerts.settings import channel_names, parse_notify
 from oncecron.cli import output, table
 from oncecron.cli.command import (
     STORE_OPTIONS,
@@ -13,13 +12,9 @@ from oncecron.cli.command import (
     open_store,
     output_format,
 )
-from oncecron.cli.crontab.installed import crontabs_of_host, installed_cron
 from oncecron.cli.doctor_checks import (
-    of_cron,
     of_hosts,
     of_keys,
-    of_notices,
-    of_path,
     of_program,
     of_spool,
     of_zone,
@@ -32,8 +27,8 @@ from oncecron.core.doctor import Diagnosis
 from oncecron.core.errors import ConfigurationError, OncecronError
 from oncecron.core.silent_hosts import recent
 from oncecron.core.text import Clock
-from oncecron.crontab.crons import CRONS
 from oncecron.log.wrong_times import future_marks, zones
+from oncecron.plugins import plugins, problems_of
 from oncecron.run.sandbox import diagnoses, refused
 from oncecron.run.spool import spool_of
 from oncecron.stores.address import masked
@@ -84,7 +79,7 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
 
 def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     path = settings.file.path
-    problems = (*settings.file.problems, *parse_notify(settings.file)[1])
+    problems = list(problems_of(settings.file))
     for problem in problems:
         yield Diagnosis("fail" if problem.stops else "warn", "configuration", str(problem))
     if not problems:
@@ -92,9 +87,8 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     yield of_program()
     yield of_zone()
     yield from diagnoses(refused())
-    cron = installed_cron()
-    yield from of_cron(cron)
-    yield of_path(crontabs_of_host(cron), cron or CRONS["debian"])
+    for plugin in plugins():
+        yield from plugin.host(settings)
     for name, find in (("store", settings.address), ("log", settings.log)):
         try:
             address = find()
@@ -124,9 +118,8 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
                 fired = list(recent(rows, now))
                 wrong = zones(reader, keys, fired, lambda: fired)
                 yield from of_keys({"marks": marks, "zones": wrong})
-                channels = channel_names(settings.file)  # and the ping
-                if len(channels) > 1:
-                    yield from of_notices(reader.other_notices(channels))
+                for plugin in plugins():
+                    yield from plugin.store(settings, reader)
         finally:
             reader.close()
     except OncecronError as error:

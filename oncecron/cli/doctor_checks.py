@@ -1,4 +1,4 @@
-"""What keeps oncecron from working on this host: its configuration, its store, its spool, its cron.
+"""What keeps oncecron from working on this host: its configuration, its store, its spool.
 
 Each thing that was looked at is a `Diagnosis`: ok, warn or fail, with the cure.
 """
@@ -19,7 +19,6 @@ from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import DAY
-from oncecron.crontab.lint.line import linted_entries
 from oncecron.log.hosts import of_last_day
 
 if TYPE_CHECKING:
@@ -27,16 +26,13 @@ if TYPE_CHECKING:
 
     from oncecron.core.job_summary import Remark
     from oncecron.core.log_rows import KeyHost
-    from oncecron.crontab.crons import Cron
-    from oncecron.crontab.lint import LintedCrontab
     from oncecron.run.spool import Spool
 
-_CRON_PATH = "/usr/bin:/bin"
+CRON_PATH = "/usr/bin:/bin"
 """PATH in the environment of cron's jobs, unless the crontab sets it."""
 
 _PROGRAM = "oncecron"
 _TZ_DATA = "/usr/share/zoneinfo/tzdata.zi"
-_DAEMONS = ("cron", "crond", "bcron-start", "bcron-sched", "supercronic", "fcron", "busybox")
 _NAMED = 5
 _SHOWN = 100
 """So many characters of a command are shown."""
@@ -70,13 +66,13 @@ def of_program() -> Diagnosis:
     mixed = installation.mixed()
     if mixed:
         return Diagnosis("fail", "program", f"{here}: {mixed}")
-    places = [*os.get_exec_path(), "/usr/local/bin", *_CRON_PATH.split(":")]
+    places = [*os.get_exec_path(), "/usr/local/bin", *CRON_PATH.split(":")]
     found = (shutil.which(_PROGRAM, path=place) for place in places)
     others = {os.path.realpath(path): path for path in reversed([*filter(None, found)])}
     others.pop(os.path.realpath(here), None)
     if others:
-        by_cron = shutil.which(_PROGRAM, path=_CRON_PATH) or "none"
-        text += f"; another one is {_listed([*others.values()])}; cron (PATH={_CRON_PATH}) finds {by_cron}"
+        by_cron = shutil.which(_PROGRAM, path=CRON_PATH) or "none"
+        text += f"; another one is {listed([*others.values()])}; cron (PATH={CRON_PATH}) finds {by_cron}"
         return Diagnosis("warn", "program", text, "remove all but one")
     waiting = installation.waiting()
     if waiting:
@@ -85,70 +81,6 @@ def of_program() -> Diagnosis:
             "warn", "program", text, "`dpkg --configure -a`, or install the package again"
         )
     return Diagnosis("ok", "program", text)
-
-
-def of_cron(cron: Cron | None, proc: str = "/proc") -> Iterator[Diagnosis]:
-    """Judge the cron daemon of this host."""
-    running = sorted({name for name in _processes(proc) if name in _DAEMONS})
-    if running:
-        yield Diagnosis("ok", "cron", f"{', '.join(running)} is running")
-    else:
-        which = f"{cron.title} is installed, but" if cron else "a cron daemon"
-        text = f"{which} does not run: nothing fires the crontabs of this host"
-        yield Diagnosis("warn", "cron", text, "start it, for example `systemctl enable --now cron`")
-
-
-def of_path(crontabs: Iterable[LintedCrontab], cron: Cron) -> Diagnosis:
-    """Judge whether the lines of crontabs find the oncecron that they name."""
-    found: set[str] = set()
-    missing: list[str] = []
-    for source in crontabs:
-        for line in linted_entries(source, {}, cron):
-            path = line.environment.get("PATH", _CRON_PATH)
-            for invocation in line.invocations:
-                program = invocation.program
-                if _is_there(program, path):
-                    found.add(program)
-                else:
-                    where = "" if "/" in program else f" in its PATH ({path})"
-                    missing.append(
-                        f"{source.name} line {line.entry.number} finds no {program}{where}"
-                    )
-    if missing:
-        here = os.path.abspath(sys.argv[0])
-        return Diagnosis(
-            "warn", "path", _listed(missing), f"write {here} there, as `oncecron crontab wrap` does"
-        )
-    if found:
-        return Diagnosis("ok", "path", f"the crontabs find {_listed(sorted(found))}")
-    return Diagnosis(
-        "ok", "path", "no line of the crontabs that this user may read starts oncecron"
-    )
-
-
-def _is_there(program: str, path: str) -> bool:
-    """Return whether a line finds a program, or may find it: where a shell must expand it, or nobody may look."""
-    if "/" not in program:
-        return shutil.which(program, path=path) is not None
-    if not program.startswith("/"):
-        return True
-    try:
-        os.stat(program)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return os.access(program, os.X_OK)
-
-
-def _processes(proc: str) -> Iterator[str]:
-    for entry in os.listdir(proc) if os.path.isdir(proc) else ():
-        if entry.isdigit():
-            try:
-                with open(f"{proc}/{entry}/comm", encoding="utf-8", errors="replace") as file:
-                    yield file.read().strip()
-            except OSError:  # it has ended
-                continue
 
 
 def of_zone() -> Diagnosis:
@@ -180,7 +112,7 @@ def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
     crontabs = of_last_day(rows)
     schedules = _different(crontabs, lambda row: (row.schedule, row.zone))
     if schedules:
-        text = f"hosts fire {_listed(schedules)} by different schedules, or in different zones"
+        text = f"hosts fire {listed(schedules)} by different schedules, or in different zones"
         yield Diagnosis(
             "warn", "schedules", text, _crontabs_cure(crontabs, schedules[0], _schedule)
         )
@@ -188,7 +120,7 @@ def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
         yield Diagnosis("ok", "schedules", "all hosts fire each key by the same schedule")
     commands = _different(crontabs, lambda row: row.command)
     if commands:
-        text = f"hosts have different commands under {_listed(commands)}"
+        text = f"hosts have different commands under {listed(commands)}"
         cure = _crontabs_cure(crontabs, commands[0], lambda row: row.command or "-")
         yield Diagnosis("warn", "commands", text, f"{cure}, or give each job its own key")
     else:
@@ -210,17 +142,6 @@ def of_keys(remarks: Mapping[str, Iterable[Remark]]) -> Iterator[Diagnosis]:
             yield Diagnosis("ok", name, well[name])
 
 
-def of_notices(others: int) -> Iterator[Diagnosis]:
-    """Say how many channels of `notify` the store knows that the configuration file does not name."""
-    if others:
-        text = (
-            f"the store has records of {others} channels that the configuration file does not name"
-        )
-        yield Diagnosis(
-            "warn", "notify", text, "`oncecron prune` as the store's owner removes them"
-        )
-
-
 def _of_versions(hosts: Sequence[KeyHost]) -> Diagnosis:
     versions: dict[str, list[str]] = {}
     for row in hosts:
@@ -232,9 +153,7 @@ def _of_versions(hosts: Sequence[KeyHost]) -> Diagnosis:
             f"oncecron {visible(*versions)} on every host that fired in the last day ({len(hosts)})"
         )
         return Diagnosis("ok", "versions", text)
-    named = (
-        f"{visible(version)} ({_listed(names)})" for version, names in sorted(versions.items())
-    )
+    named = (f"{visible(version)} ({listed(names)})" for version, names in sorted(versions.items()))
     text = f"hosts have different versions: {', '.join(named)}"
     return Diagnosis("warn", "versions", text, "upgrade oncecron on the other hosts")
 
@@ -243,7 +162,7 @@ def _of_clocks(hosts: Sequence[KeyHost]) -> Diagnosis:
     wrong = [row for row in hosts if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW]
     if not wrong:
         return Diagnosis("ok", "clocks", "the clocks of all hosts agree with the store's")
-    named = _listed(
+    named = listed(
         [f"the clock of {row.host} {clock_difference(row.clock_ahead)}" for row in wrong]
     )
     return Diagnosis("warn", "clocks", named, "start a time service (chrony) on each host")
@@ -252,7 +171,7 @@ def _of_clocks(hosts: Sequence[KeyHost]) -> Diagnosis:
 def _of_names(rows: Sequence[KeyHost]) -> Diagnosis:
     same = same_names(rows)
     if same:
-        return Diagnosis("warn", "names", _listed([*same.values()]), NAMES_CURE)
+        return Diagnosis("warn", "names", listed([*same.values()]), NAMES_CURE)
     return Diagnosis("ok", "names", "no two machines fire under one name, as far as is known")
 
 
@@ -270,7 +189,7 @@ def _crontabs_cure(
     for row in crontabs[key]:
         hosts.setdefault(part(row), []).append(row.host)
     shown = "; ".join(
-        f"{visible(text[:_SHOWN])} on {_listed(names)}" for text, names in sorted(hosts.items())
+        f"{visible(text[:_SHOWN])} on {listed(names)}" for text, names in sorted(hosts.items())
     )
     return f"make the crontabs equal: {visible(key)} is {shown}"
 
@@ -281,6 +200,7 @@ def _schedule(row: KeyHost) -> str:
     return f"{row.schedule!r} in {row.zone or 'the zone of the host'}"
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return visible(", ".join(names[:_NAMED]) + more)

@@ -15,25 +15,25 @@ from oncecron.cli.command import (
     store_and_log,
     writer,
 )
-from oncecron.cli.gather import configured_keys, every_job
 from oncecron.cli.output import Writer, standard_output
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import Column, Kind
 from oncecron.cli.watch import WATCH, refuse_where_nobody_looks, watch
 from oncecron.config.settings import Settings
-from oncecron.core import clock
 from oncecron.core.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.state_kinds import kind_of
 from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT
-from oncecron.log.jobs import Sources, severity, states
+from oncecron.log.jobs import jobs, severity, states
+from oncecron.log.sources import sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from oncecron.cli.terminal import Style
     from oncecron.core.text import Clock
+    from oncecron.log.sources import Sources
 
 
 def _state(job: JobSummary, _clock: Clock) -> str:
@@ -68,9 +68,9 @@ def _paused(job: JobSummary, clock: Clock) -> str:
 
 _KEY, _STATE = table.key(), Column("STATE", _state, 0, 18, kind=kind_of)
 _NEXT, _SCHEDULE = table.time("next_at", "NEXT", 2), table.field("schedule", "SCHEDULE", 4, 12)
-_USUAL, _ITEMS, _EXIT = (
+_USUAL, _PROGRESS, _EXIT = (
     table.duration("usual_duration", "USUAL", 5),
-    table.items(6),
+    table.progress(6),
     table.exit_status(10),
 )
 _SUCCESS, _SINCE = table.time("succeeded_at", "SUCCESS", 7), table.time("running_since", "SINCE", 8)
@@ -79,11 +79,11 @@ JOBS = Kind(
     JobSummary._fields, tuple(name for name in JobSummary._fields if name.endswith(("_at", "_since", "_until"))),
     (
         _KEY, _STATE, table.field("outcome", "LAST"), _EXIT, _SUCCESS, table.time("failed_at", "FAILURE"),
-        table.field("running_host", "RUNNING"), _SINCE, _IN_A_ROW, _USUAL, _NEXT, _SCHEDULE, _ITEMS, _PAUSED,
+        table.field("running_host", "RUNNING"), _SINCE, _IN_A_ROW, _USUAL, _NEXT, _SCHEDULE, _PROGRESS, _PAUSED,
     ),
     screen=(
         _KEY, _STATE, table.time("started_at", "LAST", 1), _NEXT, _SCHEDULE, _USUAL, Column("HOST", _host, 3, 10),
-        _ITEMS, _SINCE, _IN_A_ROW, _SUCCESS, _EXIT, _PAUSED,
+        _PROGRESS, _SINCE, _IN_A_ROW, _SUCCESS, _EXIT, _PAUSED,
     ),
 )  # fmt: skip
 OPTIONS = (ALL, WATCH, *QUERY_OPTIONS)
@@ -99,7 +99,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         _watch(settings, keys)
     answer = writer(JOBS, settings)
     with store_and_log(settings) as (store, log):
-        sources = Sources(store, log, clock.wall(), configured_keys(settings))
+        sources = sources_of(settings, store, log)
         found = _jobs(settings, sources, keys)
         if answer.is_watched and output_format(settings) == "table":
             found = sorted(found, key=severity)
@@ -112,7 +112,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 def _jobs(settings: Settings, sources: Sources, keys: Collection[str]) -> Iterable[JobSummary]:
     if keys:
         refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
-    return every_job(sources, keys, internal=settings["all"] or False)
+    return jobs(sources, keys, internal=settings["all"] or False)
 
 
 def _watch(settings: Settings, keys: Collection[str]) -> None:
@@ -121,9 +121,7 @@ def _watch(settings: Settings, keys: Collection[str]) -> None:
     def draw(style: Style) -> list[str]:
         text = io.StringIO()
         with store_and_log(settings) as (store, log):
-            found = _jobs(
-                settings, Sources(store, log, clock.wall(), configured_keys(settings)), keys
-            )
+            found = _jobs(settings, sources_of(settings, store, log), keys)
             shown = Writer(JOBS, style, text).write(sorted(found, key=severity))
         return text.getvalue().splitlines() if shown else [_NOTHING]
 

@@ -15,7 +15,7 @@ from oncecron.core.log_rows import ALL_KEYS, LeaseView, Pause, is_internal
 from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT, Clock
 from oncecron.core.units import format_duration
-from oncecron.each.reports import item_lists, with_items
+from oncecron.log.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -53,7 +53,7 @@ LEASES = Kind(
         table.number("pid", "PID", 5), table.field("user", "USER", 6, 6), table.time("acquired_at", "SINCE", 2),
         Column("HEARTBEAT", _heartbeat, 5, right=True), Column("LEFT", _left, 2, right=True),
         table.number("fencing_token", "TOKEN", 7), table.number("backend_pid", "BACKEND", 8),
-        table.field("client_address", "CLIENT", 8, 12), table.shard(4), table.items(3),
+        table.field("client_address", "CLIENT", 8, 12), table.shard(4), table.progress(3),
         Column("REQUEST", _request, 2, 20),
     ),
 )  # fmt: skip
@@ -85,11 +85,16 @@ def _show(given: dict[str, str], words: list[str]) -> int:
             answer.write(each for each in found if not keys or each.key in (*keys, ALL_KEYS))
             return incomplete(store)
         leases = [each for each in store.leases() if _is_wanted(each, keys, settings)]
-        lists = item_lists(store) if leases else ()
+        work = Sources(store, store, clock.wall()).work if leases else None
         pauses = store.pauses() if answer.is_watched else ()
     now = clock.wall()  # SQLite has no clock of its own
-    views = with_items(leases, lists)
-    answer.write(view._replace(asked_at=view.asked_at or now) for view in views)
+    answer.write(
+        each._replace(
+            asked_at=each.asked_at or now,
+            progress=work.of_tick(each.key, each.tick) if work and each.tick else None,
+        )
+        for each in leases
+    )
     if pauses:
         complain(f"{_counts(pauses)}; to list them: {settings.command('locks --pauses')}")
     return incomplete(store)

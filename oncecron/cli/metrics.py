@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING
 
 from oncecron import __version__
 from oncecron.alerts.counters import Counts, count, counts_in, line_in, line_of
-from oncecron.alerts.findings import DEFAULT_STATES, Limits, check
-from oncecron.alerts.settings import channel_names
+from oncecron.alerts.findings import check, usual_limits
+from oncecron.alerts.situation import situation_of
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, check_stores, store_and_log
-from oncecron.cli.gather import configured_keys, gather, spooled_records
+from oncecron.cli.command import (
+    STORE_OPTIONS,
+    TableCommand,
+    check_stores,
+    spooled_records,
+    store_and_log,
+)
 from oncecron.cli.listening import listen_address, listening_socket, serve, shown_address
 from oncecron.cli.whole_file import replace, target
 from oncecron.config.options import Option
@@ -29,8 +34,8 @@ from oncecron.core.errors import (
 )
 from oncecron.core.stderr import complain
 from oncecron.core.text import Clock
-from oncecron.core.timing import METRICS_WITHIN, SLOW_TIMES
-from oncecron.log.jobs import Sources
+from oncecron.core.timing import METRICS_WITHIN
+from oncecron.log.sources import sources_of
 from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
@@ -180,28 +185,28 @@ def _failed(error: OncecronError) -> Reading:
 def _reading(settings: Settings, counts: Counts | None, named: set[str]) -> Reading:
     from oncecron.alerts.metrics import Reading  # noqa: PLC0415 - not for --help
 
-    now = clock.wall()
     spooled = spooled_records(settings)
-    limits = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
     with store_and_log(settings) as (store, log):
         store.named.update(named)
         log.named.update(named)
-        channels = channel_names(settings.file)
-        situation = gather(
-            Sources(store, log, now, configured_keys(settings)),
-            limits,
-            channels=channels,
-            spooled=spooled,
-            brief=False,
+        sources = sources_of(settings, store, log)
+        situation = situation_of(
+            sources, settings.file, limits := usual_limits(), spooled=spooled, brief=False
         )
         schema, server = store.versions()
-        counts = counts and count(counts, log, now)
+        counts = counts and count(counts, log, sources.now)
         is_complete = not (store.unreadable or log.unreadable)
         named.update(store.named, log.named)
     versions = {"version": __version__, "schema": str(schema), "server": server}
     findings = check(situation, limits, Clock(utc=True)).findings
     return Reading(
-        now, spooled, situation.jobs, findings, not is_complete, versions=versions, counts=counts
+        sources.now,
+        spooled,
+        situation.jobs,
+        findings,
+        not is_complete,
+        versions=versions,
+        counts=counts,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.alerts.channels import render
 from oncecron.alerts.message import Evidence
-from oncecron.alerts.settings import NOTIFY_KEY, channel_names, read_notify
+from oncecron.alerts.settings import NOTIFY_KEY, read_notify
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, incomplete, store_and_log
 from oncecron.config.options import Option
@@ -130,15 +130,15 @@ def _report(results: Iterable[Result], *, now: bool) -> int:
 
 def _context(settings: Settings, store: Reader, log: Reader) -> Context:
     from oncecron.alerts.notify import Context
-    from oncecron.cli.gather import gather
-    from oncecron.log.jobs import Sources
+    from oncecron.alerts.situation import situation_of
+    from oncecron.log.sources import Sources
     from oncecron.log.why import evidence
 
     now = clock.wall()
 
     def situation(limits: Limits) -> Situation:
         # Without the keys of this host's file: the next pass may be that of a host with another one.
-        return gather(Sources(store, log, now), limits, channels=channel_names(settings.file))
+        return situation_of(Sources(store, log, now), settings.file, limits)
 
     sources = Sources(store, log, now)
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from oncecron import __version__
-from oncecron.alerts.findings import DEFAULT_STATES, Limits, check, cure
-from oncecron.alerts.settings import channel_names
-from oncecron.cli.gather import gather, spooled_records
+from oncecron.alerts.findings import check, cure, usual_limits
+from oncecron.alerts.situation import situation_of
+from oncecron.cli.command import spooled_records
 from oncecron.core.grid import WORST_FIRST, Grid, Run, columns, days
 from oncecron.core.grid import gather as gather_line
 from oncecron.core.host import host_name
@@ -20,9 +20,7 @@ from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import is_internal
 from oncecron.core.text import Clock, part_of
 from oncecron.core.tick import instant_of
-from oncecron.core.timing import SLOW_TIMES
 from oncecron.core.units import DAY, HOUR
-from oncecron.each.reports import item_lists, with_items
 from oncecron.log.hosts import hosts
 from oncecron.log.jobs import states
 from oncecron.log.timeline import Span, last_runs, ticks_of
@@ -38,13 +36,11 @@ if TYPE_CHECKING:
     from oncecron.config.settings import Settings
     from oncecron.core.job_summary import JobSummary
     from oncecron.core.model import Retention
-    from oncecron.log.jobs import Sources
+    from oncecron.log.sources import Sources
     from oncecron.log.timeline import KeyTicks
 
     Explain = Callable[[Sources, Finding, Clock], tuple[Sequence[str], str | None]]
 
-LIMITS = Limits(failures=1, slow=SLOW_TIMES, states=DEFAULT_STATES)
-"""From when on something is wrong: the defaults of `oncecron check`."""
 _COLUMNS = 120
 _HOST_COLUMNS = 60
 _DAYS = 90
@@ -112,16 +108,17 @@ def _judged(
     sources: Sources, settings: Settings, keys: Collection[str]
 ) -> tuple[Checked, list[JobSummary]]:
     """Return what `oncecron check` finds, and the keys that are shown."""
-    situation = gather(
+    limits = usual_limits()
+    situation = situation_of(
         sources,
-        LIMITS,
+        settings.file,
+        limits,
         utc=settings["utc"],
         keys=keys,
-        channels=channel_names(settings.file),
         spooled=spooled_records(settings),
         brief=False,
     )
-    checked = check(situation, LIMITS, Clock(settings["utc"]))
+    checked = check(situation, limits, Clock(settings["utc"]))
     named = {key for each in checked.findings for key in each.named()}
     return checked, [
         job for job in situation.jobs if keys or job.key in named or not is_internal(job.key)
@@ -202,8 +199,9 @@ def _with_missed(job: JobSummary, runs: Sequence[Run], now: float) -> list[Run]:
 
 
 def _running(sources: Sources, jobs: Mapping[str, JobSummary]) -> list[Running]:
-    leases = with_items(sources.leases, item_lists(sources.store))
-    living = [each for each in leases if each.key in jobs and is_living(each, sources.now)]
+    living = [
+        each for each in sources.progressing() if each.key in jobs and is_living(each, sources.now)
+    ]
     found = (
         Running(
             key=lease.key,
@@ -212,9 +210,7 @@ def _running(sources: Sources, jobs: Mapping[str, JobSummary]) -> list[Running]:
             pid=lease.pid,
             since=lease.acquired_at,
             usual=jobs[lease.key].usual_duration,
-            items=None
-            if lease.items_total is None
-            else (lease.items_ended or 0, lease.items_total),
+            progress=lease.progress,
         )
         for lease in living
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
-from oncecron.alerts.settings import channel_names
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_readers, with_names
 from oncecron.cli.progress import progress_bar
@@ -14,6 +13,7 @@ from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.stderr import complain
 from oncecron.core.units import typed_duration
+from oncecron.plugins import plugins
 
 if TYPE_CHECKING:
     from oncecron.core.model import Retention
@@ -38,7 +38,6 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     }
     retention = settings.file.retention._replace(**wanted)
     stream = output.standard_output()
-    channels = channel_names(settings.file)
     dry = settings["dry-run"] or False
     removed = "would remove" if dry else "removed"
     with all_readers(settings) as stores:
@@ -46,13 +45,11 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
         for name, store in stores.items():
             with progress_bar(f"records of the {name}") as progress:
                 pruned[name] = store.prune(retention, dry_run=dry, progress=progress)
-        # A file without channels is not that of the hosts which notify.
-        junk = stores["store"].other_notices(channels, remove=not dry) if len(channels) > 1 else 0
+        more = [text for each in plugins() for text in each.prune(settings, stores["store"], dry)]
         least = {name: store.least_retention() for name, store in stores.items()}
     done = {name: f"{removed} {_counts(*counts)}" for name, counts in pruned.items()}
     output.say(with_names(done), stream)
-    if junk:
-        what = f"{count(junk, 'channel')} of notify that {settings.file.path} does not name"
+    for what in more:
         output.say(f"{removed} {what}", stream)
     for name, longer in least.items():
         if any(map(operator.lt, retention, longer)):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, incomplete, moment, store_and_log
-from oncecron.cli.gather import configured_keys
 from oncecron.cli.progress import progress_bar
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.whole_file import replace
@@ -16,7 +15,7 @@ from oncecron.core import clock
 from oncecron.core.errors import UsageError
 from oncecron.core.text import Clock
 from oncecron.core.units import LONGEST_DURATION
-from oncecron.log.jobs import Sources
+from oncecron.log.sources import Sources, configured_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection

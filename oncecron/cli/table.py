@@ -138,9 +138,8 @@ def _exit_text(record: Any, _clock: Clock) -> str:
     return signal_name(record.signal) or f"SIG{record.signal}"
 
 
-def _items_text(record: Any, _clock: Clock) -> str:
-    total = record.items_total
-    return ABSENT if total is None else f"{record.items_ended:,}/{total:,}"
+def _progress_text(record: Any, _clock: Clock) -> str:
+    return record.progress or ABSENT
 
 
 def _shard_text(record: Any, _clock: Clock) -> str:
@@ -157,9 +156,9 @@ def shard(rank: int) -> Column:
     return Column("SHARD", _shard_text, rank)
 
 
-def items(rank: int) -> Column:
-    """Return the column of how many items of a list have ended."""
-    return Column("ITEMS", _items_text, rank, right=True, is_optional=True)
+def progress(rank: int) -> Column:
+    """Return the column of how far divided work is."""
+    return Column("PROGRESS", _progress_text, rank, right=True, is_optional=True)
 
 
 def layout(columns: Sequence[Column], widths: Sequence[int], room: int) -> dict[int, int]:

@@ -20,7 +20,6 @@ from oncecron.cli.command import (
     output_format,
     store_and_log,
 )
-from oncecron.cli.gather import configured_keys
 from oncecron.cli.output import Writer
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import NARROWEST, Kind
@@ -36,7 +35,8 @@ from oncecron.core.text import cut, display_width, short_time, visible
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import GRID_STEPS
 from oncecron.core.units import DAY, HOUR, LONGEST_DURATION, MINUTE
-from oncecron.log.jobs import Sources, jobs, severity
+from oncecron.log.jobs import jobs, severity
+from oncecron.log.sources import Sources, configured_keys
 from oncecron.log.timeline import Span, ticks_of
 
 if TYPE_CHECKING:

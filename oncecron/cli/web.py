@@ -22,7 +22,6 @@ from oncecron.cli.listening import (
 )
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
-from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, OncecronError, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.text import Clock
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
     from wsgiref.types import WSGIApplication
 
-    from oncecron.log.jobs import Sources
+    from oncecron.log.sources import Sources
     from oncecron.pages.shared_readings import Found
     from oncecron.stores.address import Address
     from oncecron.stores.api import Row
@@ -101,14 +100,13 @@ class _Source:
         return lambda query: self._read(contents, query)
 
     def _read(self, contents: Contents, query: Query) -> Found:
-        from oncecron.cli.gather import configured_keys
-        from oncecron.log.jobs import Sources
+        from oncecron.log.sources import sources_of
         from oncecron.pages.shared_readings import Found
 
         count = _Count()
         try:
             with self._stores(count) as (store, log):
-                sources = Sources(store, log, clock.wall(), configured_keys(self._settings))
+                sources = sources_of(self._settings, store, log)
                 found = contents(sources, self._settings, query, self._shown)
         except (NotFoundError, UsageError):
             raise

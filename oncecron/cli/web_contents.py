@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron import __version__
-from oncecron.alerts.findings import check, cure
+from oncecron.alerts.findings import check, cure, usual_limits
+from oncecron.alerts.situation import situation_of
 from oncecron.cli import page_contents
 from oncecron.cli.command import moment, spools
-from oncecron.cli.gather import gather
-from oncecron.cli.page_contents import LIMITS
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.grid import columns
 from oncecron.core.host import host_name
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Execution, LeaseView
     from oncecron.core.model import Output
     from oncecron.core.text import Clock
-    from oncecron.log.jobs import Sources
+    from oncecron.log.sources import Sources
     from oncecron.pages.contents import Overview
 
     Query = Mapping[str, str]
@@ -93,7 +92,9 @@ def key_page(sources: Sources, settings: Settings, query: Query, clock: Clock) -
     key, limit = query.get("name", ""), _limit(query)
     outcomes, since = _outcomes(query), _since(query, sources.now)
     spooled = _spooled(sources, settings, key)
-    situation = gather(sources, LIMITS, utc=clock.utc, keys=[key], brief=False)
+    situation = situation_of(
+        sources, settings.file, usual_limits(), utc=clock.utc, keys=[key], brief=False
+    )
     summary = next(iter(situation.jobs), None)
     if summary is None:
         raise _unknown("key", key, ())
@@ -134,7 +135,7 @@ def host_page(sources: Sources, settings: Settings, query: Query, clock: Clock) 
     known = {each.host: each for each in hosts(rows, sources.pauses, sources.now)}
     if name not in known:
         raise _unknown("host", name, known)
-    situation = gather(sources, LIMITS, utc=clock.utc)
+    situation = situation_of(sources, settings.file, usual_limits(), utc=clock.utc)
     asked = HistoryQuery(host=name, since=since, limit=limit)
     found = known[name]
     return HostPage(
@@ -210,7 +211,7 @@ def _spooled(sources: Sources, settings: Settings, key: str) -> list[dict[str, A
 
 
 def _findings(situation: Situation, clock: Clock, fits: Any) -> list[Problem]:
-    found = check(situation, LIMITS, clock).findings
+    found = check(situation, usual_limits(), clock).findings
     return [_problem(each) for each in found if fits(each)]
 
 
@@ -224,9 +225,7 @@ def _runs(lease: LeaseView, key: str, now: float) -> bool:
 
 def _running(of: LeaseView, usual: float | None) -> Running:
     shard = part_of(of.shard, of.shards) if of.shards > 1 else None
-    ended, total = of.items_ended, of.items_total
-    items = None if ended is None or total is None else (ended, total)
-    return Running(of.key, shard, of.host, of.pid, of.acquired_at, usual, items)
+    return Running(of.key, shard, of.host, of.pid, of.acquired_at, usual, of.progress)
 
 
 def _begin(runs: Sequence[Run], now: float, kept: float) -> float:

@@ -14,7 +14,6 @@ from oncecron.cli.command import (
     spools,
     store_and_log,
 )
-from oncecron.cli.gather import configured_keys
 from oncecron.cli.output import to_microseconds
 from oncecron.cli.sentences import valid_key
 from oncecron.config.options import Option
@@ -22,10 +21,10 @@ from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.stderr import valid
 from oncecron.core.text import Clock, visible
-from oncecron.each.reports import fields_of_jobs, item_lists
-from oncecron.log.jobs import Sources, jobs
+from oncecron.log.jobs import jobs
 from oncecron.log.output_tail import captured, failed_run, tail
 from oncecron.log.run_phrases import delay
+from oncecron.log.sources import sources_of
 from oncecron.log.tick_history import facts_of, spooled_of
 from oncecron.log.which_tick import WANTED, Ticks, wanted_outcomes, wanted_tick
 from oncecron.log.why import account, in_a_line
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.job_summary import JobSummary
     from oncecron.core.log_rows import Traced
+    from oncecron.log.sources import Sources
     from oncecron.log.tick_history import Facts
     from oncecron.log.which_tick import Choice
     from oncecron.log.why import Account
@@ -61,7 +61,7 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
     stream = output.standard_output()
     shown = Clock(settings["utc"])
     with store_and_log(settings) as (store, log):
-        sources = Sources(store, log, clock.wall(), configured_keys(settings))
+        sources = sources_of(settings, store, log)
         spooled = spooled_of(sources, key, spools(settings))
         ticks = Ticks(sources, key, spooled, shown)
         if outcomes:
@@ -89,8 +89,7 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
 
 def _job(sources: Sources, key: str) -> JobSummary | None:
     """Return the key at a glance, as `check` judges it."""
-    items = fields_of_jobs(item_lists(sources.store))
-    return next(jobs(sources, [key], items=items), None)
+    return next(jobs(sources, [key]), None)
 
 
 def _tick(settings: Settings) -> str | None:

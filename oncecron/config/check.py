@@ -26,16 +26,15 @@ _WHAT = "configuration file"
 
 
 def check_file(
-    path: str, of_wings: Callable[[File], Iterable[FileProblem]] = lambda _file: ()
+    path: str, problems_of: Callable[[File], Iterable[FileProblem]] = lambda file: file.problems
 ) -> list[FileProblem]:
-    """Return all problems of a file; none if it is well. `of_wings`: those of the sections that no firing reads."""
+    """Return all problems of a file; none if it is well. `problems_of`: those of its tables, also of plugins."""
     found: list[FileProblem] = []
     try:
         file = parse(path, *_read(path, found))
     except ConfigurationError as error:
         return list(dict.fromkeys([*found, FileProblem(path, _reason(error, path))]))
-    found += file.problems
-    found += of_wings(file)
+    found += problems_of(file)
     found += _of_addresses(file, FileProblem(path, ""), None)
     for key, section in file.jobs.items():
         place = FileProblem(path, "", job_section(key), keys=(key,))

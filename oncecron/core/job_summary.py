@@ -57,11 +57,10 @@ class JobSummary(NamedTuple):
     paused_reason: str | None
     schedule: str | None
     zone: str | None
-    items_ended: int | None = None
-    """How many items of its newest list are done, lost or dead."""
-    items_total: int | None = None
+    progress: str | None = None
+    """How far its newest work is, such as `12/40`, where a plugin divides it."""
     settled: bool = False
-    """Whether `outcome` is no success, but of a slot of `each`, and all items of its tick are done by now."""
+    """Whether `outcome` is no success, and yet nothing of its tick is left to do, as a plugin knows."""
     state: str | None = None
     """The worst that is wrong, else `running`, `paused` or `ok`; None: it has not run yet, and nothing is due."""
     forgotten_at: float | None = None

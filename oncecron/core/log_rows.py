@@ -250,9 +250,8 @@ class LeaseView(NamedTuple):
     """When the holder received the request."""
     asked_at: float | None = None
     """The store's clock at the query, to compare the other times with. Not published."""
-    items_ended: int | None = None
-    """How many items of its tick are done, lost or dead, if it has a list of items."""
-    items_total: int | None = None
+    progress: str | None = None
+    """How far the work of its tick is, such as `12/40`, where a plugin divides it."""
 
 
 ALL_KEYS = "*"

@@ -12,10 +12,10 @@ from oncecron.core.model import recordable
 from oncecron.each.values import MENDABLE_STATES, ItemCounts, ItemList, item_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import Execution, LeaseView
+    from oncecron.core.log_rows import Execution
     from oncecron.each.values import MendedState
     from oncecron.stores.reader import Reader
 
@@ -111,6 +111,36 @@ def _bounds(query: ItemQuery) -> dict[str, Any]:
     return {**query.items_of._asdict(), "identities": named, "item_ids": ids}
 
 
+class Lists:
+    """How far the lists of items are: `oncecron.plugins.Work`."""
+
+    def __init__(self, lists: Sequence[ListView]) -> None:
+        self._of_tick = {(view.key, view.tick): view for view in lists}
+        self._newest = newest_lists(lists)
+
+    def newest(self, key: str) -> str | None:
+        """Return how far the newest list of a key is."""
+        return _progress(self._newest.get(key))
+
+    def of_tick(self, key: str, tick: str) -> str | None:
+        """Return how far the list of a tick is."""
+        return _progress(self._of_tick.get((key, tick)))
+
+    def is_settled(self, ended: Execution) -> bool:
+        """Return whether an execution is of a slot that did not succeed, and all items of its tick are done by now.
+
+        A person has marked as done what its commands had left, or another slot has run it: nothing is left to do. The
+        load of a list, the last shard, is another matter: it may have left out items that no list has.
+        """
+        view = self._of_tick.get((ended.key, ended.tick or ""))
+        is_slot = ended.outcome != "succeeded" and ended.shard != ended.shards - 1
+        return is_slot and view is not None and view.done == view.total
+
+
+def _progress(view: ListView | None) -> str | None:
+    return None if view is None else f"{view.counts.ended:,}/{view.counts.total:,}"
+
+
 def newest_lists(lists: Iterable[ListView]) -> dict[str, ListView]:
     """Return the newest list of each key."""
     newest: dict[str, ListView] = {}
@@ -118,46 +148,6 @@ def newest_lists(lists: Iterable[ListView]) -> dict[str, ListView]:
         if view.key not in newest or newest[view.key].loaded_at < view.loaded_at:
             newest[view.key] = view
     return newest
-
-
-def fields_of_jobs(lists: Sequence[ListView]) -> Callable[[str, Execution | None], dict[str, Any]]:
-    """Return what gives the fields of a `JobSummary`, by key and the execution that has its outcome."""
-    newest = newest_lists(lists)
-
-    def fields(key: str, ended: Execution | None) -> dict[str, Any]:
-        if key not in newest:
-            return {}
-        counts = newest[key].counts
-        settled = ended is not None and is_settled(ended, lists)
-        return {"items_ended": counts.ended, "items_total": counts.total, "settled": settled}
-
-    return fields
-
-
-def with_items(leases: Iterable[LeaseView], lists: Iterable[ListView]) -> Iterator[LeaseView]:
-    """Yield leases with how far the list of their tick is."""
-    known = {(view.key, view.tick): view.counts for view in lists}
-    for lease in leases:
-        counts = known.get((lease.key, lease.tick or ""))
-        if counts is None:
-            yield lease
-        else:
-            yield lease._replace(items_ended=counts.ended, items_total=counts.total)
-
-
-def is_settled(ended: Execution, lists: Iterable[ListView]) -> bool:
-    """Return whether an execution is of a slot that did not succeed, and all items of its tick are done by now.
-
-    A person has marked as done what its commands had left, or another slot has run it: nothing is left to do. The load
-    of a list, the last shard, is another matter: it may have left out items that no list has.
-    """
-    return (
-        ended.outcome != "succeeded"
-        and ended.shard != ended.shards - 1
-        and any(
-            view.items_of == (ended.key, ended.tick) and view.done == view.total for view in lists
-        )
-    )
 
 
 def items_in_doubt(lists: Iterable[ListView]) -> Iterator[Remark]:

@@ -30,8 +30,8 @@ from oncecron.log.gaps import (
     missing_shards,
     read_reasons,
 )
-from oncecron.log.jobs import Sources
 from oncecron.log.protocol import Finding, Known, ShardRules, found, label, name_of
+from oncecron.log.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution, Expectation, JobKey, SkipReason, Traced
     from oncecron.core.missed import Reasons
-    from oncecron.log.jobs import Sources
+    from oncecron.log.sources import Sources
     from oncecron.stores.reader import Reader
 
 TICKS_AT_ONCE = 5000

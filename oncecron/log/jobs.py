@@ -11,8 +11,7 @@ import functools
 import itertools
 import math
 import statistics
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import is_ahead
 from oncecron.core.job_summary import (
@@ -26,101 +25,30 @@ from oncecron.core.job_summary import (
 )
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_internal, is_success
 from oncecron.core.missed import (
-    MISSED_AT_MOST,
     Known,
-    as_configured,
-    as_fired,
     dues,
     paused_time,
-    unstarted,
 )
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
-    from oncecron.core.log_rows import Execution, HostTicks, JobKey, KeyHost, LeaseView, Pause, Skip
+    from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
     from oncecron.core.missed import Due
+    from oncecron.log.sources import Sources
     from oncecron.stores.reader import Reader
 
     Row = TypeVar("Row", Execution, LeaseView)
-    ItemFields = Callable[[str, Execution | None], Mapping[str, Any]]
 
 WRONG = {
     **dict.fromkeys(("lost", "failed", "missed", "silent"), 2),
     **dict.fromkeys(("stopped", "overdue", "overrun"), 1),
 }
 """The states in which something is wrong with a key, and how bad that is."""
-_UNSTARTED_AT_MOST = 100
-"""Keys that were never started whose skips are read; a role that may fire can make up thousands."""
 USUAL_OF = 20
 """Successes whose median is the usual duration."""
-
-
-class Sources:
-    """Where reports read. What concerns all keys is read once, however many keys or ticks are looked up."""
-
-    def __init__(
-        self, store: Reader, log: Reader, now: float, configured: Collection[JobKey] = ()
-    ) -> None:
-        """Read nothing yet. `log` is the same as `store` unless --log names another one.
-
-        `configured`: what the configuration file expects.
-        """
-        self.store = store
-        self.log = log
-        self.now = now
-        self._configured = configured
-
-    @cached_property
-    def leases(self) -> Sequence[LeaseView]:
-        """The leases of all keys."""
-        return self.store.leases()
-
-    @cached_property
-    def pauses(self) -> Sequence[Pause]:
-        """The pauses of all keys, and the drained hosts."""
-        return self.store.pauses()
-
-    @cached_property
-    def key_hosts(self) -> Sequence[KeyHost]:
-        """The hosts that fire each key."""
-        return self.store.key_hosts()
-
-    @cached_property
-    def host_ticks(self) -> Sequence[HostTicks]:
-        """Less of the same. There may be tens of thousands."""
-        return self.store.host_ticks()
-
-    @cached_property
-    def store_keys(self) -> Sequence[JobKey]:
-        """The shards of all keys that were claimed in the store."""
-        return self.store.job_keys()
-
-    @cached_property
-    def _recorded_keys(self) -> Sequence[JobKey]:
-        of_log = () if self.log is self.store else self.log.job_keys()
-        return [*self.store_keys, *of_log]
-
-    @cached_property
-    def in_vain(self) -> Mapping[str, Sequence[Skip]]:
-        """The newest skips of the keys that were never started, as `core.missed` judges them."""
-        keys = itertools.islice(sorted(unstarted(self._recorded_keys).items()), _UNSTARTED_AT_MOST)
-        found = {
-            key: [skip for skip in self._skips(key) if skip.at > forgotten]
-            for key, forgotten in keys
-        }
-        return {key: skips for key, skips in found.items() if skips}
-
-    def _skips(self, key: str) -> Iterator[Skip]:
-        return self.log.skips(HistoryQuery(key=key, limit=MISSED_AT_MOST))
-
-    @cached_property
-    def job_keys(self) -> Sequence[JobKey]:
-        """The shards of all keys, on either store, and those that only the configuration file knows."""
-        rows = self.key_hosts if self.in_vain else ()
-        return as_configured(as_fired(self._recorded_keys, self.in_vain, rows), self._configured)
 
 
 class State(NamedTuple):
@@ -175,14 +103,12 @@ def jobs(
     keys: Collection[str] = (),
     *,
     internal: bool = True,
-    items: ItemFields = lambda _key, _ended: {},
     brief: bool = False,
     missed_after: float = MISSED_AFTER,
 ) -> Iterator[JobSummary]:
     """Yield every key by name, or only `keys`. However many there are, each store is asked a few questions.
 
     `internal`: among all keys also those of what oncecron runs for itself.
-    `items` answers the fields about the items of a key by its name and the execution that has its outcome.
 
     `brief`: only findings are wanted. Of a key that is well, its newest execution alone is read, so how many succeeded
     in a row, its last failure and its usual duration are not known.
@@ -209,10 +135,11 @@ def jobs(
     }
     more = functools.partial(_newest, log) if brief else None
     due = dues(known_keys, log.reasons, now, more, missed_after)
-    by_name = {pause.key: pause for pause in sources.pauses}
+    by_name, work = {pause.key: pause for pause in sources.pauses}, sources.work
     for key, past in pasts.items():
         job = _job(key, shards[key], past, running.get(key, []), _pause_of(key, by_name), due[key])
-        job = job._replace(**items(key, past.ended))
+        settled = past.ended is not None and work.is_settled(past.ended)
+        job = job._replace(progress=work.newest(key), settled=settled)
         yield job._replace(state=states(job)[0].word)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Traced,
         TracedSkip,
     )
-    from oncecron.log.jobs import Sources
+    from oncecron.log.sources import Sources
     from oncecron.run.spool import Spool
     from oncecron.stores.reader import Reader
 

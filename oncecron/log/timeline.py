@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         Traced,
     )
     from oncecron.core.missed import Reasons
-    from oncecron.log.jobs import Sources
+    from oncecron.log.sources import Sources
 
     Which = tuple[str | None, float | None]
     """A tick by its instant. One without has its name, and a firing without a tick its owner."""

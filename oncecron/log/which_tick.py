@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Execution, Skip
     from oncecron.core.text import Clock
     from oncecron.core.time_span import Span
-    from oncecron.log.jobs import Sources
+    from oncecron.log.sources import Sources
 
 UNFIRED = ("missed", "skipped")
 """Outcomes of ticks without a start."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip, Traced, TracedSkip
-    from oncecron.log.jobs import Sources
+    from oncecron.log.sources import Sources
     from oncecron.log.tick_history import Facts
 
 _ENDED = {

@@ -57,8 +57,8 @@ class Running(NamedTuple):
     since: float | None
     usual: float | None
     """How long the key usually takes."""
-    items: tuple[int, int] | None = None
-    """Of `each`: how many items have ended, and how many there are."""
+    progress: str | None = None
+    """How far its work is, such as `12/40`, where a plugin divides it."""
 
 
 class Host(NamedTuple):

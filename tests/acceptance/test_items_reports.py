@@ -91,14 +91,14 @@ def test_jobs_and_locks_show_how_far_a_list_is(
     )
     assert eventually(lambda: _items(host("jobs")) == ["2/5"], 60)
     assert _items(host("locks")) == ["2/5"]
-    [lease] = [row for row in json.loads(host("locks", "--json").out) if row["items_total"]]
-    assert (lease["items_ended"], lease["items_total"]) == (2, 5)
+    [lease] = [row for row in json.loads(host("locks", "--json").out) if row["progress"]]
+    assert lease["progress"] == "2/5"
     gate.touch()
     assert firing.wait().status == 0
     assert _items(host("jobs")) == ["5/5"]
     summary = {row["key"]: row for row in json.loads(host("jobs", "--json").out)}
-    assert (summary["k"]["items_ended"], summary["k"]["items_total"]) == (5, 5)
-    assert (summary["plain"]["items_ended"], summary["plain"]["items_total"]) == (None, None)
+    assert summary["k"]["progress"] == "5/5"
+    assert summary["plain"]["progress"] is None
 
 
 def _items(told: Ended) -> list[str]:

@@ -25,7 +25,7 @@ JOB = [
         "missed",
     ),
     *("first_missed", "last_missed", "overruns", "silent_since", "paused_by", "paused_until"),
-    *("paused_reason", "schedule", "zone", "items_ended", "items_total", "settled", "state"),
+    *("paused_reason", "schedule", "zone", "progress", "settled", "state"),
     *("forgotten_at", "forgotten_by", "stopped_by", "host"),
 ]
 

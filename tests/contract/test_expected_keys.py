@@ -15,7 +15,8 @@ from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of, named_tick
 from oncecron.core.units import DAY
 from oncecron.log.audit import Question, audit
-from oncecron.log.jobs import Sources, jobs
+from oncecron.log.jobs import jobs
+from oncecron.log.sources import Sources
 from oncecron.log.timeline import Span, ticks_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from hosts import KEY, Host, execution_record, minute
 from oncecron.core import clock
 from oncecron.core.log_rows import INTERNAL, HistoryQuery
 from oncecron.core.tick import NO_TICK
-from oncecron.log.jobs import Sources, jobs
+from oncecron.log.jobs import jobs
+from oncecron.log.sources import Sources
 
 if TYPE_CHECKING:
     from conftest import Log

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from hosts import KEY, Host, minute
 
-from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check
+from oncecron.alerts.findings import Limits, Situation, check, usual_states
 from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.text import Clock
 from oncecron.core.tick import NO_TICK
-from oncecron.log.jobs import Sources, jobs
+from oncecron.log.jobs import jobs
 from oncecron.log.run_phrases import delay
+from oncecron.log.sources import Sources
 from oncecron.log.tick_history import facts_of
 from oncecron.log.which_tick import Ticks
 from oncecron.log.why import account
@@ -57,7 +58,7 @@ def explained(log: Log, choice: Choice | None = None) -> Explained:
     chosen = choice or ticks(log).worst(job)
     verdict, sentences = account(facts_of(reads, KEY, chosen.which, judges=choice is None), UTC)
     if choice is None:  # it is what `check` finds
-        found = check(Situation(NOW, [job], reads.leases), Limits(1, 3, DEFAULT_STATES), UTC)
+        found = check(Situation(NOW, [job], reads.leases), Limits(1, 3, usual_states()), UTC)
         kinds = {each.finding for each in found.findings} - {"slow"}
         assert chosen.because in kinds or (chosen.because == "newest" and not kinds)
     newest, trouble = (each and each.tick for each in (chosen.newest, chosen.trouble))

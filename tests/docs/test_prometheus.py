@@ -10,7 +10,7 @@ import yaml
 from servers.prometheus import promtool
 
 from oncecron.alerts.counters import Counts
-from oncecron.alerts.findings import KINDS, Finding
+from oncecron.alerts.findings import Finding, kinds
 from oncecron.alerts.metrics import OF_JOBS, Reading, text_of
 from oncecron.core.job_summary import JobSummary
 
@@ -23,7 +23,7 @@ OF_HOST = {
     "host_silent",
 }
 COUNTERS = {"oncecron_runs_total", "oncecron_skips_total"}
-OF_FINDINGS = {kind.metric for kind in KINDS.values() if kind.metric}
+OF_FINDINGS = {kind.metric for kind in kinds().values() if kind.metric}
 GAUGES = {f"oncecron_{name}" for name in {*OF_HOST, *OF_JOBS, *OF_FINDINGS}}
 EVERY = GAUGES | COUNTERS
 

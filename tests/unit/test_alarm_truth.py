@@ -19,11 +19,13 @@ from lives import MINUTE, World
 from oncecron.alerts import notify as passes
 from oncecron.alerts.changes import ENDED, Knowledge, identity, knowledge_in
 from oncecron.alerts.channels import Channel, ChannelError
-from oncecron.alerts.findings import DEFAULT_STATES, STATES, Limits, finding
+from oncecron.alerts.findings import STATES, Limits, finding, usual_states
 from oncecron.alerts.message import Evidence, text
 from oncecron.alerts.settings import Notify
-from oncecron.cli.gather import gather
-from oncecron.log.jobs import Sources
+from oncecron.alerts.situation import situation_of
+from oncecron.config.file import File
+from oncecron.core.model import Retention
+from oncecron.log.sources import Sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 LIVES = int(os.environ.get("ONCECRON_TEST_LIVES", "2"))
 HOURS = 5
 MISSED, SILENT, LATEST = 600.0, 900.0, 3
-LIMITS = Limits(1, 3, DEFAULT_STATES)
+LIMITS = Limits(1, 3, usual_states())
 OPS = Channel("ops", "command", "true", "text")
 CHANNELS = (
     OPS,
@@ -46,6 +48,9 @@ CHANNELS = (
     OPS._replace(name="team", keys=("bill*", "load*"), zone="Europe/Berlin"),
 )
 NOTIFY = Notify(CHANNELS, 3600.0, None, LIMITS)
+FILE = File(
+    None, {}, {}, None, Retention(), notify={"channel": {each.name: {} for each in CHANNELS}}
+)
 
 
 class KilledError(Exception):
@@ -376,9 +381,7 @@ def make_pass(oracle: Oracle, fates: dict[str, str], monkeypatch: pytest.MonkeyP
             "default",
             "web1",
             world.now,
-            lambda limits: gather(
-                Sources(reader, reader, world.now), limits, channels=NOTIFY.names
-            ),
+            lambda limits: situation_of(Sources(reader, reader, world.now), FILE, limits),
             lambda _found, _clock: Evidence(),
         )
         try:

@@ -8,7 +8,7 @@ import pytest
 
 from oncecron.alerts.changes import Failing, Identity, Known
 from oncecron.alerts.endings import Now, ending_of
-from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation
+from oncecron.alerts.findings import Limits, Situation, usual_states
 from oncecron.core.job_summary import JobSummary
 from oncecron.core.log_rows import Expectation, HostTicks, JobKey, KeyHost
 from oncecron.core.text import Clock
@@ -25,6 +25,7 @@ NOTHING = {
 }
 ROW = HostTicks("k", "web1", NOW - 60, 0.1, (("t", NOW - 60),))
 REFUSING = {"ops": Failing(NOW, NOW, 1, "no")}
+LIMITS = Limits(1, 3, usual_states())
 
 
 @pytest.mark.parametrize(
@@ -57,17 +58,17 @@ def test_how_a_finding_ends(
     """Whether it is well, or nobody can or need know."""
     job = JobSummary(**{**NOTHING, "outcome": "failed", "started_at": NOW - 9999, **situation})
     which = Identity(finding, *(about.get(each) for each in ("key", "", "host", "channel")))
-    now = Situation(NOW, [job], hosts=[ROW], channels=["ops"])
-    ending = ending_of(which, BEFORE, Now(now, Limits(1, 3, DEFAULT_STATES), Clock(utc=True)))
+    now = Now(Situation(NOW, [job], hosts=[ROW]), LIMITS, Clock(utc=True), ["ops"])
+    ending = ending_of(which, BEFORE, now)
     assert (ending and ending.change) == change
     assert ending is None or words in ending.words
 
 
 def test_a_channel_that_failed_once_more_does_not_work_again() -> None:
     """Nor has it not been tried."""
-    now = Situation(NOW, [], channels=["ops"], failing=REFUSING)
+    now = Now(Situation(NOW, []), LIMITS, Clock(utc=True), ["ops"], REFUSING)
     which = Identity("channel", None, None, None, "ops")
-    assert ending_of(which, BEFORE, Now(now, Limits(1, 3, DEFAULT_STATES), Clock(utc=True))) is None
+    assert ending_of(which, BEFORE, now) is None
 
 
 @pytest.mark.parametrize("which", [("web2", "k"), (None, "k")])
@@ -76,7 +77,7 @@ def test_a_dead_host_leaves_nothing_to_say_of_its_keys(which: tuple[str | None, 
     host, key = which
     well = HostTicks("k", "web1", NOW, 0.0, tuple((f"t{n}", NOW - 60 * n) for n in (1, 2, 3)))
     dead = HostTicks("k", "web2", NOW - 7200, 0.0, (("t9", NOW - 7200), ("t8", NOW - 7260)))
-    limits = Limits(1, 3, DEFAULT_STATES, min_hosts=2)
+    limits = Limits(1, 3, usual_states(), min_hosts=2)
     for rows, is_told in (([well, dead], False), ([well], True)):
         now = Now(Situation(NOW, [JobSummary(**NOTHING)], hosts=rows), limits, Clock(utc=True))
         about = Identity("silent-host", key, None, host, None)

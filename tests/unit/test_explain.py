@@ -21,7 +21,8 @@ from oncecron.core.log_rows import (
 )
 from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
-from oncecron.log.jobs import Sources, jobs, states
+from oncecron.log.jobs import jobs, states
+from oncecron.log.sources import Sources
 from oncecron.log.tick_history import Division, Facts
 from oncecron.log.why import account
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from oncecron.alerts.findings import KINDS, Limits, Situation, check
+from oncecron.alerts.findings import Limits, Situation, check, kinds
 from oncecron.core.log_rows import Execution, Expectation, JobKey, LeaseView, Pause, SkipReason
 from oncecron.core.text import Clock
-from oncecron.log.jobs import Sources, jobs
+from oncecron.log.jobs import jobs
+from oncecron.log.sources import Sources
 
 if TYPE_CHECKING:
     from oncecron.alerts.findings import Finding
@@ -100,7 +101,7 @@ class World:
             ),
         )
         found = list(jobs(Sources(people, people, NOW), brief=brief))
-        limits = Limits(1, 3, dict.fromkeys(KINDS, 2))
+        limits = Limits(1, 3, dict.fromkeys(kinds(), 2))
         situation = Situation(NOW, found, self.leases)
         return check(situation, limits, Clock(utc=True)).findings
 

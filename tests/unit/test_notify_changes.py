@@ -22,7 +22,8 @@ from oncecron.alerts.changes import (
 )
 from oncecron.alerts.channels import Channel
 from oncecron.alerts.endings import Ending
-from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check, finding
+from oncecron.alerts.findings import Limits, Situation, check, finding, usual_states
+from oncecron.alerts.plugin import of_channels
 from oncecron.core.bounds import LONGEST_DOCUMENT
 from oncecron.core.log_rows import Notice
 from oncecron.core.text import Clock
@@ -390,5 +391,5 @@ def test_a_channel_that_fails_twice_in_a_row_is_a_finding_as_long_as_it_is_tried
 
 def channel_findings(notice: Notice, now: float) -> list[Finding]:
     """Return what is wrong with the channel of a document."""
-    situation = Situation(now, [], failing=failing_channels([notice]))
-    return check(situation, Limits(1, 3, DEFAULT_STATES), Clock(utc=True)).findings
+    situation = Situation(now, [], remarks=[*of_channels(failing_channels([notice]), now)])
+    return check(situation, Limits(1, 3, usual_states()), Clock(utc=True)).findings

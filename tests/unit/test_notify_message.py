@@ -12,8 +12,9 @@ import pytest
 from oncecron.alerts import channels
 from oncecron.alerts.changes import Change, Failing
 from oncecron.alerts.channels import Channel, mail_of, render
-from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check, finding
+from oncecron.alerts.findings import Limits, Situation, check, finding, usual_states
 from oncecron.alerts.message import CHATS, Evidence, Message, as_json, summary, text
+from oncecron.alerts.plugin import of_channels
 from oncecron.core.job_summary import JobSummary
 from oncecron.core.text import Clock
 
@@ -189,8 +190,8 @@ def test_a_channel_that_fails_is_no_failure_of_the_pass_too() -> None:
     job = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "oncecron/notify",
                         "outcome": "failed", "failures": 2, "missed": 0})  # fmt: skip
     for failing, kinds in (({}, ["failed"]), ({"ops": Failing(NOW, NOW, 2, "no")}, ["channel"])):
-        situation = Situation(NOW, [job], failing=failing, channels=["ops"])
-        found = check(situation, Limits(1, 3, DEFAULT_STATES), Clock(utc=True)).findings
+        situation = Situation(NOW, [job], remarks=[*of_channels(failing, NOW)])
+        found = check(situation, Limits(1, 3, usual_states()), Clock(utc=True)).findings
         assert [each.finding for each in found] == kinds
 
 

@@ -8,7 +8,6 @@ import pytest
 from config_files import only_this_directory, put, settings  # noqa: F401
 
 from oncecron.cli.check import OPTIONS as CHECK_OPTIONS
-from oncecron.cli.gather import configured_keys
 from oncecron.config import file_reader
 from oncecron.config.file import read_file
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
@@ -16,6 +15,7 @@ from oncecron.config.run_parser import ParsedRun
 from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.core.log_rows import Expectation
+from oncecron.log.sources import configured_keys
 from oncecron.run.spec import make_spec
 from oncecron.stores.address import parse_address
 

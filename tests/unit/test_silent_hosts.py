@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oncecron.alerts.findings import DEFAULT_STATES, Limits, Situation, check
+from oncecron.alerts.findings import Limits, Situation, check, usual_states
 from oncecron.cli.doctor_checks import of_hosts
 from oncecron.core.job_summary import JobSummary
 from oncecron.core.log_rows import HostTicks, KeyHost, Pause
@@ -39,7 +39,7 @@ def findings(*rows: KeyHost, min_hosts: int = 1, drained: tuple[str, ...] = ()) 
     seen = [HostTicks(*(getattr(each, name) for name in HostTicks._fields)) for each in rows]
     pauses = [Pause(None, host, "ann@desk", None, 1.0, None) for host in drained]
     situation = Situation(NOW, [WELL], hosts=seen, pauses=pauses)
-    return check(situation, Limits(1, 3, DEFAULT_STATES, min_hosts), Clock(utc=True)).findings
+    return check(situation, Limits(1, 3, usual_states(), min_hosts), Clock(utc=True)).findings
 
 
 def diagnoses(*rows: KeyHost) -> dict[str, tuple[str, str, str | None]]:

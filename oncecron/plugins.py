@@ -1,0 +1,124 @@
+"""Where the core and its plugins meet: what a plugin brings to people's commands, and which plugins there are.
+
+A plugin is a package with a module `plugin` whose `PLUGIN` is a `Plugin`. All of it is optional. The core asks the
+installed ones, and knows none of them; a firing asks nobody.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from oncecron.core.errors import OncecronError
+from oncecron.core.stderr import complain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from typing import Any
+
+    from oncecron.alerts.findings import Finding as Wrong
+    from oncecron.alerts.findings import Kind
+    from oncecron.config.file import File
+    from oncecron.config.file_reader import FileProblem
+    from oncecron.config.job_commands import JobCommand
+    from oncecron.config.settings import Settings
+    from oncecron.core.doctor import Diagnosis
+    from oncecron.core.log_rows import ConfiguredValue, Execution
+    from oncecron.log.audit import Question
+    from oncecron.log.protocol import Finding
+    from oncecron.log.sources import Sources
+    from oncecron.stores.reader import Reader
+
+_PLUGINS = ("oncecron.crontab", "oncecron.each", "oncecron.alerts")
+"""The packages of our own plugins that have a `Plugin`."""
+
+
+class Work(Protocol):
+    """How far the work of runs is, where it is divided further than oncecron's core knows."""
+
+    def newest(self, key: str) -> str | None:
+        """Return how far a key is, such as `12/40`; None: nothing is known."""
+
+    def of_tick(self, key: str, tick: str) -> str | None:
+        """Return how far the run of a tick is."""
+
+    def is_settled(self, ended: Execution) -> bool:
+        """Return whether an execution did not succeed, and nothing is left to do for all that."""
+
+
+def _nothing(*_asked: Any) -> Iterable[Any]:
+    return ()
+
+
+class Plugin(NamedTuple):
+    """What a plugin brings to people's commands."""
+
+    job_commands: tuple[JobCommand, ...] = ()
+    """Its commands that run a job once per tick, as `run` does."""
+    problems: Callable[[File], Iterable[FileProblem]] = _nothing
+    """What is wrong with its tables of the configuration file: for `config check`, `check` and `doctor`."""
+    values: Callable[[Settings, str | None], Iterable[ConfiguredValue]] = _nothing
+    """What its tables set, for a key or at all: for `config show`."""
+    work: Callable[[Sources], Work] | None = None
+    """For `jobs`, `locks`, `why` and all that judges keys."""
+    kinds: Mapping[str, Kind] = {}
+    """The kinds of its findings."""
+    findings: Callable[[Sources, File], Iterable[Wrong]] = _nothing
+    """What is wrong now: for `check`."""
+    audited: Callable[[Question], Iterable[Finding]] = _nothing
+    """What the log has of it: for `audit`."""
+    host: Callable[[Settings], Iterable[Diagnosis]] = _nothing
+    """What it needs of this host: for `doctor`."""
+    store: Callable[[Settings, Reader], Iterable[Diagnosis]] = _nothing
+    """What it needs of the store: for `doctor`."""
+    prune: Callable[[Settings, Reader, bool], Iterable[str]] = _nothing
+    """Remove what is old, or (True) count it; yield a sentence for each kind: for `prune`."""
+
+
+@functools.cache
+def plugins() -> tuple[Plugin, ...]:
+    """Return what the installed plugins bring. One that cannot be loaded is left out, with a line on standard error."""
+    return tuple(_loaded())
+
+
+def _loaded() -> Iterator[Plugin]:
+    for package in _PLUGINS:
+        try:
+            plugin: Plugin = importlib.import_module(f"{package}.plugin").PLUGIN
+        except ModuleNotFoundError as error:
+            if error.name != package:
+                _left_out(package, error)
+        except (ImportError, AttributeError, SyntaxError, OncecronError) as error:
+            _left_out(package, error)
+        else:
+            yield plugin
+
+
+def _left_out(package: str, error: Exception) -> None:
+    complain(f"the plugin {package} cannot be loaded and is left out: {error}; install it again")
+
+
+def problems_of(file: File) -> Iterator[FileProblem]:
+    """Yield what is wrong with a configuration file, also with the tables of plugins."""
+    yield from file.problems
+    for each in plugins():
+        yield from each.problems(file)
+
+
+def work_of(sources: Sources) -> Work:
+    """Return what all plugins know of how far runs are."""
+    return _AllWork([each.work(sources) for each in plugins() if each.work])
+
+
+class _AllWork(NamedTuple):
+    works: list[Work]
+
+    def newest(self, key: str) -> str | None:
+        return next(filter(None, (each.newest(key) for each in self.works)), None)
+
+    def of_tick(self, key: str, tick: str) -> str | None:
+        return next(filter(None, (each.of_tick(key, tick) for each in self.works)), None)
+
+    def is_settled(self, ended: Execution) -> bool:
+        return any(each.is_settled(ended) for each in self.works)
