@@ -10,7 +10,6 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from oncecron.core.errors import OncecronError
 from oncecron.core.stderr import complain
 
 if TYPE_CHECKING:
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from oncecron.alerts.findings import Kind
     from oncecron.config.file import File
     from oncecron.config.file_reader import FileProblem
-    from oncecron.config.job_commands import JobCommand
     from oncecron.config.settings import Settings
     from oncecron.core.doctor import Diagnosis
     from oncecron.core.log_rows import ConfiguredValue, Execution
@@ -54,8 +52,6 @@ def _nothing(*_asked: Any) -> Iterable[Any]:
 class Plugin(NamedTuple):
     """What a plugin brings to people's commands."""
 
-    job_commands: tuple[JobCommand, ...] = ()
-    """Its commands that run a job once per tick, as `run` does."""
     problems: Callable[[File], Iterable[FileProblem]] = _nothing
     """What is wrong with its tables of the configuration file: for `config check`, `check` and `doctor`."""
     values: Callable[[Settings, str | None], Iterable[ConfiguredValue]] = _nothing
@@ -89,14 +85,14 @@ def _loaded() -> Iterator[Plugin]:
         except ModuleNotFoundError as error:
             if error.name != package:
                 _left_out(package, error)
-        except (ImportError, AttributeError, SyntaxError, OncecronError) as error:
+        except Exception as error:  # noqa: BLE001 - the others, and the core, do what they can
             _left_out(package, error)
         else:
             yield plugin
 
 
 def _left_out(package: str, error: Exception) -> None:
-    complain(f"the plugin {package} cannot be loaded and is left out: {error}; install it again")
+    complain(f"the plugin {package} cannot be loaded and is left out: {error}; install oncecron again")
 
 
 def problems_of(file: File) -> Iterator[FileProblem]:

@@ -86,7 +86,7 @@ def contents(text: str = "plain", keys: int = 1) -> Overview:
             Problem("silent-host", "warning", None, text, text, None, text),
         ],
         jobs=[Job(job, [("failed", 0), ("missed", 2)], runs)] * keys,
-        running=[Running(text, "1/2", text, 1, NOW - 5, 2.0, (1, 2))],
+        running=[Running(text, "1/2", text, 1, NOW - 5, 2.0, text)],
         hosts=[Host(text, NOW, text, 3.0, 1, 2, 3, text, [text, text], 2)],
         timeline=Grid(starts, NOW, (line(text, *words),) * keys),
         hosts_of=[Grid(starts, NOW, (line(text, *words),), text)],

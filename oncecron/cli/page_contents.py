@@ -1,4 +1,4 @@
-"""Gather what the overview shows: of the store, of the wings, and of this host, as `gather` does for alarms."""
+"""Gather what the overview shows: of the store, of the wings, and of this host."""
 
 from __future__ import annotations
 

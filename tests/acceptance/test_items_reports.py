@@ -81,7 +81,7 @@ def test_jobs_and_locks_show_how_far_a_list_is(
 ) -> None:
     """While it runs, and `jobs` afterwards; without a list there is no such column."""
     assert host.run("plain", "--tick", "t", "--", "true").status == 0
-    assert "ITEMS" not in host("jobs").out.decode()
+    assert "PROGRESS" not in host("jobs").out.decode()
     gate = public_path / "gate"
     waits = f'test "$1" != 3 || until test -e {gate}; do sleep 0.05; done'
     firing = host.start(
@@ -104,7 +104,7 @@ def test_jobs_and_locks_show_how_far_a_list_is(
 def _items(told: Ended) -> list[str]:
     """Return what the column shows of the key."""
     title, *lines = told.out.decode().splitlines()
-    if "ITEMS" not in title:
+    if "PROGRESS" not in title:
         return []
-    end = title.index("ITEMS") + len("ITEMS")
+    end = title.index("PROGRESS") + len("PROGRESS")
     return [line[:end].split()[-1] for line in lines if line.startswith("k ")]

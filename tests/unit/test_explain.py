@@ -67,6 +67,7 @@ def at_a_glance(
         newest=lambda limit, _keys: iter(newest[:limit]),
         reasons=lambda _since: iter(()),
         skips=lambda _query: iter(()),
+        read=lambda *_view, **_bounds: iter(()),
     )
     people = cast("Reader", store)
     [job] = jobs(Sources(people, people, NOW))
@@ -277,12 +278,13 @@ def test_the_questions_do_not_depend_on_how_many_keys_there_are(keys: int) -> No
         leases=lambda: asked.append("leases") or [],
         newest=answer("newest", *(ran(1, key=name) for name in names)),
         reasons=answer("reasons", *(SkipReason(name, "t", "h", "held") for name in names)),
+        read=lambda view, *_types, **_bounds: asked.append(view) or iter(()),
     )
     people = cast("Reader", store)
     found = list(jobs(Sources(people, people, NOW)))
     assert len(found) == keys
     assert {job.missed + bool(job.overdue) for job in found} == {1}
-    assert sorted(asked) == ["job_keys", "leases", "newest", "pauses", "reasons"]
+    assert sorted(asked) == ["item_lists", "job_keys", "leases", "newest", "pauses", "reasons"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from oncecron.core.log_rows import Execution
-from oncecron.each.reports import ListView, is_settled
+from oncecron.each.reports import Lists, ListView
 
 SLOT = Execution(
     *(1, "k", 0, "one", 1, "failed", 1, None, "web1", 5, "ann", "send", 100.0, 110.0, 10.0, 7),
@@ -38,4 +38,4 @@ def test_all_items_of_its_tick_are_done(
     ended: Execution, lists: list[ListView], *, settled: bool
 ) -> None:
     """Of a slot, not of the load, which may have left items out; and there is something to settle."""
-    assert is_settled(ended, lists) is settled
+    assert Lists(lists).is_settled(ended) is settled

@@ -98,6 +98,7 @@ class World:
                 newest=self._newest,
                 reasons=lambda _since: iter(self.skips),
                 skips=lambda _query: iter(()),
+                read=lambda *_view, **_bounds: iter(()),
             ),
         )
         found = list(jobs(Sources(people, people, NOW), brief=brief))

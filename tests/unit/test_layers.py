@@ -21,10 +21,16 @@ PACKAGE = Path(oncecron.__file__).parent
 KERNEL = ("run", "config", "stores", "core")
 """The packages of the kernel from the top floor down: a module imports only from its own floor and from those below."""
 
-WINGS = ("log", "alerts", "each", "crontab", "pages")
-"""They stand beside each other on the kernel, and below `cli`; the drill judges by the rules of the log."""
+WINGS = ("each", "crontab", "pages")
+"""They stand beside each other below `cli`, and read by what is below them: `alerts`, and below it `log`."""
 
-FLOORS = (("__main__",), ("cli",), ("drill",), WINGS, *((name,) for name in KERNEL))
+MEETING = "oncecron.plugins"
+"""What a plugin may bring. It names for types what stands above it, and imports nothing of that."""
+
+FLOORS = (
+    *(("__main__",), ("cli",), ("drill",), WINGS, ("alerts",), ("log",), ("plugins",)),
+    *((name,) for name in KERNEL),
+)
 
 STORES = ("postgres", "redis", "sqlite")
 LIGHT_FLOORS = ("core", "config", "run", "stores")
@@ -32,8 +38,16 @@ LIGHT_FLOORS = ("core", "config", "run", "stores")
 
 
 def floor(module: str) -> str:
-    """Return the floor that a module is on: the first name behind `oncecron`, none for the package itself."""
-    return f"{module}.".split(".")[1]
+    """Return the floor that a module is on: the first name behind `oncecron`, none for the package itself.
+
+    What a wing brings to people's commands, its module `plugin`, stands with its commands in `cli`.
+    """
+    return "cli" if is_plugin(module) else f"{module}.".split(".")[1]
+
+
+def is_plugin(module: str) -> bool:
+    """Return whether a module has a `PLUGIN`."""
+    return module.split(".")[2:] == ["plugin"]
 
 
 def store(module: str) -> str | None:
@@ -94,12 +108,26 @@ def test_the_kernel_knows_no_wing_and_no_wing_another() -> None:
     strays = {
         f"{name} imports {target}"
         for name, tree in modules()
-        for target in imported(tree)
+        for target in (imported_to_run(tree) if name == MEETING else imported(tree))
         if target.split(".")[0] == "oncecron"
         and floor(target)
         and floor(name)
         and floor(target) != floor(name)
         and height(target) <= height(name)
+    }
+    assert strays == set()
+
+
+def test_only_its_own_commands_know_a_plugin() -> None:
+    """Nothing imports a module `plugin`: who asks finds it by its name. And it knows no other wing."""
+    plugins = {name for name, _ in modules() if is_plugin(name)}
+    assert plugins
+    strays = {
+        f"{name} imports {target}"
+        for name, tree in modules()
+        for target in imported(tree)
+        if target in plugins
+        or (name in plugins and floor(target) in WINGS and floor(target) != name.split(".")[1])
     }
     assert strays == set()
 

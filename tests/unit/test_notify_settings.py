@@ -14,6 +14,7 @@ from oncecron.alerts.settings import NOTIFY_KEY, parse_notify, read_notify
 from oncecron.config.check import check_file
 from oncecron.config.file import read_file
 from oncecron.core.errors import ConfigurationError
+from oncecron.plugins import problems_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ def written(path: Path, text: str, mode: int = 0o600) -> str:
 def problems(path: Path, text: str, mode: int = 0o600) -> list[str]:
     """Return what `config check` finds, without the path."""
     file = written(path, text, mode)
-    found = list(map(str, check_file(file, lambda read: parse_notify(read)[1])))
+    found = list(map(str, check_file(file, problems_of)))
     assert all("s3cret" not in each for each in found)
     return [each.removeprefix(file).strip() for each in found]
 
