@@ -1,4 +1,4 @@
-"""Gather what the overview shows: of the store, of the wings, and of this host."""
+"""Fill the records of the overview: of the store, of the plugins, and of this host."""
 
 from __future__ import annotations
 

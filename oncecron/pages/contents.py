@@ -1,4 +1,4 @@
-"""What the overview shows: records of plain values, which `cli` gathers of the store and of the other wings.
+"""What the overview shows: records of plain values, which `cli` fills of the store and of the plugins.
 
 Times are float seconds since the epoch by the store's clock; durations are float seconds.
 """
