@@ -92,7 +92,9 @@ def _loaded() -> Iterator[Plugin]:
 
 
 def _left_out(package: str, error: Exception) -> None:
-    complain(f"the plugin {package} cannot be loaded and is left out: {error}; install oncecron again")
+    complain(
+        f"the plugin {package} cannot be loaded and is left out: {error}; install oncecron again"
+    )
 
 
 def problems_of(file: File) -> Iterator[FileProblem]:

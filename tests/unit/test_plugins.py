@@ -1,0 +1,223 @@
+"""How plugins meet: what they bring is put together, and one that does not load costs nobody else anything."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+import oncecron
+from oncecron import plugins
+from oncecron.alerts import findings
+from oncecron.alerts.findings import WARNING, Kind, Limits, check, finding, usual_states
+from oncecron.alerts.situation import situation_of
+from oncecron.config.file import File
+from oncecron.config.file_reader import FileProblem
+from oncecron.core.log_rows import Execution, JobKey, LeaseView
+from oncecron.core.model import Retention
+from oncecron.core.text import Clock
+from oncecron.log.sources import Sources
+from oncecron.plugins import Plugin, problems_of, work_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from oncecron.stores.reader import Reader
+
+    Bring = Callable[..., None]
+
+NOW = 1_795_400_000.0
+FILE = File(None, {}, {}, None, Retention())
+ENDED = Execution(
+    *(1, "k", 0, "one", 1, "failed", 1, None, "web1", 5, "ann", "send", NOW - 9, NOW - 5, 4.0, 7),
+    owner="o",
+    note=None,
+    shards=1,
+)
+LEASE = LeaseView(
+    *("k", 0, "one", 1, 1, "held", "web1", 5, "ann", NOW - 9, NOW - 5, NOW + 50, 7, None, None)
+)
+
+
+@pytest.fixture
+def bring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bring]:
+    """Give what installs some plugins, and no others."""
+
+    def forget() -> None:
+        plugins.plugins.cache_clear()
+        findings.kinds.cache_clear()
+
+    def install(*brought: object) -> None:
+        names = [f"plugin_{number}" for number in range(len(brought))]
+        for name, plugin in zip(names, brought, strict=True):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+            monkeypatch.setitem(sys.modules, f"{name}.plugin", cast("Any", plugin))
+        monkeypatch.setattr(plugins, "_PLUGINS", tuple(names))
+        forget()
+
+    yield lambda *brought: install(*(SimpleNamespace(PLUGIN=each) for each in brought))
+    forget()
+
+
+class Known(SimpleNamespace):
+    """How far the work of one key is."""
+
+    key: str
+    is_over = False
+
+    def newest(self, key: str) -> str | None:
+        """Return how far a key is."""
+        return f"{key} 1/2" if key == self.key else None
+
+    def of_tick(self, key: str, tick: str) -> str | None:
+        """Return how far a tick is."""
+        return f"{tick} 1/2" if key == self.key else None
+
+    def is_settled(self, _ended: Execution) -> bool:
+        """Return whether all is settled."""
+        return self.is_over
+
+
+def sources(**answers: Any) -> Sources:
+    """Return a store with one key that has run."""
+    empty = ("pauses", "leases", "host_ticks", "key_hosts")
+    store = SimpleNamespace(
+        job_keys=lambda: [JobKey("k", 0, None, NOW - 9)],
+        newest=lambda _limit, _keys: iter([ENDED]),
+        history=lambda _query: iter([ENDED]),
+        reasons=lambda _since: iter(()),
+        skips=lambda _query: iter(()),
+        unreadable=0,
+        **dict.fromkeys(empty, list) | answers,
+    )
+    people = cast("Reader", store)
+    return Sources(people, people, NOW)
+
+
+def test_mistakes_of_all_plugins_are_those_of_the_file(bring: Bring) -> None:
+    """The file's own come first."""
+    one, two, own = (FileProblem("f", text) for text in ("one", "two", "own"))
+    bring(Plugin(problems=lambda _file: [one]), Plugin(), Plugin(problems=lambda _file: [two]))
+    assert [*problems_of(FILE._replace(problems=(own,)))] == [own, one, two]
+
+
+@pytest.mark.parametrize("settled", [(False, False), (False, True), (True, False)])
+def test_who_knows_how_far_work_is_says_so(bring: Bring, settled: tuple[bool, bool]) -> None:
+    """Of a key, and of a tick; one that knows that nothing is left to do is enough."""
+    one, two = (Known(key=key, is_over=is_over) for key, is_over in zip("ak", settled, strict=True))
+    bring(Plugin(), Plugin(work=lambda _sources: one), Plugin(work=lambda _sources: two))
+    work = work_of(sources())
+    assert [work.newest(key) for key in "akz"] == ["a 1/2", "k 1/2", None]
+    assert [work.of_tick(key, "t") for key in "akz"] == ["t 1/2", "t 1/2", None]
+    assert work.is_settled(ENDED) is any(settled)
+
+
+def test_leases_show_how_far_the_work_of_their_tick_is(bring: Bring) -> None:
+    """One without a tick has none."""
+    bring(Plugin(work=lambda _sources: Known(key="k")))
+    leases = [LEASE, LEASE._replace(tick=None), LEASE._replace(key="other")]
+    found = [each.progress for each in sources(leases=lambda: leases).progressing()]
+    assert found == ["one 1/2", None, None]
+
+
+def test_what_several_plugins_ask_the_store_is_read_once(bring: Bring) -> None:
+    """Also where a plugin asks it for its work and for its findings."""
+    asked = []
+
+    def ask(reader: Reader) -> str:
+        asked.append(reader)
+        return "answer"
+
+    reads = sources()
+    bring(Plugin(work=lambda given: Known(key=given.once(ask))))
+    assert (reads.work.newest("answer"), reads.once(ask)) == ("answer 1/2", "answer")
+    assert asked == [reads.store]
+
+
+ODD = Kind(WARNING, "Odd keys.", "{key} is odd", has_count=True, says=("failed", "k"))
+
+
+def test_findings_of_plugins_are_found_with_the_others(bring: Bring) -> None:
+    """Theirs are judged by their own kind, and stand for what they say better."""
+
+    def odd(given: Sources, file: File) -> Iterator[findings.Finding]:
+        assert (given.now, file) == (NOW, FILE)
+        yield from (finding("odd", key, 3, f"{key} is odd") for key in ("k", "unknown"))
+
+    bring(Plugin(), Plugin(kinds={"odd": ODD}, findings=odd))
+    limits = Limits(1, 3, usual_states())
+    situation = situation_of(sources(), FILE, limits)
+    checked = check(situation, limits, Clock(utc=True))
+    assert [(each.finding, each.state, each.key) for each in checked.findings] == [
+        ("odd", "warning", "k")
+    ]
+    assert " odd=3;0 " in next(findings.lines(checked, limits.states))
+    assert findings.states_of({"critical": "odd"})["odd"] == findings.CRITICAL
+    unwanted = Limits(1, 3, {**usual_states(), "odd": findings.OK})
+    assert situation_of(sources(), FILE, unwanted).remarks == []
+    others = situation_of(sources(), FILE, limits, keys=["other"])
+    assert others.remarks == []
+
+
+def test_what_is_not_installed_is_not_known(bring: Bring) -> None:
+    """Nor is it missed."""
+    bring()
+    assert "in-doubt" not in usual_states()
+    assert sources().work.newest("k") is None
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Give a directory with the package, without the list of its files."""
+    shutil.copytree(Path(oncecron.__file__).parent, tmp_path / "oncecron")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ("true", ""),
+        ("rm -r oncecron/crontab", ""),
+        ("echo 'raise TypeError(\"no\" + chr(10) + \"idea\")' >>oncecron/each/plugin.py", "left out: no idea"),
+        ("echo ')' >>oncecron/each/plugin.py", "left out: unmatched ')'"),
+        ("echo 'del PLUGIN' >>oncecron/each/plugin.py", "left out: module"),
+        ("echo 'import none' >>oncecron/each/plugin.py", "left out: No module named 'none'"),
+        ("rm oncecron/each/plugin.py", "left out: No module named 'oncecron.each.plugin'"),
+    ],
+)  # fmt: skip
+def test_a_plugin_that_does_not_load_is_one_line_and_nothing_to_a_firing(
+    home: Path, harm: str, said: str
+) -> None:
+    """People's commands answer without it."""
+    subprocess.run(["sh", "-c", harm], cwd=home, check=True)
+    environment = {
+        "PYTHONPATH": str(home),
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "ONCECRON_STORE": f"sqlite://{home}/store.db",
+    }
+
+    def oncecron_with(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "oncecron", *words]
+        return subprocess.run(
+            command, env=environment, cwd=home, capture_output=True, text=True, check=False
+        )
+
+    fired = oncecron_with("run", "--key", "k", "--tick", "1", "--", "echo", "ran")
+    assert (fired.returncode, fired.stdout, fired.stderr) == (0, "ran\n", "")
+    told = oncecron_with("check")
+    assert (told.returncode, "ONCECRON OK: 1 of 1 key ok" in told.stdout) == (0, True), told.stderr
+    lines = told.stderr.splitlines()
+    assert len(lines) == bool(said), lines
+    assert all(
+        f"the plugin oncecron.each cannot be loaded and is {said}" in line
+        and line.endswith("install oncecron again")
+        for line in lines
+    )
+    assert (" in-doubt=" in told.stdout) == (not said)
