@@ -52,7 +52,7 @@ def _oncecron(arguments: list[str]) -> int:
 
 
 def _shell(arguments: list[str]) -> int:
-    from oncecron.cli.crontab_shell import run_line  # noqa: PLC0415
+    from oncecron_crontab.shell import run_line  # noqa: PLC0415
 
     return run_line(arguments, _run)
 
@@ -71,7 +71,7 @@ def _load_firing() -> None:
 
 
 def _observer(spec: RunSpec) -> Observer | None:
-    from oncecron.alerts.pinger import start  # noqa: PLC0415 - only a key with a [[ping]] pays
+    from oncecron.watch.pinger import start  # noqa: PLC0415 - only a key with a [[ping]] pays
 
     return start(spec)
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
-    from oncecron.alerts.findings import Finding as Wrong
-    from oncecron.alerts.findings import Kind
     from oncecron.config.file import File
     from oncecron.config.file_reader import FileProblem
     from oncecron.config.settings import Settings
@@ -27,8 +25,10 @@ if TYPE_CHECKING:
     from oncecron.log.protocol import Finding
     from oncecron.log.sources import Sources
     from oncecron.stores.reader import Reader
+    from oncecron.watch.findings import Finding as Wrong
+    from oncecron.watch.findings import Kind
 
-_PLUGINS = ("oncecron.crontab", "oncecron.each", "oncecron.alerts")
+_PLUGINS = ("oncecron_crontab", "oncecron_each", "oncecron_notify")
 """The packages of our own plugins that have a `Plugin`."""
 
 

@@ -14,8 +14,8 @@ import click
 
 from oncecron.cli import main
 from oncecron.cli.command import TableCommand
-from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.options import RUN_OPTIONS, Option
+from oncecron_each.options import ITEM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,6 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from oncecron.alerts.findings import OPTIONS as WHAT_COUNTS
-from oncecron.alerts.findings import STATES, check, limits_of, lines, states_of, without_bars
-from oncecron.alerts.situation import situation_of
 from oncecron.cli import output
 from oncecron.cli.command import (
     JSON,
@@ -24,18 +21,21 @@ from oncecron.cli.terminal import style_for
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_UNKNOWN, OncecronError, StoreError, UsageError
-from oncecron.core.state_kinds import kind_of
 from oncecron.core.text import Clock
 from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
 from oncecron.log.sources import sources_of
+from oncecron.log.state_kinds import kind_of
 from oncecron.plugins import problems_of
+from oncecron.watch.findings import OPTIONS as WHAT_COUNTS
+from oncecron.watch.findings import STATES, check, limits_of, lines, states_of, without_bars
+from oncecron.watch.situation import situation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import TextIO
 
-    from oncecron.alerts.findings import Checked
     from oncecron.cli.terminal import Style
+    from oncecron.watch.findings import Checked
 
 OPTIONS = (
     *WHAT_COUNTS,

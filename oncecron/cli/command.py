@@ -31,8 +31,8 @@ from oncecron.core.log_rows import INTERNAL
 from oncecron.core.masking import masked_words
 from oncecron.core.stderr import patient
 from oncecron.core.suggestion import unknown
-from oncecron.core.time_span import read_spans
 from oncecron.core.timing import READER_TIMEOUT
+from oncecron.log.time_span import read_spans
 from oncecron.run.process_tree import refuse_core
 from oncecron.run.spool import spool_of
 from oncecron.stores import check_with_driver, open_reader

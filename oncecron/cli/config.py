@@ -10,7 +10,6 @@ from oncecron.cli.command import JSON, TABLE_OPTIONS, LazyGroup, TableCommand, w
 from oncecron.cli.sentences import valid_key
 from oncecron.cli.table import Kind
 from oncecron.config.check import check_file
-from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.file import COMMAND_KEY, find_file, job_section
 from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
 from oncecron.config.settings import Settings
@@ -20,6 +19,7 @@ from oncecron.core.stderr import complain
 from oncecron.plugins import plugins, problems_of
 from oncecron.run.program import shown_words
 from oncecron.stores.address import home_directory, masked
+from oncecron_each.options import ITEM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,8 +25,8 @@ from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.doctor import Diagnosis
 from oncecron.core.errors import ConfigurationError, OncecronError
-from oncecron.core.silent_hosts import recent
 from oncecron.core.text import Clock
+from oncecron.log.silent_hosts import recent
 from oncecron.log.wrong_times import future_marks, zones
 from oncecron.plugins import plugins, problems_of
 from oncecron.run.sandbox import diagnoses, refused

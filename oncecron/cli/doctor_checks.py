@@ -14,18 +14,18 @@ from oncecron import __version__
 from oncecron.core import installation
 from oncecron.core.doctor import Diagnosis
 from oncecron.core.errors import OncecronError
-from oncecron.core.silent_hosts import NAMES_CURE, clock_difference, newest_rows, recent, same_names
 from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import DAY
 from oncecron.log.hosts import of_last_day
+from oncecron.log.silent_hosts import NAMES_CURE, clock_difference, newest_rows, recent, same_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.job_summary import Remark
     from oncecron.core.log_rows import KeyHost
+    from oncecron.log.job_summary import Remark
     from oncecron.run.spool import Spool
 
 CRON_PATH = "/usr/bin:/bin"

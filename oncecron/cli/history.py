@@ -41,13 +41,13 @@ from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
 from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
-from oncecron.core.silent_hosts import NAMES_CURE, same_names
-from oncecron.core.state_kinds import kind_of_skip
 from oncecron.core.stderr import complain
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import ABSENT, Clock
 from oncecron.core.timing import FOLLOW_POLL
 from oncecron.log.jobs import dead_letters
+from oncecron.log.silent_hosts import NAMES_CURE, same_names
+from oncecron.log.state_kinds import kind_of_skip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

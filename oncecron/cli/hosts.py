@@ -15,8 +15,8 @@ from oncecron.core.text import ABSENT
 from oncecron.log.hosts import HostSummary, hosts
 
 if TYPE_CHECKING:
-    from oncecron.core.state_kinds import StateKind
     from oncecron.core.text import Clock
+    from oncecron.log.state_kinds import StateKind
 
 
 def _clock_ahead(host: HostSummary, _clock: Clock) -> str:

@@ -20,13 +20,13 @@ from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import Column, Kind
 from oncecron.cli.watch import WATCH, refuse_where_nobody_looks, watch
 from oncecron.config.settings import Settings
-from oncecron.core.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
-from oncecron.core.missed import MISSED_AT_MOST
-from oncecron.core.state_kinds import kind_of
 from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT
+from oncecron.log.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.log.jobs import jobs, severity, states
+from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.log.sources import sources_of
+from oncecron.log.state_kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

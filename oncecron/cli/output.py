@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from oncecron.cli.table import Table
 from oncecron.cli.terminal import columns_of
 from oncecron.core.errors import OutputError
-from oncecron.core.state_kinds import kind_of
 from oncecron.core.text import ABSENT, display_width, fold, visible
 from oncecron.core.units import format_duration
+from oncecron.log.state_kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

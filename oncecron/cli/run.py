@@ -24,7 +24,7 @@ def _run(given: dict[str, str], words: list[str]) -> int:
 
 def observe(spec: RunSpec) -> Observer | None:
     """Return what pings the services of a firing."""
-    from oncecron.alerts.pinger import start  # noqa: PLC0415 - only a key with a [[ping]] pays
+    from oncecron.watch.pinger import start  # noqa: PLC0415 - only a key with a [[ping]] pays
 
     return start(spec)
 

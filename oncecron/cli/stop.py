@@ -29,7 +29,6 @@ from oncecron.config.options import RUN_OPTION, Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import EX_TEMPFAIL
-from oncecron.core.job_summary import is_living
 from oncecron.core.light_modules import signal_name
 from oncecron.core.model import REQUEST_SIGNALS, Request
 from oncecron.core.stderr import complain
@@ -43,6 +42,7 @@ from oncecron.core.timing import (
     TAKEOVER_WITHIN,
 )
 from oncecron.core.units import format_duration
+from oncecron.log.job_summary import is_living
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -270,7 +270,7 @@ class Release:
         pings = self._settings.file.pings_for(lease.key)
         run = self._store.execution(lease.execution_id) if pings and lease.execution_id else None
         if run is not None and run.lost_reason == "released":
-            from oncecron.alerts.pings import report_end  # noqa: PLC0415 - of a key that is pinged
+            from oncecron.watch.pings import report_end  # noqa: PLC0415 - of a key that is pinged
 
             record = {**run._asdict(), "owner_digest": run.owner, "output": None}
             report_end(pings, record, verbose=1)

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from oncecron.cli.sentences import holder, local_time, shard_name
 from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
-from oncecron.core.job_summary import is_living
 from oncecron.core.retry import jittered
 from oncecron.core.stderr import complain
 from oncecron.core.text import visible
 from oncecron.core.timing import ASSUMED_TTL, HEARTBEATS_PER_TTL, REQUEST_POLL
 from oncecron.core.units import format_duration
+from oncecron.log.job_summary import is_living
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

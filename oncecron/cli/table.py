@@ -11,7 +11,6 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.light_modules import signal_name
-from oncecron.core.state_kinds import kind_of
 from oncecron.core.text import (
     ABSENT,
     Clock,
@@ -22,12 +21,13 @@ from oncecron.core.text import (
     visible,
 )
 from oncecron.core.units import format_duration
+from oncecron.log.state_kinds import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from oncecron.cli.terminal import Style
-    from oncecron.core.state_kinds import StateKind
+    from oncecron.log.state_kinds import StateKind
 
 _MEASURED_ROWS = 200  # rows whose texts decide how wide the columns of a table are
 _GAP = "  "

@@ -12,7 +12,7 @@ from oncecron.core.text import Clock, terminal_width
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncecron.core.state_kinds import StateKind
+    from oncecron.log.state_kinds import StateKind
 
 _UNKNOWN_WIDTH = 80  # of a serial console, say
 _COLOURS: Mapping[StateKind, str] = {

@@ -28,22 +28,22 @@ from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import UsageError
-from oncecron.core.grid import Ticks, columns, gather
-from oncecron.core.state_kinds import kind_of
 from oncecron.core.stderr import complain
 from oncecron.core.text import cut, display_width, short_time, visible
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import GRID_STEPS
 from oncecron.core.units import DAY, HOUR, LONGEST_DURATION, MINUTE
+from oncecron.log.grid import Ticks, columns, gather
 from oncecron.log.jobs import jobs, severity
 from oncecron.log.sources import Sources, configured_keys
+from oncecron.log.state_kinds import kind_of
 from oncecron.log.timeline import Span, ticks_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from oncecron.cli.terminal import Style
-    from oncecron.core.grid import Line
+    from oncecron.log.grid import Line
     from oncecron.log.timeline import KeyTicks
 
 PIPE_WIDTH = 100

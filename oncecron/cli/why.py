@@ -32,8 +32,8 @@ from oncecron.log.why import account, in_a_line
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oncecron.core.job_summary import JobSummary
     from oncecron.core.log_rows import Traced
+    from oncecron.log.job_summary import JobSummary
     from oncecron.log.sources import Sources
     from oncecron.log.tick_history import Facts
     from oncecron.log.which_tick import Choice

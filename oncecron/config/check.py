@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 
-from oncecron.config.each_options import ITEM_OPTIONS, ONLY_IN_RUN
 from oncecron.config.file import COMMAND_KEY, job_section
 from oncecron.config.file_reader import FileProblem, parse, read_private
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
@@ -16,6 +15,7 @@ from oncecron.config.settings import Settings
 from oncecron.core import tick
 from oncecron.core.errors import ConfigurationError, UnknownZoneError
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron_each.options import ITEM_OPTIONS, ONLY_IN_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -39,7 +39,7 @@ class File(NamedTuple):
     redis: tuple[tuple[str, str], ...] = ()
     """Connection settings for a Redis store; see `oncecron.stores.redis.address`."""
     notify: Mapping[str, Any] = {}
-    """The table [notify] as it stands there; see `oncecron.alerts.settings`."""
+    """The table [notify] as it stands there; see `oncecron_notify.settings`."""
     mode: int = 0
     """The permissions of the file."""
     problems: tuple[FileProblem, ...] = ()

@@ -45,7 +45,7 @@ _TEXT_OR_NUMBER = frozenset((str, int))
 
 def _job_keys() -> dict[str, Option]:
     """Return what a [job.KEY] section may set, by name: for `run`, or for `each`."""
-    from oncecron.config.each_options import ITEM_OPTIONS  # noqa: PLC0415 - few files have them
+    from oncecron_each.options import ITEM_OPTIONS  # noqa: PLC0415 - few files have them
 
     items = {option.name: option for option in ITEM_OPTIONS if option.config != "never"}
     return {**_JOB_KEYS, **items}

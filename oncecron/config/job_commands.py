@@ -5,10 +5,10 @@ What reads a command line without carrying it out looks here: lint, completion.
 
 from __future__ import annotations
 
-from oncecron.config.each_options import EACH_OPTIONS, ONLY_IN_RUN
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.config.rules import conflicts, each_conflicts
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron_each.options import EACH_OPTIONS, ONLY_IN_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from oncecron.config.each_options import ITEM_OPTIONS
 from oncecron.config.options import RUN_OPTIONS, is_key
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.address import masked
+from oncecron_each.options import ITEM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

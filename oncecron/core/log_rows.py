@@ -308,7 +308,7 @@ class Notice(NamedTuple):
     version: int
     """How often the document was written; 0: never."""
     document: str
-    """JSON; see `oncecron.alerts.changes`."""
+    """JSON; see `oncecron_notify.changes`."""
 
 
 class Released(NamedTuple):

@@ -16,7 +16,6 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.progress import no_progress
 from oncecron.core.text import part_of
@@ -30,6 +29,7 @@ from oncecron.log.gaps import (
     missing_shards,
     read_reasons,
 )
+from oncecron.log.job_summary import is_living
 from oncecron.log.protocol import Finding, Known, ShardRules, found, label, name_of
 from oncecron.log.sources import Sources
 

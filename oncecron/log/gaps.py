@@ -1,7 +1,7 @@
 """Runs that the log does not have: scheduled ticks without a start, and shards without a start.
 
 The log of a shard is compared with the schedule that it is expected to follow. A tick is missing once a newer one was
-started, or when it is missed (`core.missed`). Of one shard at a time, the instants of all starts are in memory. Why
+started, or when it is missed (`log.missed`). Of one shard at a time, the instants of all starts are in memory. Why
 ticks were not started is read of many shards at once.
 
 A shard is missing of a tick of which another shard was started, once the tick is over. Of a key with shards, the ticks
@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.clock import is_ahead
-from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.missed import expected_shards, grace_of, is_held_back, paused_since
 from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
 from oncecron.core.units import DAY
+from oncecron.log.job_summary import is_living
+from oncecron.log.missed import expected_shards, grace_of, is_held_back, paused_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import Execution, Expectation, JobKey, SkipReason, Traced
-    from oncecron.core.missed import Reasons
+    from oncecron.log.missed import Reasons
     from oncecron.log.sources import Sources
     from oncecron.stores.reader import Reader
 

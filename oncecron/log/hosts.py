@@ -1,4 +1,4 @@
-"""One line a host: which keys it fires, and on which of them it is silent (`core.silent_hosts`).
+"""One line a host: which keys it fires, and on which of them it is silent (`log.silent_hosts`).
 
 What a firing by hand (--again) did counts as a win or a skip, and nothing else.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import is_internal
-from oncecron.core.silent_hosts import newest_rows, recent, silences
 from oncecron.core.units import DAY
+from oncecron.log.silent_hosts import newest_rows, recent, silences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

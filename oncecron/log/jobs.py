@@ -14,7 +14,9 @@ import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import is_ahead
-from oncecron.core.job_summary import (
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_internal, is_success
+from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
+from oncecron.log.job_summary import (
     FIRST_LOOK,
     NO_END,
     STREAK_AT_MOST,
@@ -23,20 +25,18 @@ from oncecron.core.job_summary import (
     is_living,
     is_lost,
 )
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_internal, is_success
-from oncecron.core.missed import (
+from oncecron.log.missed import (
     Known,
     dues,
     paused_time,
 )
-from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
     from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
-    from oncecron.core.missed import Due
+    from oncecron.log.missed import Due
     from oncecron.log.sources import Sources
     from oncecron.stores.reader import Reader
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from oncecron.config.options import AUTO_KEY
 from oncecron.core import clock
 from oncecron.core.log_rows import Expectation, HistoryQuery, JobKey
-from oncecron.core.missed import MISSED_AT_MOST, as_configured, as_fired, unstarted
 from oncecron.core.units import parse_duration
+from oncecron.log.missed import MISSED_AT_MOST, as_configured, as_fired, unstarted
 from oncecron.plugins import work_of
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Sources:
 
     @cached_property
     def in_vain(self) -> Mapping[str, Sequence[Skip]]:
-        """The newest skips of the keys that were never started, as `core.missed` judges them."""
+        """The newest skips of the keys that were never started, as `log.missed` judges them."""
         keys = itertools.islice(sorted(unstarted(self._recorded_keys).items()), _UNSTARTED_AT_MOST)
         found = {
             key: [skip for skip in self._skips(key) if skip.at > forgotten]

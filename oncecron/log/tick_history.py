@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.errors import NotFoundError
-from oncecron.core.job_summary import NO_END
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
-from oncecron.core.missed import Due, Known, dues, paused_time
 from oncecron.core.suggestion import similar, unknown_key
 from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
+from oncecron.log.job_summary import NO_END
 from oncecron.log.jobs import dead_letters
+from oncecron.log.missed import Due, Known, dues, paused_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

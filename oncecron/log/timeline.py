@@ -1,7 +1,7 @@
-"""What became of every tick in a span of time: of each key, and of each host of a key (`core.grid`).
+"""What became of every tick in a span of time: of each key, and of each host of a key (`log.grid`).
 
 The judgement is that of the other reports. Of several attempts of a tick the last counts, of several shards the worst.
-A tick is missed as `core.missed` and `audit` say: it was due by the schedule that its key is expected to follow, nobody
+A tick is missed as `log.missed` and `audit` say: it was due by the schedule that its key is expected to follow, nobody
 started it, and no people held it back.
 """
 
@@ -15,14 +15,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import believed, is_ahead
-from oncecron.core.grid import Grid, Run, Ticks, gather, worst
-from oncecron.core.job_summary import is_living
 from oncecron.core.log_rows import EndedRuns, is_internal, is_success
-from oncecron.core.missed import expected_shards, grace_of, is_held_back, paused_since
 from oncecron.core.model import Retention
 from oncecron.core.tick import instant_of, instants_between, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW, MISSED_AFTER, SETTLED
+from oncecron.log.grid import Grid, Run, Ticks, gather, worst
+from oncecron.log.job_summary import is_living
 from oncecron.log.jobs import as_known
+from oncecron.log.missed import expected_shards, grace_of, is_held_back, paused_since
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         SkipReason,
         Traced,
     )
-    from oncecron.core.missed import Reasons
+    from oncecron.log.missed import Reasons
     from oncecron.log.sources import Sources
 
     Which = tuple[str | None, float | None]

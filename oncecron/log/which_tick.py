@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.core import tick
 from oncecron.core.clock import believed
 from oncecron.core.errors import NotFoundError, UsageError
-from oncecron.core.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_lost
 from oncecron.core.log_rows import HistoryQuery, is_success
-from oncecron.core.missed import MISSED_AT_MOST, expected_shards
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.suggestion import not_one_of
-from oncecron.core.time_span import EXPECTED, read_spans
 from oncecron.core.timing import MAX_CLOCK_SKEW, RECENT_TROUBLE
 from oncecron.core.units import MINUTE
 from oncecron.log.gaps import expected_gaps, read_reasons
+from oncecron.log.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_lost
 from oncecron.log.jobs import as_known
+from oncecron.log.missed import MISSED_AT_MOST, expected_shards
 from oncecron.log.tick_history import LOOKED_AT, WORST_FIRST, Which, outcome_of, which_of
+from oncecron.log.time_span import EXPECTED, read_spans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any
 
-    from oncecron.core.job_summary import JobSummary
     from oncecron.core.log_rows import Execution, Skip
     from oncecron.core.text import Clock
-    from oncecron.core.time_span import Span
+    from oncecron.log.job_summary import JobSummary
     from oncecron.log.sources import Sources
+    from oncecron.log.time_span import Span
 
 UNFIRED = ("missed", "skipped")
 """Outcomes of ticks without a start."""

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.errors import NotFoundError
-from oncecron.core.job_summary import NO_END, is_living
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.core.missed import MISSED_AT_MOST
 from oncecron.core.text import Clock, part_of, visible
 from oncecron.core.timing import SAME_TIME
 from oncecron.core.units import format_duration
+from oncecron.log.job_summary import NO_END, is_living
 from oncecron.log.jobs import as_known, jobs
+from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.log.run_phrases import (
     after_phrase,
     delay,

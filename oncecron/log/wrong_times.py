@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from oncecron.core import tick
 from oncecron.core.clock import is_ahead
-from oncecron.core.job_summary import Remark
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.core.silent_hosts import last_ticks
 from oncecron.core.time_zone import canonical, offsets
 from oncecron.core.timing import ZONE_STEP, ZONE_STEP_WITHIN
 from oncecron.core.units import plain_duration
+from oncecron.log.job_summary import Remark
+from oncecron.log.silent_hosts import last_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

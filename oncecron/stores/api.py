@@ -208,7 +208,7 @@ class Views(Protocol):
         - `namespaces`: the name. They are on this server, or in files beside this one; perhaps repeated, and
           without this one. It is for completion, so it may stop early on a large server.
         - `item_lists` (key): the fields of `ListView`; `items` (key, tick, identities, item_ids: the same items by
-          their id, hexadecimal): those of `ItemRow`, by position. Exactly: the items. See `oncecron.each.reports`.
+          their id, hexadecimal): those of `ItemRow`, by position. Exactly: the items. See `oncecron_each.reports`.
 
         Without `key`, `skips` and `executions` are of all keys.
         """

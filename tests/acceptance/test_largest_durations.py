@@ -10,9 +10,9 @@ from log_of import Store
 from servers.oncecron import Oncecron
 from servers.waiting import eventually
 
-from oncecron.config.each_options import EACH_OPTIONS
 from oncecron.config.options import RUN_OPTION, RUN_OPTIONS, Option
 from oncecron.core.units import DAY, LONGEST_DURATION
+from oncecron_each.options import EACH_OPTIONS
 
 Hosts = Callable[..., Oncecron]
 

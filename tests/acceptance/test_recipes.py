@@ -17,9 +17,9 @@ from servers.require import program
 
 from oncecron.config import run_parser
 from oncecron.core.tick import next_ticks
-from oncecron.crontab.lint import LintedCrontab, lint
-from oncecron.crontab.scanner import scan
 from oncecron.run.spec import key_of
+from oncecron_crontab.lint import LintedCrontab, lint
+from oncecron_crontab.scanner import scan
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 UNITS = dict(

@@ -39,10 +39,10 @@ from oncecron.core import clock
 from oncecron.core.log_rows import Roles
 from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Retention
 from oncecron.core.tick import named_tick
-from oncecron.each.store import open_item_store
-from oncecron.each.values import Chunk, Item, ItemList
 from oncecron.stores import open_lease_store, open_reader
 from oncecron.stores.address import parse_address
+from oncecron_each.store import open_item_store
+from oncecron_each.values import Chunk, Item, ItemList
 
 if TYPE_CHECKING:
     from oncecron.core.model import Outcome

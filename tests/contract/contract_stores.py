@@ -24,9 +24,9 @@ from redis_stores import RedisKind
 
 from oncecron.core import clock
 from oncecron.core.log_rows import LeastRetention, Roles
-from oncecron.each.sqlite_store import SQLiteItemStore
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 from oncecron.stores.sqlite.reader import SQLiteReader
+from oncecron_each.sqlite_store import SQLiteItemStore
 
 sys.path.append(str(Path(__file__).parents[1] / "simulation"))
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from oncecron.each.store import ItemStore
     from oncecron.stores.api import LeaseStore
     from oncecron.stores.reader import Reader
+    from oncecron_each.store import ItemStore
 
 
 class StoreKind(Protocol):

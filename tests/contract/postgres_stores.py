@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from servers import Database, PostgresServer, eventually
 
 from oncecron.core.log_rows import LeastRetention, Roles
-from oncecron.each.postgres_store import PostgresItemStore
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 from oncecron.stores.postgres.reader import PostgresReader
+from oncecron_each.postgres_store import PostgresItemStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pytest
 
-    from oncecron.each.store import ItemStore
     from oncecron.stores.api import LeaseStore
     from oncecron.stores.reader import Reader
+    from oncecron_each.store import ItemStore
 
 TTL = 60.0
 TIMES = {

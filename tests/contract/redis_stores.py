@@ -7,17 +7,17 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 
 from oncecron.core import clock
-from oncecron.each.redis_store import RedisItemStore
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisLeaseStore
 from oncecron.stores.redis.reader import RedisReader
+from oncecron_each.redis_store import RedisItemStore
 
 if TYPE_CHECKING:
     import pytest
 
-    from oncecron.each.store import ItemStore
     from oncecron.stores.api import LeaseStore
     from oncecron.stores.reader import Reader
+    from oncecron_each.store import ItemStore
 
 TTL = 60.0
 TIMES = ("newest_start", "started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",

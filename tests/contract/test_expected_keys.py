@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.core.job_summary import JobSummary
     from oncecron.core.tick import Tick
+    from oncecron.log.job_summary import JobSummary
     from oncecron.log.protocol import Finding
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}

@@ -11,12 +11,12 @@ from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.missed import expected_shards, grace_of, is_held_back, paused_since
 from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.log.audit import Question, audit
 from oncecron.log.gaps import reason_text
+from oncecron.log.missed import expected_shards, grace_of, is_held_back, paused_since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contract_stores import StoreKind
 
     from oncecron.core.log_rows import Expectation, JobKey
-    from oncecron.core.missed import Reasons
+    from oncecron.log.missed import Reasons
 
     Gap = tuple[str, int, str, str, int, str]
 

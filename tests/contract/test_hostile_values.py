@@ -16,7 +16,7 @@ from oncecron.core.errors import StoreRefusesError
 from oncecron.core.log_rows import HistoryQuery, Notice
 from oncecron.core.model import Output
 from oncecron.core.text import Clock
-from oncecron.each import reports
+from oncecron_each import reports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

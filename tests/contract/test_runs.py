@@ -9,9 +9,9 @@ import pytest
 from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core import clock
-from oncecron.core.grid import Grid, columns
 from oncecron.core.log_rows import PACKED_OUTCOMES, EndedRuns, Traced
 from oncecron.core.tick import NO_TICK, named_tick
+from oncecron.log.grid import Grid, columns
 from oncecron.log.sources import Sources
 from oncecron.log.timeline import Span, hosts_timeline, last_runs, ticks_of, timeline
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from hosts import KEY, Host, minute
 
-from oncecron.alerts.findings import Limits, Situation, check, usual_states
 from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.text import Clock
@@ -18,6 +17,7 @@ from oncecron.log.sources import Sources
 from oncecron.log.tick_history import facts_of
 from oncecron.log.which_tick import Ticks
 from oncecron.log.why import account
+from oncecron.watch.findings import Limits, Situation, check, usual_states
 
 if TYPE_CHECKING:
     from conftest import Log

@@ -7,8 +7,8 @@ from pathlib import Path
 from hypothesis import strategies as st
 from servers.require import program
 
-from oncecron.crontab.percent_sign import split_command
-from oncecron.crontab.scanner import Crontab, Problem
+from oncecron_crontab.percent_sign import split_command
+from oncecron_crontab.scanner import Crontab, Problem
 
 EXAMPLES = int(os.environ.get("ONCECRON_TEST_CRONTAB_LINES", "80"))
 """How many lines are made up for one property."""

@@ -20,7 +20,7 @@ from servers.process import public_directory, remove_directory
 from servers.require import not_proven, program, require_root
 
 from crontabs import standard_input
-from oncecron.crontab.percent_sign import shell_command
+from oncecron_crontab.percent_sign import shell_command
 
 INTERPRETER = Path(sys.executable).resolve()
 OURS = Path("/oncecron-test")

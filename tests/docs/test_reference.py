@@ -59,7 +59,7 @@ def test_the_verdicts_of_why_are_documented_and_no_other() -> None:
 
 def test_the_findings_of_lint_are_documented_and_no_other() -> None:
     """All kinds, in the order of the code."""
-    from oncecron.crontab.lint import FINDINGS
+    from oncecron_crontab.lint import FINDINGS
 
     documented = first_column(section(COMMANDS / "crontab-lint.md", "Findings"))
     assert tuple(documented) == FINDINGS

@@ -22,8 +22,8 @@ from snippet_machine import (
 from snippet_output import differences
 from snippet_source import PROMPT, SHELL, Block, Command, Scenario, blocks, blocks_of, scenarios
 
-from oncecron.alerts.settings import parse_notify
 from oncecron.config import file, run_parser
+from oncecron_notify.settings import parse_notify
 
 BLOCKS = blocks()
 SCENARIOS = [

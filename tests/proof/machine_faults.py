@@ -6,8 +6,8 @@ from random import Random
 from machine_hosts import MachineHost
 from servers import FaultProxy, Host
 
-from oncecron.drill.faults import BEYOND, Done, HostFaults, Kind
-from oncecron.drill.history import Firing
+from oncecron_drill.faults import BEYOND, Done, HostFaults, Kind
+from oncecron_drill.history import Firing
 
 
 class MachineFaults(HostFaults):

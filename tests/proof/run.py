@@ -17,11 +17,11 @@ from machine_hosts import MachineHost
 from people import People
 from servers import Host, Network
 
-from oncecron.drill import history
-from oncecron.drill.faults import HostFaults
-from oncecron.drill.generator import TTL
-from oncecron.drill.hosts import FiringHost
-from oncecron.drill.run import Run, Wanted
+from oncecron_drill import history
+from oncecron_drill.faults import HostFaults
+from oncecron_drill.generator import TTL
+from oncecron_drill.hosts import FiringHost
+from oncecron_drill.run import Run, Wanted
 
 HOSTS = ("host-a", "host-b", "host-c")
 

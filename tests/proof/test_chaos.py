@@ -13,10 +13,10 @@ from servers.oncecron import CONSOLE_SCRIPT
 from servers.process import public_directory, remove_directory
 from servers.require import require_root
 
-from oncecron.drill.checker import check
-from oncecron.drill.history import History
-from oncecron.drill.pulse import SLOW
-from oncecron.drill.timeline import draw, summary
+from oncecron_drill.checker import check
+from oncecron_drill.history import History
+from oncecron_drill.pulse import SLOW
+from oncecron_drill.timeline import draw, summary
 
 MINUTES = float(os.environ.get("ONCECRON_TEST_CHAOS_MINUTES", "0.25"))
 BROKEN = {"few": ("lock-without-tick",), "all": tuple(mutations.ALL)}[

@@ -21,7 +21,7 @@ from oncecron.cli.main import ONCECRON
 
 IMPORTED_LATER = (
     "oncecron.stores.postgres.reader", "oncecron.stores.redis.reader", "oncecron.stores.sqlite.reader",
-    "oncecron.crontab.wrap", "oncecron.crontab.lint",
+    "oncecron_crontab.wrap", "oncecron_crontab.lint",
 )  # fmt: skip
 """What commands import when they know that they need it."""
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from oncecron.drill.processes import (
+from oncecron_drill.processes import (
     Process,
     command_line,
     descendants,

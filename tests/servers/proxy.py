@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from oncecron.drill import proxy
+from oncecron_drill import proxy
 from servers.process import as_ourselves, free_port
 
 __all__ = ["FaultProxy", "Traffic"]

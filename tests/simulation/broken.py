@@ -10,9 +10,9 @@ from server import Server
 
 from oncecron.core import decision, facts
 from oncecron.core.retry import RetryPolicy
-from oncecron.each import values, worker
 from oncecron.run import claimer, firing_states, store_thread
 from oncecron.stores import claim_loop
+from oncecron_each import values, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

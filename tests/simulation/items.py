@@ -16,11 +16,11 @@ from kernel import INF, Process
 from store import Caller
 
 from oncecron.core.retry import RetryPolicy
-from oncecron.each.page import Page
-from oncecron.each.runner import CommandEnd
-from oncecron.each.spec import ItemsSpec
-from oncecron.each.values import Item, ItemList
-from oncecron.each.worker import Worker, results_of
+from oncecron_each.page import Page
+from oncecron_each.runner import CommandEnd
+from oncecron_each.spec import ItemsSpec
+from oncecron_each.values import Item, ItemList
+from oncecron_each.worker import Worker, results_of
 
 if TYPE_CHECKING:
     import random
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from world import Life, World
 
     from oncecron.core.model import Lease
-    from oncecron.each.values import Draw, Drawn, DrawnItem, ItemCounts, ItemResult
     from oncecron.run.spec import RunSpec
+    from oncecron_each.values import Draw, Drawn, DrawnItem, ItemCounts, ItemResult
 
 _COMMAND = 4.0
 """Seconds that a command takes on average."""
@@ -103,7 +103,7 @@ class _Store(Caller):
 
 
 class _Processes:
-    """What the runner asks of `each.runner.Processes`."""
+    """What the runner asks of `oncecron_each.runner.Processes`."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world, self._process, self.stopped_by = world, process, None

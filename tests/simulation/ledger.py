@@ -20,11 +20,11 @@ from memory_reader import MemoryReader
 from oncecron.core.errors import EX_SOFTWARE
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.text import Clock
-from oncecron.drill import history
-from oncecron.drill.checker import check
-from oncecron.drill.rules.joined import ENDED_BY
 from oncecron.log.audit import attempts
 from oncecron.log.protocol import Known, ShardRules, name_of
+from oncecron_drill import history
+from oncecron_drill.checker import check
+from oncecron_drill.rules.joined import ENDED_BY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from oncecron.core import clock, facts
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.model import recordable
-from oncecron.each import values
-from oncecron.each.reports import ItemRow
-from oncecron.each.values import Drawn, DrawnItem, ItemCounts, Loaded
+from oncecron_each import values
+from oncecron_each.reports import ItemRow
+from oncecron_each.values import Drawn, DrawnItem, ItemCounts, Loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Mending
     from oncecron.core.model import Lease
-    from oncecron.each.values import Chunk, Draw, ItemList, ItemResult
+    from oncecron_each.values import Chunk, Draw, ItemList, ItemResult
 
 
 class MemoryItems:

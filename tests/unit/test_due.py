@@ -7,7 +7,7 @@ import math
 import pytest
 
 from oncecron.core.log_rows import Expectation, JobKey, SkipReason
-from oncecron.core.missed import MISSED_AT_MOST, Due, Known, dues
+from oncecron.log.missed import MISSED_AT_MOST, Due, Known, dues
 
 NOW = 7210.0
 """Ten seconds after 02:00Z; what was due before 01:50:10Z is missed."""

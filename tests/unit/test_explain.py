@@ -29,7 +29,7 @@ from oncecron.log.why import account
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from oncecron.core.job_summary import JobSummary
+    from oncecron.log.job_summary import JobSummary
     from oncecron.stores.reader import Reader
 
 NOW = 1000.0

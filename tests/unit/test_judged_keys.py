@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from oncecron.alerts.findings import Limits, Situation, check, kinds
 from oncecron.core.log_rows import Execution, Expectation, JobKey, LeaseView, Pause, SkipReason
 from oncecron.core.text import Clock
 from oncecron.log.jobs import jobs
 from oncecron.log.sources import Sources
+from oncecron.watch.findings import Limits, Situation, check, kinds
 
 if TYPE_CHECKING:
-    from oncecron.alerts.findings import Finding
     from oncecron.stores.reader import Reader
+    from oncecron.watch.findings import Finding
 
 MINUTE, HOUR = 60.0, 3600.0
 NOW = 1.8e9 // HOUR * HOUR + 30

@@ -230,7 +230,7 @@ def test_what_a_firing_imports_has_typing_for_the_checker_alone() -> None:
         for name, tree in modules()
         if floor(name) in LIGHT_FLOORS and "typing" in imported_to_run(tree)
     ]
-    assert strays == ["oncecron.run.seams", "oncecron.stores.api", "oncecron.stores.drilled"]
+    assert strays == ["oncecron.run.seams", "oncecron.stores.api", "oncecron_drill.stores"]
 
 
 def test_a_module_says_its_one_job_and_stays_readable() -> None:
@@ -293,13 +293,13 @@ def test_a_firing_imports_nothing_heavy(name: str) -> None:
 def test_only_pages_need_what_they_are_made_with() -> None:
     """No command imports a template or a server before it is used, and none but those that draw or serve at all."""
     every = "import sys; sys.path.insert(0, 'tests'); from command_tree import every_command; list(every_command())"
-    assert not loaded_by(every) & {"jinja2", "markupsafe", "waitress", "oncecron.pages.render"}
+    assert not loaded_by(every) & {"jinja2", "markupsafe", "waitress", "oncecron_web.render"}
     users = {
         name for name, tree in modules() for target in imported(tree)
-        if target.split(".")[0] in ("jinja2", "waitress") or target == "oncecron.pages.render"
+        if target.split(".")[0] in ("jinja2", "waitress") or target == "oncecron_web.render"
     }  # fmt: skip
     assert users <= {name for name in users if floor(name) == "pages"} | {
-        "oncecron.cli.listening", "oncecron.cli.report", "oncecron.cli.web", "oncecron.drill.page",
+        "oncecron_web.cli.listening", "oncecron_web.cli.report", "oncecron_web.cli.web", "oncecron_drill.page",
     }  # fmt: skip
 
 
@@ -311,11 +311,11 @@ def test_a_schedule_needs_no_calendar() -> None:
 
 def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
     """Beside what `run` imports, only the rules of the key and of guards; and no click."""
-    code = "import oncecron.cli.crontab_shell, oncecron.run.firing, oncecron.core.derived_key"
+    code = "import oncecron_crontab.shell, oncecron.run.firing, oncecron.core.derived_key"
     more = loaded_by(code) - loaded_by("import oncecron.run.firing")
     assert more == {
-        *("oncecron.cli", "oncecron.cli.crontab_shell", "oncecron.config.run_parser"),
-        *("oncecron.crontab", "oncecron.crontab.guards", "oncecron.core.derived_key"),
+        *("oncecron.cli", "oncecron_crontab.shell", "oncecron.config.run_parser"),
+        *("oncecron_crontab", "oncecron_crontab.guards", "oncecron.core.derived_key"),
         *("oncecron.core.shell_words", "binascii", "itertools"),
     }
 

@@ -23,12 +23,12 @@ from oncecron.core import shell_words as words
 from oncecron.core.errors import UNREADABLE, ConfigurationError, StoreRefusesError, UsageError
 from oncecron.core.facts import state_of
 from oncecron.core.model import CAUSES, OUTCOMES, Firing, Holder, stored_request
-from oncecron.crontab import directives, fields, percent_sign, scanner
 from oncecron.run import job, spool
 from oncecron.stores import check_address, check_with_driver
 from oncecron.stores.address import parse_address
 from oncecron.stores.postgres import look
 from oncecron.stores.redis.resp import ProtocolError, ReplyError, ReplyReader
+from oncecron_crontab import directives, fields, percent_sign, scanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,9 +21,6 @@ from servers import Answer, Recorder
 from servers.kept import assert_nothing_kept
 from servers.scripted import Scripted
 
-from oncecron.alerts.http_request import Request, RequestError, send
-from oncecron.alerts.pinger import events_in
-from oncecron.alerts.pings import Channel, Story, request_for, run_id, summary
 from oncecron.config.ping_table import Ping
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core import stderr
@@ -31,6 +28,9 @@ from oncecron.core.log_rows import owner_digest
 from oncecron.run.seams import Observer
 from oncecron.run.spec import RunSpec, make_spec
 from oncecron.run.wrapper import _observer
+from oncecron.watch.http_request import Request, RequestError, send
+from oncecron.watch.pinger import events_in
+from oncecron.watch.pings import Channel, Story, request_for, run_id, summary
 
 OWNER = "3e4f6ad1-08b7-4c52-9a0e-111111111111"
 

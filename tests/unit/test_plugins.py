@@ -14,9 +14,6 @@ import pytest
 
 import oncecron
 from oncecron import plugins
-from oncecron.alerts import findings
-from oncecron.alerts.findings import WARNING, Kind, Limits, check, finding, usual_states
-from oncecron.alerts.situation import situation_of
 from oncecron.config.file import File
 from oncecron.config.file_reader import FileProblem
 from oncecron.core.log_rows import Execution, JobKey, LeaseView
@@ -24,6 +21,9 @@ from oncecron.core.model import Retention
 from oncecron.core.text import Clock
 from oncecron.log.sources import Sources
 from oncecron.plugins import Plugin, problems_of, work_of
+from oncecron.watch import findings
+from oncecron.watch.findings import WARNING, Kind, Limits, check, finding, usual_states
+from oncecron.watch.situation import situation_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,11 +184,11 @@ def home(tmp_path: Path) -> Path:
     [
         ("true", ""),
         ("rm -r oncecron/crontab", ""),
-        ("echo 'raise TypeError(\"no\" + chr(10) + \"idea\")' >>oncecron/each/plugin.py", "left out: no idea"),
-        ("echo ')' >>oncecron/each/plugin.py", "left out: unmatched ')'"),
-        ("echo 'del PLUGIN' >>oncecron/each/plugin.py", "left out: module"),
-        ("echo 'import none' >>oncecron/each/plugin.py", "left out: No module named 'none'"),
-        ("rm oncecron/each/plugin.py", "left out: No module named 'oncecron.each.plugin'"),
+        ("echo 'raise TypeError(\"no\" + chr(10) + \"idea\")' >>plugins/each/oncecron_each/plugin.py", "left out: no idea"),
+        ("echo ')' >>plugins/each/oncecron_each/plugin.py", "left out: unmatched ')'"),
+        ("echo 'del PLUGIN' >>plugins/each/oncecron_each/plugin.py", "left out: module"),
+        ("echo 'import none' >>plugins/each/oncecron_each/plugin.py", "left out: No module named 'none'"),
+        ("rm plugins/each/oncecron_each/plugin.py", "left out: No module named 'oncecron_each.plugin'"),
     ],
 )  # fmt: skip
 def test_a_plugin_that_does_not_load_is_one_line_and_nothing_to_a_firing(
@@ -216,7 +216,7 @@ def test_a_plugin_that_does_not_load_is_one_line_and_nothing_to_a_firing(
     lines = told.stderr.splitlines()
     assert len(lines) == bool(said), lines
     assert all(
-        f"the plugin oncecron.each cannot be loaded and is {said}" in line
+        f"the plugin oncecron_each cannot be loaded and is {said}" in line
         and line.endswith("install oncecron again")
         for line in lines
     )

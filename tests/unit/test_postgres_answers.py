@@ -16,8 +16,6 @@ from oncecron.core.decision import PlainSkip
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.model import Ending, Firing, Holder, Lease, Refusal, Retention
 from oncecron.core.tick import named_tick
-from oncecron.each.postgres_store import PostgresItemStore
-from oncecron.each.values import Chunk, Draw, ItemList
 from oncecron.stores import steady
 from oncecron.stores.address import parse_address
 from oncecron.stores.postgres import client, libpq
@@ -29,6 +27,8 @@ from oncecron.stores.postgres.address import (
     sqlstate_of,
 )
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
+from oncecron_each.postgres_store import PostgresItemStore
+from oncecron_each.values import Chunk, Draw, ItemList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

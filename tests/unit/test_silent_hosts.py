@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oncecron.alerts.findings import Limits, Situation, check, usual_states
 from oncecron.cli.doctor_checks import of_hosts
-from oncecron.core.job_summary import JobSummary
 from oncecron.core.log_rows import HostTicks, KeyHost, Pause
-from oncecron.core.silent_hosts import Silence, last_ticks, recent
 from oncecron.core.text import Clock
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import DAY, HOUR
 from oncecron.log.hosts import HostSummary, hosts
+from oncecron.log.job_summary import JobSummary
+from oncecron.log.silent_hosts import Silence, last_ticks, recent
+from oncecron.watch.findings import Limits, Situation, check, usual_states
 
 if TYPE_CHECKING:
-    from oncecron.alerts.findings import Finding
+    from oncecron.watch.findings import Finding
 
 NOW = 1.8e9
 WELL = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "k", "missed": 0, "overruns": 0,

@@ -14,15 +14,15 @@ from oncecron.cli.config import CONFIGURED_VALUES
 from oncecron.cli.doctor import DIAGNOSES
 from oncecron.cli.history import EXECUTIONS, SKIPS
 from oncecron.cli.hosts import HOSTS
-from oncecron.cli.items import ITEMS, LISTS
 from oncecron.cli.jobs import JOBS
 from oncecron.cli.locks import LEASES, PAUSES
 from oncecron.cli.next import COMING
 from oncecron.cli.output import Writer, folded_lines
 from oncecron.cli.table import NARROWEST, Column, Kind, layout
 from oncecron.cli.terminal import Style
-from oncecron.core.state_kinds import kind_of
 from oncecron.core.text import Clock, display_width
+from oncecron.log.state_kinds import kind_of
+from oncecron_each.cli.items import ITEMS, LISTS
 
 KINDS = (
     *(EXECUTIONS, SKIPS, JOBS, LEASES, PAUSES, HOSTS),

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
-from oncecron.core.state_kinds import kind_of, kind_of_skip
 from oncecron.core.text import Clock, cut, display_width, fold
-from oncecron.each.values import ITEM_STATES
 from oncecron.log.jobs import WRONG
+from oncecron.log.state_kinds import kind_of, kind_of_skip
+from oncecron_each.values import ITEM_STATES
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 25, 22, 30, tzinfo=BERLIN)

@@ -18,9 +18,9 @@ import pytest
 import story_stores
 
 from oncecron.core.tick import next_ticks, scheduled_tick
-from oncecron.crontab.prefix import read_prefix
-from oncecron.crontab.scanner import scan
-from oncecron.crontab.wrap import WrapSettings, wrap
+from oncecron_crontab.prefix import read_prefix
+from oncecron_crontab.scanner import scan
+from oncecron_crontab.wrap import WrapSettings, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

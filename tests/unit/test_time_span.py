@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncecron.core.time_span import read_spans
+from oncecron.log.time_span import read_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

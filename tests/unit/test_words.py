@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from oncecron.core import shell_words as words
-from oncecron.crontab import guards
+from oncecron_crontab import guards
 
 # Tokens
 

@@ -1,8 +1,8 @@
 """The SQL files: what makes and upgrades a schema, the rights that `oncecron init` gives, and the queries of people.
 
-The files of a wing stand in a folder of its own beside the others. Its `schema.sql` and `draw.sql` come after the
+The files of a plugin stand in a folder of its own beside the others. Its `schema.sql` and `draw.sql` come after the
 kernel's tables and functions; other files add their sections to those of the same name. Without the folder, the program
-has no such wing.
+has no such plugin.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIRECTORY = os.path.join(os.path.dirname(__file__), "sql")
 STEPS = os.path.join(_DIRECTORY, "steps")
 _KERNEL = ("tables", "presence", "shared", "look", "grant", "prune", "lease", "deliver", "operator")
 """The files of the schema; each needs those before it."""
-_OF_A_WING = ("schema", "draw")
+_OF_A_PLUGIN = ("schema", "draw")
 _LAST = ("warm.sql", "rights.sql")
 """What a new schema and an upgrade end with: it is made of what is there."""
 _MARKS = "update {ns}.meta set version = {version}, oldest = {oldest};\n"
@@ -33,8 +33,8 @@ _MARKS = "update {ns}.meta set version = {version}, oldest = {oldest};\n"
 def script(namespace: str) -> str:
     """Return the SQL that makes the schema."""
     kernel = [_text(f"{name}.sql") for name in _KERNEL]
-    wings = [text for name in _OF_A_WING for text in _of_wings(f"{name}.sql")]
-    return _filled("\n".join([*kernel, *wings, *map(_text, _LAST)]), namespace)
+    plugins = [text for name in _OF_A_PLUGIN for text in _of_plugins(f"{name}.sql")]
+    return _filled("\n".join([*kernel, *plugins, *map(_text, _LAST)]), namespace)
 
 
 def upgrade(namespace: str, found: Recorded) -> str:
@@ -91,16 +91,16 @@ def _text(name: str) -> str:
         return file.read()
 
 
-def _of_wings(name: str) -> list[str]:
-    """Return the texts of the file with this name in each wing's folder."""
+def _of_plugins(name: str) -> list[str]:
+    """Return the texts of the file with this name in each plugin's folder."""
     files = (os.path.join(folder, name) for folder in sorted(os.listdir(_DIRECTORY)))
     return [_text(file) for file in files if os.path.isfile(os.path.join(_DIRECTORY, file))]
 
 
 def _sections(name: str) -> dict[str, str]:
-    """Return the sections of a file, and of the wings' files of its name; `{NAME}` in one stands for an earlier one."""
+    """Return the sections of a file, and of the plugins' files of its name; `{NAME}` in one stands for an earlier one."""
     found: dict[str, str] = {}
-    for text in (_text(name), *_of_wings(name)):
+    for text in (_text(name), *_of_plugins(name)):
         for part in text.split("\n-- name: ")[1:]:
             title, *lines = part.splitlines()
             section = "\n".join(line for line in lines if not line.startswith("--")).strip()

@@ -371,7 +371,7 @@ class RedisLeaseStore(Claimer, RedisSession):
             "most": scripts.ITEMS_PER_STEP,
         }
         try:
-            self._run("items/expire", shard, self._names.of_list(shard, name, 0), values, deadline)
+            self._run("each/expire", shard, self._names.of_list(shard, name, 0), values, deadline)
         except StoreError:
             return
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
 
-# ruff: noqa: PLC0415 - the module of items goes with the wing
+# ruff: noqa: PLC0415 - the module of items goes with the plugin
 
 _BATCH = 1000  # executions, skips or notices that one step removes
 
@@ -150,12 +150,12 @@ class RedisReader(RedisViews):
     # Items: without the module and its Lua, the program has none.
 
     def mend_items(self, mending: Mending) -> int:
-        from oncecron.stores.redis.items import mend
+        from oncecron_each.redis_items import mend
 
         return mend(self._client, mending)
 
     def _expire_list(self, member: bytes, kept: Values) -> None:
-        from oncecron.stores.redis.items import expire
+        from oncecron_each.redis_items import expire
 
         left = expire(self._client, member, kept)
         while 1 < (found := expire(self._client, member, kept) if left > 1 else 0) < left:

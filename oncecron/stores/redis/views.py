@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Columns = tuple[Any, ...]
 
-# ruff: noqa: PLC0415 - the module of items goes with the wing
+# ruff: noqa: PLC0415 - the module of items goes with the plugin
 
 _PAGE = 500
 _RUNS_AT_ONCE = 1000  # read together, in 2 ms of the server's time
@@ -532,14 +532,14 @@ class RedisViews(Reader):
     # Items: without the module, the program has none.
 
     def _view_item_lists(self, key: str | None) -> Iterable[Row]:
-        from oncecron.stores.redis.items import listed
+        from oncecron_each.redis_items import listed
 
         return listed(self._client, key, self)
 
     def _view_items(
         self, key: str, tick: str, identities: Any, item_ids: Sequence[str] | None
     ) -> Iterator[Row]:
-        from oncecron.stores.redis.items import ItemList, items
+        from oncecron_each.redis_items import ItemList, items
 
         del identities
         return items(self._client, ItemList(key, tick), item_ids, self)

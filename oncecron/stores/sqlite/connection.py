@@ -108,7 +108,7 @@ _read: dict[str, dict[str, str]] = {}
 def statements(name: str) -> dict[str, str]:
     """Return the statements of the file `name`.sql beside this module, by the names above them.
 
-    A wing adds the file of this name in its own folder; without the folder, the program has no such wing. Several
+    A plugin adds the file of this name in its own folder; without the folder, the program has no such plugin. Several
     statements can share a section: they contain `{name}` in its place. A section that uses another comes after it. A
     process reads each file once, like a module, so an upgrade does not affect a running job.
     """

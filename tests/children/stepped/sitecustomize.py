@@ -12,7 +12,7 @@ from collections import Counter
 from types import FrameType
 
 STOP_AT = os.environ.get("STOP_AT")
-PLACES = ("/oncecron/alerts/", "/oncecron/cli/notify.py")
+PLACES = ("/oncecron/watch/", "/oncecron_notify/")
 seen: Counter[str] = Counter()
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from servers import FaultProxy, Network
 
-from oncecron.drill.faults import StoreFault
+from oncecron_drill.faults import StoreFault
 
 
 class Cluster(Protocol):

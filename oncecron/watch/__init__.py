@@ -1,0 +1,1 @@
+"""Who looks from outside: findings and how they end, and pings."""

@@ -1,0 +1,100 @@
+"""Read what is judged of the keys: of the store, of its log, of this host and of the plugins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncecron.config.file import job_section
+from oncecron.core.text import Clock
+from oncecron.core.tick import instant_of
+from oncecron.log.gaps import reason_text
+from oncecron.log.gone_lines import gone_lines
+from oncecron.log.jobs import jobs
+from oncecron.log.silent_hosts import recent
+from oncecron.log.wrong_times import future_marks, zones
+from oncecron.plugins import plugins
+from oncecron.watch.findings import Situation, of_remark
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from oncecron.config.file import File
+    from oncecron.core.log_rows import HostTicks
+    from oncecron.log.job_summary import JobSummary
+    from oncecron.log.missed import Reasons
+    from oncecron.log.sources import Sources
+    from oncecron.watch.findings import Finding, Limits
+
+_OF_HOSTS = ("silent-host", "clock", "zone", "same-name")
+"""The findings for which all hosts of all keys are read. They may be many."""
+
+
+def situation_of(
+    sources: Sources,
+    file: File,
+    limits: Limits,
+    *,
+    utc: bool = True,
+    keys: Collection[str] = (),
+    spooled: int = 0,
+    brief: bool = True,
+) -> Situation:
+    """Read once all that is judged of every key, or of `keys`. Raises `StoreError`.
+
+    `file`: what plugins find may depend on it. `limits`: what nobody looks for is not read. `utc`: how the sentences
+    show times. `spooled`: records that wait on this host. `brief`: see `jobs`.
+    """
+    store, states = sources.store, limits.states
+    found = list(jobs(sources, keys, brief=brief, missed_after=limits.missed_after))
+    hosts = sources.host_ticks if any(states[kind] for kind in _OF_HOSTS) else ()
+    remarks = [
+        each
+        for each in _remarks(sources, file, hosts, limits, Clock(utc))
+        if states[each.finding] and (not keys or each.key in keys)
+    ]
+    return Situation(
+        sources.now,
+        found,
+        sources.leases,
+        hosts,
+        sources.pauses,
+        _hints(sources, found) if states["missed"] or states["silent"] else {},
+        remarks,
+        spooled,
+        is_complete=not (store.unreadable or sources.log.unreadable),
+    )
+
+
+def _remarks(
+    sources: Sources, file: File, hosts: Collection[HostTicks], limits: Limits, clock: Clock
+) -> Iterator[Finding]:
+    keys, now = sources.store_keys, sources.now
+    for remark in future_marks(keys, sources.pauses, now, clock):
+        yield of_remark("future", remark)
+    if limits.states["zone"]:
+        for remark in zones(sources.log, keys, list(recent(hosts, now)), lambda: sources.key_hosts):
+            yield of_remark("zone", remark)
+    for plugin in plugins():
+        yield from plugin.findings(sources, file)
+
+
+def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]:
+    instants = {job.key: instant_of(job.first_missed) for job in found if job.missed}
+    missed = {key: instant for key, instant in instants.items() if instant is not None}
+    gone = gone_lines(sources.key_hosts, sources.store_keys, missed) if missed else {}
+    return gone | {job.key: _never(sources, job.key) for job in found if _has_never_run(job)}
+
+
+def _has_never_run(job: JobSummary) -> bool:
+    is_expected = job.missed or job.silent_since is not None
+    return bool(is_expected) and job.outcome is None and job.running_host is None
+
+
+def _never(sources: Sources, key: str) -> str:
+    """Say why a key has never run."""
+    reasons: Reasons = {}
+    for skip in sources.in_vain.get(key, ()):
+        reasons.setdefault(skip.reason, {})[skip.host] = None
+    if reasons:
+        return f"it has never run; {reason_text(reasons)}"
+    return f"no host has ever fired it: see that its line is in a crontab, or remove {job_section(key)}"

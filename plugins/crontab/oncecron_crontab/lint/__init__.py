@@ -1,0 +1,200 @@
+"""Find lines of crontabs that run twice, nowhere or at another time under oncecron: text in, findings out.
+
+A finding names the line, the fault and the cure. What is wrong with the shell of a command is for linters of shells.
+
+Lines are read as the cron of the hosts reads them (`scanner`), and commands as a shell reads them
+(`simple_commands`). Nothing is run and no store is read. Files with the same name, or
+all files with `compared`, belong to different hosts.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from oncecron.core.shell_words import is_bourne_shell
+from oncecron_crontab.crons import CRONS
+from oncecron_crontab.directives import read_directives
+from oncecron_crontab.lint import keys, schedules, unguarded
+from oncecron_crontab.lint.line import FINDINGS, Diagnostic, LintedCrontab, excerpt, linted_entries
+from oncecron_crontab.percent_sign import CUT, CUT_CURE, is_cut
+from oncecron_crontab.prefix import read_prefix
+from oncecron_crontab.scanner import OWN_REASONS
+from oncecron_crontab.simple_commands import simple_commands
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from oncecron_crontab.crons import Cron
+    from oncecron_crontab.lint.line import LintedEntry
+
+_NEWLINE = "no newline"
+_CURES = {
+    "bad username": "name a user of this system; if this is a user's own crontab, leave out --user-field",
+    "command too long": "move the command to a script, or to `command` in [job.KEY] of the configuration file",
+    "bad command": "remove the star: a line has five time fields, then the command",
+}
+_CURE = "correct the line, or comment it out with #"
+_CURE_OF_COMMENT = "correct the comment, or remove it"
+
+
+def lint(
+    sources: Sequence[LintedCrontab],
+    jobs: Mapping[str, Mapping[str, str]] | None = None,
+    *,
+    required: bool = False,
+    compared: bool = False,
+    is_program: Callable[[str], bool] = lambda _: False,
+    cron: Cron = CRONS["debian"],
+    configuration: tuple[str, str] | None = None,
+) -> list[Diagnostic]:
+    """Return the findings, in the order of files and lines: crontabs, then the configuration.
+
+    `jobs` are the [job.KEY] sections of the configuration.
+    `configuration` is the name and the text of the file with `jobs`, if it is for these crontabs alone: then
+    a section that none of them uses is a finding. `required`: every line must use oncecron. `compared`: the
+    files belong to different hosts, whatever their names. `is_program` says whether a path can be executed here.
+    `cron` is the cron of the hosts, as which the crontabs were read: it decides what they mean.
+    """
+    lines = [linted_entries(source, jobs or {}, cron) for source in sources]
+    found: list[Diagnostic] = []
+    for source, of_file in zip(sources, lines, strict=True):
+        found += _problems(source)
+        found += schedules.check_cron_zone(source, cron)
+        found += _duplicates(of_file)
+        found += unguarded.check_unguarded(of_file, required=required)
+        for line in of_file:
+            found += _check_line(line, is_program)
+    for group in _groups(sources, lines, compared=compared):
+        found += keys.check_keys([line for of_file in group for line in of_file])
+        found += keys.check_hosts(group)
+        found += keys.check_stores(group)
+    for lines_of_host in _by_host(sources, lines, compared=compared):
+        found += keys.check_users(lines_of_host)
+    order = {source.name: number for number, source in enumerate(sources)}
+    found = sorted(
+        dict.fromkeys(found),
+        key=lambda each: (order[each.file], each.line, FINDINGS.index(each.finding)),
+    )
+    if configuration:
+        used = [key for of_file in lines for key in keys.used_keys(of_file)]
+        found += keys.check_sections(*configuration, jobs or {}, used)
+    return found
+
+
+def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
+    yield from schedules.check_fields(line)
+    yield from schedules.check_minutes(line)
+    yield from schedules.check_count(line)
+    yield from _check_command(line)
+    yield from unguarded.check_programs(line, is_program)
+    if line.invocations:
+        yield from unguarded.check_rest_of_line(line)
+        yield from unguarded.check_redirections(line)
+        yield from unguarded.check_options(line)
+        yield from unguarded.check_items(line)
+        yield from unguarded.check_delays(line)
+        yield from unguarded.check_guarded(line)
+        yield from keys.check_values(line)
+        yield from schedules.check_zone_of_cron(line)
+    for invocation in line.invocations:
+        yield from schedules.check_schedule(line, invocation)
+        yield from schedules.check_frequency(line, invocation)
+
+
+def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
+    """Yield why cron rejects the file, and the `# oncecron:` comments that wrap cannot apply."""
+    if source.not_read:
+        message, _, cure = source.not_read.partition("; ")
+        yield Diagnostic(source.name, 1, "not-read", message, cure)
+    for number, reason in source.crontab.doubts():
+        message, _, cure = reason.partition("; ")
+        yield Diagnostic(source.name, number, "invalid", message, cure)
+    for number, reason in source.crontab.problems():
+        if reason.startswith(_NEWLINE):
+            yield Diagnostic(
+                *(source.name, number, "newline"),
+                f"the last line has no newline: {source.crontab.cron.title} rejects the file or ignores the line",
+                "add a newline at the end of the file",
+            )
+        elif reason in OWN_REASONS:
+            message, _, cure = reason.partition("; ")
+            yield Diagnostic(source.name, number, "invalid", message, cure)
+        else:
+            cron = source.crontab.cron
+            does = cron.bad_line.replace("the file", "the whole file")
+            message = f"{reason}: {cron.title} {does}"
+            yield Diagnostic(source.name, number, "invalid", message, _CURES.get(reason, _CURE))
+    directives, problems = read_directives(source.crontab)
+    for entry in source.crontab.entries():
+        prefix, wanted = read_prefix(entry.command), directives.get(entry.number)
+        if prefix and wanted and wanted.differ_from(prefix.options):
+            yield Diagnostic(
+                *(source.name, entry.number, "directive"),
+                "the line does not match the `# oncecron:` comment above it",
+                "to apply the comment, use `oncecron crontab unwrap`, then `oncecron crontab wrap`",
+            )
+    for number, reason in problems:
+        message, _, cure = reason.partition("; ")
+        yield Diagnostic(source.name, number, "directive", message, cure or _CURE_OF_COMMENT)
+
+
+def _check_command(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield commands that no shell runs: a comment, an open quote."""
+    if line.command.lstrip().startswith("#"):
+        yield line.diagnostic(
+            "comment",
+            "the command is a comment: cron starts a shell that does nothing",
+            "comment out the whole line",
+        )
+    shell = line.environment.get("SHELL", "/bin/sh")
+    if not is_bourne_shell(os.fsencode(shell)):
+        return
+    if is_cut(line.entry.command, line.cron.percent):
+        yield line.diagnostic("percent", CUT, CUT_CURE)
+    elif simple_commands(line.command) is None:
+        yield line.diagnostic(
+            "quote",
+            f"a quote or a bracket in {excerpt(line.command)} is not closed",
+            "close it; for one quote as a letter, write \\' or use double quotes around it",
+        )
+
+
+def _duplicates(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
+    """Yield lines that are in a file twice: cron starts both."""
+    known: dict[object, LintedEntry] = {}
+    for line in lines:
+        occasion = (schedules.meaning(line.entry), line.entry.user, line.without_guard, line.behind)
+        other = known.setdefault((occasion, tuple(sorted(line.environment.items()))), line)
+        if other is not line and line.command.strip():
+            yield line.diagnostic(
+                "duplicate",
+                f"{excerpt(line.without_guard)} is also in line {other.entry.number}, at the same time: "
+                "cron starts both",
+                "remove one of the two lines",
+            )
+
+
+def _groups(
+    sources: Sequence[LintedCrontab], lines: Sequence[list[LintedEntry]], *, compared: bool
+) -> list[list[list[LintedEntry]]]:
+    """Return the files in groups: those of a group are the same file on different hosts."""
+    groups: dict[str, list[list[LintedEntry]]] = {}
+    for source, of_file in zip(sources, lines, strict=True):
+        name = "" if compared else os.path.basename(source.name)
+        groups.setdefault(name, []).append(of_file)
+    return list(groups.values())
+
+
+def _by_host(
+    sources: Sequence[LintedCrontab], lines: Sequence[list[LintedEntry]], *, compared: bool
+) -> list[list[LintedEntry]]:
+    """Return the lines that surely belong to one host: those of a file, or of the files of a directory."""
+    hosts: dict[str, list[LintedEntry]] = {}
+    for source, of_file in zip(sources, lines, strict=True):
+        place = source.name if compared else os.path.dirname(source.name)
+        hosts.setdefault(place, []).extend(of_file)
+    return list(hosts.values())
+
+
+__all__ = ["FINDINGS", "Diagnostic", "LintedCrontab", "lint"]

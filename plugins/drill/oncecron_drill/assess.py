@@ -1,0 +1,200 @@
+"""Make the certificate of a drill: the verdict of the checker, what the watch saw, and what was not tried."""
+
+import itertools
+import platform
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from oncecron import __version__
+from oncecron_drill.certificate import Certificate, FaultCount, Finding, Judgement
+from oncecron_drill.checker import Verdict, Violation, check
+from oncecron_drill.history import Fault, Firing, History
+from oncecron_drill.pulse import SLOW
+from oncecron_drill.rules.joined import Joined, alive_until, option, undone, was_lost
+from oncecron_drill.timeline import draw
+from oncecron_drill.watch import AWAY, Watch, utc
+
+FEWEST_FAULTS, FEWEST_STARTS = 3, 5
+"""With fewer than these nothing has been shown."""
+MOST_FINDINGS = 20
+WORST = ("double", "overlap", "repeated", "beside", "fence", "token", "standby")
+"""Rules whose violation hurts most, in this order; what the log does not say right hurts less."""
+OF_A_FORGETFUL_STORE = ("double", "unrecorded", "untrue", "repeated")
+"""Rules whose documented holes are those of a store that lost what it had confirmed."""
+NEVER_TRIED = (
+    "a host that is cut off by its network alone (packets lost, swallowed or delayed by the kernel)",
+    "a machine without power, and a kernel that stops",
+    "the fencing tokens of a job's own SQL",
+    "a log store beside this one (--log)",
+)
+
+
+class Told(NamedTuple):
+    """What the drill knows of itself."""
+
+    store: str
+    hosts: int
+    keys: int
+    began_at: float
+    unproxied: str
+    unread: str
+    """Why the log could not be read in the end; empty if it was."""
+
+
+def assess(history: History, watch: Watch, told: Told) -> Certificate:
+    """Judge a history and return the certificate."""
+    joined, verdict = Joined(history), check(history)
+    found = [] if told.unread else [*_findings(history, verdict)]
+    findings = ordered([*found, *_of_the_watch(watch)])
+    faults = _faults(history)
+    version = next((sight.version for sight in watch.sights.values()), "unknown")
+    judged, why = _verdict(history, findings, faults, told)
+    return Certificate(
+        store=told.store,
+        kind=history.head["store"],
+        store_version=version,
+        topology=[_topology(sight.place, sight.shown) for sight in watch.sights.values()],
+        oncecron=__version__,
+        python=platform.python_version(),
+        began_at=utc(told.began_at),
+        seed=history.head["seed"],
+        minutes=history.head["minutes"],
+        hosts=told.hosts,
+        keys=told.keys,
+        firings=len(history.firings),
+        starts=len(history.starts),
+        skips=verdict.counts["skips"],
+        executions=verdict.counts["executions"],
+        faults=faults,
+        takeovers=verdict.counts["takeovers"],
+        longest_without_runner=max(_gaps(joined), default=None),
+        latency=_latency(joined),
+        events=[(utc(event.at), event.text) for event in watch.events],
+        violations=findings[:MOST_FINDINGS],
+        not_tried=_not_tried(told, history.head["store"]),
+        verdict=judged,
+        why=why,
+    )
+
+
+def _topology(place: str, shown: str) -> str:
+    return f"{place}: {shown}" if place else shown
+
+
+def _verdict(
+    history: History, findings: Sequence[Finding], faults: dict[str, FaultCount], told: Told
+) -> tuple[Judgement, str]:
+    """Return what it comes to, and why."""
+    hit = sum(count.hit for count in faults.values())
+    if grave := [finding for finding in findings if not finding.hole or _is_loss(finding)]:
+        lost = any(_is_loss(finding) and finding.rule != "clock-step" for finding in grave)
+        count = f"{len(grave)} violation{'s' * (len(grave) > 1)}"
+        which = f"the first: {grave[0].sentence}"
+        return "violated", f"{'the store lost what it had confirmed; ' * lost}{count}; {which}"
+    if told.unread:
+        return "not judged", f"the log could not be read in the end: {told.unread}"
+    if len(history.starts) < FEWEST_STARTS:
+        away = any(fault.kind == AWAY for fault in history.faults)
+        reason = "the store was away" if away else "hardly a job was started"
+        return "not judged", f"{reason}: {len(history.starts)} starts"
+    if hit < FEWEST_FAULTS:
+        return "not judged", f"only {hit} faults hit anything; give it more --minutes"
+    return "clean", f"no promise was broken by {hit} faults"
+
+
+def _is_loss(finding: Finding) -> bool:
+    """Return whether a store did what it must never do: no excuse, also where the documentation names it."""
+    return finding.hole and finding.rule in (*OF_A_FORGETFUL_STORE, "lost-write", "clock-step")
+
+
+# Findings
+
+
+def _findings(history: History, verdict: Verdict) -> Iterator[Finding]:
+    """Yield violations and holes, of each rule the shortest first, with a timeline for the first of a rule."""
+    drawn: set[str] = set()
+    for found in sorted((*verdict.violations, *verdict.holes), key=_span):
+        timeline = "" if found.rule in drawn else draw(history, found)
+        drawn.add(found.rule)
+        yield Finding(found.rule, found.sentence, found.hole, timeline)
+
+
+def ordered(findings: Sequence[Finding]) -> list[Finding]:
+    """Return first the first of each rule, the worst rule before the others, then the second of each, and so on."""
+    numbers: Counter[tuple[str, bool]] = Counter()
+    ranked = []
+    for finding in findings:
+        rank = WORST.index(finding.rule) if finding.rule in WORST else len(WORST)
+        is_excused = finding.hole and not _is_loss(finding)
+        ranked.append((numbers[finding.rule, finding.hole], is_excused, rank, finding))
+        numbers[finding.rule, finding.hole] += 1
+    return [finding for *_, finding in sorted(ranked, key=lambda place: place[:3])]
+
+
+def _span(found: Violation) -> tuple[bool, float]:
+    moments = found.moments or [0.0]
+    return found.hole, max(moments) - min(moments)
+
+
+def _of_the_watch(watch: Watch) -> Iterator[Finding]:
+    for seen in watch.found:
+        yield Finding(seen.rule, seen.sentence, hole=True, timeline="")
+
+
+# Counts
+
+
+def _faults(history: History) -> dict[str, FaultCount]:
+    """Return how often each kind was begun and reached something; what the machine's load did is none."""
+    began: Counter[str] = Counter()
+    hit: Counter[str] = Counter()
+    for fault in history.faults:
+        if fault.kind != SLOW:
+            began[fault.kind] += 1
+            hit[fault.kind] += _reached(history.firings, fault)
+    return {kind: FaultCount(number, hit[kind]) for kind, number in began.most_common()}
+
+
+def _reached(firings: Sequence[Firing], fault: Fault) -> bool:
+    """Return whether a signal reached somebody, or a host had something under way that could feel the fault."""
+    if fault.hit:
+        return True
+    return any(
+        (fault.target in (firing.host, "store"))
+        and firing.at <= undone(fault)
+        and (firing.ended is None or firing.ended >= fault.at)
+        for firing in firings
+    )
+
+
+def _gaps(joined: Joined) -> Iterator[float]:
+    """Yield how long each part whose run was lost had nobody who ran it."""
+    for starts in joined.parts.values():
+        for before, after in itertools.pairwise(starts):
+            if any(was_lost(row) for row in joined.rows_of(before)[:1]):
+                yield max(0.0, after.at - alive_until(before))
+
+
+def _latency(joined: Joined) -> dict[str, float]:
+    """Return how long firings took to the first line of their job: those that had nothing to wait for."""
+    times = sorted(
+        starts[0].at - firing.at
+        for firing in joined.history.firings
+        if (starts := joined.starts_of(firing))
+        and starts[0].attempt == 1
+        and not any(option(firing, name) for name in ("--wait", "--failover"))
+    )
+    if not times:
+        return {}
+    return {
+        f"p{share}": round(times[min(len(times) - 1, len(times) * share // 100)], 4)
+        for share in (50, 95, 99)
+    }
+
+
+def _not_tried(told: Told, kind: str) -> list[str]:
+    found = [f"cut and slow connections: {told.unproxied}"] if told.unproxied else []
+    if kind == "sqlite":
+        found.append("a full disk: it would be the store's too")
+    return [*found, *NEVER_TRIED]

@@ -1,0 +1,106 @@
+"""Says whether a history keeps what is promised: violations, documented holes, counts.
+
+The rules stand in `rules/`, each a function of the joined history; a new one is added to RULES.
+
+    exclusion    one tree a key and part, tokens that rise and fence
+    attempts     one start a tick and part, further ones for a reason
+    records      each start in the log as it was, and nothing else
+    statuses     each firing ends, with the status of its jobs
+    firings      no firing without a trace; silence
+    missed       no tick without a start, or a reason
+    items        once per item, as the commands of `each` wrote
+    people       what is paused does not start, what was stopped is dead
+    logged       what `oncecron audit` finds in the log
+    afterwards   nothing blocked and nothing left when the faults are over
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from oncecron_drill.history import History
+from oncecron_drill.rules.afterwards import blocked, incomplete, left
+from oncecron_drill.rules.attempts import doubles, standbys
+from oncecron_drill.rules.exclusion import fence, overlaps, stale_writes, tokens
+from oncecron_drill.rules.firings import noise, own_leases, unexplained, untrue
+from oncecron_drill.rules.items import items
+from oncecron_drill.rules.joined import Joined
+from oncecron_drill.rules.logged import audited
+from oncecron_drill.rules.missed import missed
+from oncecron_drill.rules.people import commands, hindered, stopped
+from oncecron_drill.rules.records import recorded, running, started
+from oncecron_drill.rules.statuses import exits, leftovers, orphans, timeouts
+from oncecron_drill.rules.verdict import Verdict, Violation
+
+__all__ = ["RULES", "Verdict", "Violation", "check"]
+
+Rule = Callable[[Joined], Iterator[Violation]]
+
+RULES: tuple[Rule, ...] = (
+    overlaps, doubles, standbys, tokens, fence,
+    recorded, running, started,
+    exits, timeouts, orphans, leftovers, own_leases, unexplained, untrue, noise, missed,
+    items,
+    hindered, stopped, commands,
+    audited,
+    blocked, incomplete, left,
+)  # fmt: skip
+
+
+def check(history: History) -> Verdict:
+    """Return what is wrong with a run, in the order of time."""
+    joined = Joined(history)
+    found = [violation for rule in RULES for violation in rule(joined)]
+    found.sort(key=lambda violation: min(violation.moments, default=history.end))
+    return Verdict(
+        [violation for violation in found if not violation.hole],
+        [violation for violation in found if violation.hole],
+        _counts(joined),
+    )
+
+
+def _counts(joined: Joined) -> dict[str, int | dict[str, int]]:
+    history = joined.history
+    skips: Counter[str] = Counter()
+    for row in history.log.skips:
+        skips[row["reason"]] += row["count"]
+    return {
+        "firings": len(history.firings),
+        "exit statuses": _kinds(str(firing.status) for firing in history.firings),
+        "ticks": len(
+            {(start.key, start.tick) for start in history.starts if start.tick is not None}
+        ),
+        "starts": len(history.starts),
+        "executions": _kinds(row["outcome"] for row in history.log.executions),
+        "takeovers": _caused(joined, "takeover"),
+        "retries": _retries(joined),
+        "skips": dict(skips.most_common()),
+        "people's commands": _kinds(
+            " ".join((operation.words[0], str(operation.status)))
+            for operation in history.operations
+        ),
+        "faults": _kinds(fault.kind for fault in history.faults),
+        "items": _kinds(event.event for event in history.items),
+        "fenced writes accepted": len(history.log.register),
+        "stale writes refused": stale_writes(joined),
+        "skips lost with the store": joined.counts["skips lost with the store"],
+    }
+
+
+def _caused(joined: Joined, cause: str) -> int:
+    """Return how many starts have this cause."""
+    rows = (row for start in joined.history.starts for row in joined.rows_of(start)[:1])
+    return sum(1 for row in rows if row["cause"] == cause)
+
+
+def _retries(joined: Joined) -> int:
+    """Return how many starts came after another of the same firing and part."""
+    parts = Counter(
+        (firing.id, start.shard)
+        for start in joined.history.starts
+        if (firing := joined.firing_of(start))
+    )
+    return sum(number - 1 for number in parts.values())
+
+
+def _kinds(words: Iterator[str]) -> dict[str, int]:
+    return dict(Counter(words).most_common())

@@ -1,0 +1,163 @@
+"""`oncecron drill`: the store put to the proof, with a certificate or the history that shows the hole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from random import SystemRandom
+from typing import TYPE_CHECKING, NoReturn
+
+from oncecron.cli import output
+from oncecron.cli.command import JSON, TableCommand
+from oncecron.cli.progress import progress_bar
+from oncecron.cli.whole_file import check_place, replace
+from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
+from oncecron.config.settings import Settings
+from oncecron.core.errors import EX_UNKNOWN, UsageError
+from oncecron.core.stderr import complain
+from oncecron.core.timing import DRILL_ENDING, LONGEST_DRILL, SHORTEST_DRILL
+from oncecron.stores import check_with_driver
+from oncecron.stores.address import masked
+from oncecron_drill.stores import open_drilled
+
+if TYPE_CHECKING:
+    from oncecron_drill.drill import Request
+
+_MOST_SEED = 1_000_000
+_ENDINGS = {"clean": 0, "violated": 1, "not judged": EX_UNKNOWN}
+
+OPTIONS = (
+    Option(
+        "minutes", "text", "Strike for so many minutes, such as 2 or 0.5. Promote your standby or restart your pooler "
+        "meanwhile: the certificate dates what it sees.", "N", "How much", "2",
+    ),
+    Option(
+        "hosts", "integer", "Fire from so many hosts, each a process tree on this machine.", group="How much",
+        default="5", minimum=2, maximum=20,
+    ),
+    Option(
+        "keys", "integer", "Fire so many keys, each with a job of another kind.", group="How much", default="8",
+        minimum=1, maximum=24,
+    ),
+    Option("seed", "integer", "Repeat the firings and faults of this seed.", group="How much", minimum=0),
+    Option("yes", "flag", "Begin without asking. Needed without a terminal."),
+    JSON._replace(help="Print the certificate as JSON."),
+    Option(
+        "html", "text", "Also write the certificate as a page to this file.", "FILE", completion="file"
+    ),
+    STORE,
+    NAMESPACE._replace(
+        help="Use this namespace, which a DBA has prepared for one drill and will remove. Its name begins with "
+        "oncecron_drill. Default: make one, and remove it.", default=None, environment=None, config="never",
+        completion=(),
+    ),
+    CONFIG,
+)  # fmt: skip
+
+
+def _drill(given: dict[str, str], _words: list[str]) -> int:
+    settings = Settings(_named(given), given)
+    request = _request(settings)
+    stream = output.standard_output()
+    path: str | None = settings["html"]
+    if path == "":
+        raise UsageError("--html: the name of the file is empty (an unset variable?)")
+    if path is not None:
+        check_place(path)
+    if not settings["yes"] and not _agreed(request):
+        return 0
+
+    from oncecron_drill.certificate import as_json, as_text  # noqa: PLC0415 - not for --help
+    from oncecron_drill.drill import check_namespace, drill  # noqa: PLC0415
+    from oncecron_drill.keeper import keeping  # noqa: PLC0415
+
+    check_namespace(request.namespace)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    with keeping(request.address, request.store) as ground, progress_bar("drill") as progress:
+        total = round(request.minutes * 60)
+        certificate = drill(
+            request, ground, lambda passed, what: progress(min(round(passed), total), total, what)
+        )
+    output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
+    if path is not None:  # last, so that a file that cannot be written costs nobody the certificate
+        from oncecron_drill.page import as_html  # noqa: PLC0415 - only where it is wanted
+
+        replace(path, as_html(certificate).encode("utf-8"))
+    return _ENDINGS[certificate.verdict]
+
+
+def _named(given: dict[str, str]) -> tuple[Option, ...]:
+    """Return the options; without --namespace, the one that the address is checked with is never used."""
+    return (
+        OPTIONS
+        if NAMESPACE.name in given
+        else (*(o for o in OPTIONS if o.name != NAMESPACE.name), _UNUSED)
+    )
+
+
+_UNUSED = NAMESPACE._replace(default="oncecron_drill", environment=None, config="never")
+
+
+def _request(settings: Settings) -> Request:
+    from oncecron_drill.drill import Request  # noqa: PLC0415 - not for --help
+
+    seed: int | None = settings["seed"]
+    address = settings.address()
+    check_with_driver(address)
+    open_drilled(address, settings[NAMESPACE.name])  # which checks the name
+    return Request(
+        address,
+        masked(address.target),
+        _minutes(settings["minutes"]),
+        settings["hosts"],
+        settings["keys"],
+        SystemRandom().randrange(_MOST_SEED) if seed is None else seed,
+        settings[NAMESPACE.name] if settings.is_typed(NAMESPACE.name) else None,
+    )
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not SHORTEST_DRILL <= minutes <= LONGEST_DRILL:
+        raise UsageError(
+            f"--minutes: {text!r} is not a number from {SHORTEST_DRILL:g} to {LONGEST_DRILL:g}"
+        )
+    return minutes
+
+
+def _agreed(request: Request) -> bool:
+    """Say what the drill is about to do, and ask. Raises `UsageError` where nobody can be asked."""
+    plan = (
+        f"{request.hosts} hosts on this machine fire {request.firings_a_second:.1f} times a second into "
+        f"{request.store} for {request.minutes:g} minutes and about {DRILL_ENDING:g} s more, in a namespace of its own"
+    )
+    if not (sys.stdin and sys.stdin.isatty() and os.isatty(2)):
+        raise UsageError(f"no terminal to ask at: {plan}; add --yes to begin")
+    complain(plan)
+    sys.stderr.write("Begin? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _interrupt(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+COMMAND = TableCommand(
+    "drill", OPTIONS, _drill,
+    about="Put your own store to the proof. Hosts on this machine fire jobs into a namespace of their own while "
+    "processes are killed and stopped, connections are cut and slowed, clocks are wrong and a disk is full. Then the "
+    "jobs' own ledger is judged: was anything started twice, or two at a time, or not at all, or without a record? "
+    "The result is a certificate, or the history that shows the hole. Exit status: 0 clean, 1 violated, 3 if it could "
+    "not judge.",
+    examples=(
+        "oncecron drill",
+        "oncecron drill --minutes 30 --html drill.html",
+        "oncecron drill --store redis://redis.example.com --yes --json",
+    ),
+)  # fmt: skip

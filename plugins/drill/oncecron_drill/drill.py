@@ -1,0 +1,237 @@
+"""The drill: make a namespace, fire and strike in it, judge. Its keeper removes all of it, however the drill ends.
+
+Nothing here judges: `assess` does, by the rules of the checker, from what the jobs wrote themselves.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import json
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from oncecron.core.errors import OutputError, StoreError, StoreRefusesError, UsageError, reason_of
+from oncecron.core.installation import own_command
+from oncecron.core.log_rows import HistoryQuery, Roles
+from oncecron.stores import open_reader
+from oncecron.stores.address import Address
+from oncecron.stores.reader import Reader
+from oncecron_drill import history
+from oncecron_drill.assess import Told, assess
+from oncecron_drill.certificate import Certificate
+from oncecron_drill.faults import OUTLIVING
+from oncecron_drill.generator import ITEM_KEYS, KEYS, Key
+from oncecron_drill.history import Fault, Log, now
+from oncecron_drill.hosts import FiringHost
+from oncecron_drill.keeper import PREFIX, Ground
+from oncecron_drill.nemesis import Pace
+from oncecron_drill.place import Place, make_hosts
+from oncecron_drill.run import Run, UnreadableError, Wanted
+from oncecron_drill.stores import open_drilled
+from oncecron_drill.watch import FORGETFUL, Progress, Watch
+
+ORDER = (
+    *("stubborn", "leader", "gives-up", "failover", "shared", "letters", "limited", "schedule"),
+    *("long", "quick", "retries", "parts", "payments", "forks", "again", "persists"),
+    *("fails", "overtaken", "waits", "minute", "alone", "instants", "daemon", "loud"),
+)
+"""The keys of a drill; with fewer, the first ones. What is fenced writes elsewhere, and a drill does not."""
+MOST_KEYS = len(ORDER)
+MOST_HOSTS = 20
+GAP, MOST_AT_ONCE = 0.8, 10
+"""Seconds between two faults, on average, and how many last at a time."""
+FAVOUR = {
+    "late answers, then silence": 2.0, "a proxy that resets": 2.0, "lose an answer": 2.0, "refuse connections": 2.0,
+    "step the clock": 0.3,
+}  # fmt: skip
+"""What shows a hole only at the right moment is tried more often."""
+FRESH = 0.3
+"""How likely each look for a job that has just begun strikes it."""
+SELDOM = 0.2
+"""How likely a host is struck that has no long job, against one that has one."""
+JUST = 1.0
+"""Seconds after which a firing of a long job that still lives is likely to be the one that runs it."""
+PULSE = 1.0
+"""Seconds between two beats."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+FULL = "disk full"
+FULL_ID = 3_000_001
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What a drill is asked for; `namespace`: one that a DBA has prepared, None to make one."""
+
+    address: Address
+    store: str
+    """The address as people read it, without a password."""
+    minutes: float
+    hosts: int
+    keys: int
+    seed: int
+    namespace: str | None = None
+
+    @property
+    def chosen(self) -> tuple[Sequence[Key], Sequence[Key]]:
+        """The keys of `run`, and those of `each`."""
+        names = ORDER[: self.keys]
+        return [key for key in KEYS if key.name in names], [
+            key for key in ITEM_KEYS if key.name in names
+        ]
+
+    @property
+    def firings_a_second(self) -> float:
+        """How many firings a second all hosts begin together, on average."""
+        plain, of_items = self.chosen
+        return self.hosts * sum(1 / key.period for key in (*plain, *of_items))
+
+
+def drill(request: Request, ground: Ground, progress: Progress) -> Certificate:
+    """Put a store to the proof, on its ground. Raises `OncecronError`; KeyboardInterrupt ends it."""
+    directory, namespace = ground.directory, request.namespace or ground.own_namespace
+    with _on_its_disk(directory), contextlib.ExitStack() as stack:
+        _claim_namespace(request, ground, namespace)
+        store = open_drilled(request.address, namespace)
+        stack.callback(store.close)
+        store.prepare()
+        watch = Watch(store)
+        watch.look()
+        place = Place(store, watch, request.address, namespace)
+        stack.callback(place.close)
+        random = Random(f"{request.seed} hosts")
+        hosts = make_hosts(request.hosts, random, place, directory, namespace, request.address)
+        stack.callback(ground.end_processes)
+        operator = stack.enter_context(ThreadPoolExecutor(1, "operator"))
+        plain, of_items = request.chosen
+        wanted = Wanted(
+            request.address.kind, request.seed, request.minutes, directory, own_command(), plain, of_items,
+            pulse=PULSE,
+        )  # fmt: skip
+        run = DrillRun(wanted, hosts, place, operator, watch, progress)
+        stack.callback(run.close)
+        began_at = time.time()
+        stack.callback(watch.stop)
+        watch.start()
+        unread = ""
+        try:
+            run.go()
+        except UnreadableError as error:
+            unread = str(error)
+            run.give_up()
+        told = Told(request.store, request.hosts, request.keys, began_at, store.unproxied, unread)
+        return assess(history.load(directory), watch, told)
+
+
+@contextlib.contextmanager
+def _on_its_disk(directory: Path) -> Iterator[None]:
+    """Turn what a disk without room does to the ledgers into an error that names it."""
+    try:
+        yield
+    except (OSError, history.LedgerError) as error:
+        if isinstance(error, OSError) and error.errno not in _NO_ROOM:
+            raise
+        raise OutputError(
+            f"not judged: the ledgers of the drill cannot be kept in {directory.parent}: {reason_of(error)}; make room "
+            "there, or set TMPDIR to a directory that has some"
+        ) from error
+
+
+def check_namespace(name: str | None) -> None:
+    """Raise `UsageError` for a namespace that may be in use."""
+    if name is not None and not name.startswith(PREFIX):
+        raise UsageError(
+            f"--namespace: {name!r} may be in use; a drill takes one whose name begins with {PREFIX}"
+        )
+
+
+def _claim_namespace(request: Request, ground: Ground, name: str) -> None:
+    """Make the namespace; or take the one that is prepared, if nothing has used it yet."""
+    with contextlib.closing(open_reader(request.address, name)) as reader:
+        if request.namespace is None:
+            _make(request.address, ground, reader)
+        elif next(iter(reader.history(HistoryQuery(limit=1))), None):
+            raise StoreRefusesError(
+                f"the namespace {name} has records of another drill; prepare a new one"
+            )
+
+
+def _make(address: Address, ground: Ground, reader: Reader) -> None:
+    """Make the namespace. Where this role may not, the error has the command for whoever may."""
+    name = ground.own_namespace
+    with contextlib.closing(open_drilled(address, name)) as store:
+        role = store.role()
+    roles = () if role is None else (role,)
+    ground.write_note(has_namespace=True)
+    try:
+        reader.initialise(Roles(run=roles, read=roles))
+    except StoreError as error:
+        ground.write_note(has_namespace=error.unanswered)
+        if isinstance(error, StoreRefusesError):
+            raise StoreRefusesError(f"{error}; then drill with --namespace {name}") from error
+        raise
+
+
+class DrillRun(Run):
+    """A run in the user's store, which the watch looks at."""
+
+    def __init__(
+        self, wanted: Wanted, hosts: Sequence[FiringHost], place: Place, operator: ThreadPoolExecutor, watch: Watch,
+        progress: Progress,
+    ) -> None:  # fmt: skip
+        super().__init__(wanted, hosts, place, operator, lambda _: None)
+        self._watch = watch
+        self._progress = progress
+        self._full = [
+            Fault(FULL_ID + number, now(), FULL, host.name)
+            for number, host in enumerate(hosts)
+            if host.is_full
+        ]
+
+    def head(self) -> dict[str, Any]:
+        """Say too after what a store may have forgotten what it had confirmed."""
+        return super().head() | {"loses": FORGETFUL}
+
+    def pace(self) -> Pace:
+        """Strike often, and mostly where a job runs that outlives its lease."""
+        return Pace(GAP, MOST_AT_ONCE, self._weight, FAVOUR, FRESH)
+
+    def _weight(self, name: str) -> float:
+        since = now() - JUST
+        firings = self.firings_of(self.hosts[name])
+        return SELDOM + sum(each.key in OUTLIVING and each.at < since for each in firings)
+
+    def begin(self) -> None:
+        """Record whose disk is full."""
+        for fault in self._full:
+            fault.at = now()
+            self.recorder.fault(fault)
+
+    def calm(self) -> None:
+        """Give the hosts room again."""
+        for fault in self._full:
+            self.hosts[fault.target].is_full = False
+            fault.healed = now()
+            self.recorder.fault(fault)
+
+    def give_up(self) -> None:
+        """Record that nobody knows what the log says."""
+        (self.wanted.directory / "log.json").write_text(json.dumps(dataclasses.asdict(Log())))
+
+    def feel(self) -> None:
+        """Take what the watch has seen too."""
+        super().feel()
+        for fault in self._watch.faults():
+            self.recorder.fault(fault)
+
+    def say_how_far(self) -> None:
+        """Say it at each turn; whoever shows it does so when it likes."""
+        faults = sum(1 for fault in self.recorder.faults.values() if fault.target != "store")
+        seen = len(self._watch.found)
+        known = f"{seen} violation{'s' * (seen > 1)} so far" if seen else "judged at the end"
+        self._progress(
+            self.elapsed, f"{len(self.recorder.firings)} firings, {faults} faults, {known}"
+        )

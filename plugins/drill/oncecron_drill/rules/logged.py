@@ -1,0 +1,73 @@
+"""What `oncecron audit` finds in the log when all is over, by the rules of `oncecron.log.protocol`.
+
+What was missed, has no end or is in doubt is judged by other rules, which know the faults. A finding is a documented
+hole where the store may have forgotten meanwhile, where nobody could have ended the earlier one of the two, and on
+SQLite, which goes by the clocks of the hosts, where one of them was set.
+"""
+
+from collections.abc import Iterator
+
+from oncecron.log.protocol import RULES
+from oncecron_drill.history import Start
+from oncecron_drill.rules.joined import (
+    Joined,
+    Row,
+    alive_until,
+    clock_step,
+    grace_of,
+    part_of_row,
+    undone,
+)
+from oncecron_drill.rules.verdict import Violation
+
+_BY_TIME = ("overlap", "lease", "late-end", "in-pause")
+
+
+def audited(joined: Joined) -> Iterator[Violation]:
+    """Nothing is found in the log that a store must not allow."""
+    by_id = {row["execution_id"]: row for row in joined.history.log.executions}
+    for finding in joined.history.log.findings:
+        ids = finding["execution_id"], finding["other_execution_id"]
+        rows = [by_id[number] for number in ids if number in by_id]
+        given_up = any(row["outcome"] == "unclaimed" for row in rows)  # judged by `running`
+        if finding["finding"] in RULES and rows and not given_up:
+            starts = [start for row in rows for start in _starts_of(joined, row)]
+            yield Violation(
+                "audit", f"`oncecron audit` finds {finding['finding']}: {finding['reason']}",
+                finding["key"], finding["tick"], [start.at for start in starts], starts,
+                hole=_is_excused(joined, finding["finding"], starts),
+            )  # fmt: skip
+
+
+def _starts_of(joined: Joined, row: Row) -> list[Start]:
+    starts = joined.parts.get(part_of_row(row), [])
+    return [start for start in starts if row in joined.rows_of(start)]
+
+
+def _is_excused(joined: Joined, rule: str, starts: list[Start]) -> bool:
+    since = min((start.at for start in starts), default=joined.begin)
+    until = max(map(alive_until, starts), default=joined.history.end)
+    if joined.forgets(since, until):
+        return True
+    return rule in _BY_TIME and (
+        _clock_was_set(joined, since, until)
+        or any(_was_left_alone(joined, start) for start in starts)
+    )
+
+
+def _was_left_alone(joined: Joined, start: Start) -> bool:
+    """Return whether wrapper and guard could both not act after a start."""
+    firing = joined.firing_of(start)
+    times = joined.jointly_out(firing.id, grace_of(firing)) if firing else ()
+    return any(until >= start.at for _, until in times)
+
+
+def _clock_was_set(joined: Joined, since: float, until: float) -> bool:
+    """Return whether the clock that a store goes by was set at about the time of some starts, by that clock."""
+    by_hosts = joined.history.head["store"] == "sqlite"
+    return any(
+        fault.at <= until + step and undone(fault) >= since - step
+        for fault in joined.history.faults
+        for step in [abs(clock_step(fault))]
+        if step and (by_hosts or joined.is_shared(fault))
+    )

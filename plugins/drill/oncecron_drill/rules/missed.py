@@ -1,0 +1,124 @@
+"""A tick that was fired in health is started, unless its refusals say why not, and that was so."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from oncecron_drill.history import Firing
+from oncecron_drill.rules.joined import (
+    MOMENT,
+    Joined,
+    Row,
+    alive_until,
+    option,
+    part_of_row,
+    taken_back,
+    undone,
+)
+from oncecron_drill.rules.verdict import Violation
+
+_AS_IT_SAYS = ("late", "recent", "passed", "unmet", "broken", "no-store", "interrupted")
+
+
+class _Fired(NamedTuple):
+    """Who fired a tick."""
+
+    key: str
+    tick: str
+    healthy: list[Firing]
+    """Those that were refused, and met no fault."""
+    others_hit: bool
+    """One of the others did: it may have taken the tick with it."""
+
+
+def missed(joined: Joined) -> Iterator[Violation]:
+    """Each part of a tick that a healthy firing fired has a start, or each of them a reason that holds."""
+    begun = {((start.key, int(start.shard or 0)), start.tick) for start in joined.history.starts}
+    begun |= {
+        (part_of_row(row), row["tick"])
+        for row, _ in joined.startless
+        if row["outcome"] != "not-started"
+    }
+    refusals: dict[tuple[str, str, int, str], list[Row]] = defaultdict(list)
+    for row in joined.history.log.skips:
+        refusals[row["host"], row["key"], row["shard"], row["tick"]].append(row)
+    for fired in _by_tick(joined):
+        parts = int(option(fired.healthy[0], "--shards") or 1)
+        for part in range(parts):
+            if ((fired.key, part), fired.tick) in begun:
+                continue
+            for firing in fired.healthy:
+                rows = refusals[firing.host, fired.key, part, fired.tick]
+                if rows and not any(_explains(joined, fired, firing, row) for row in rows):
+                    said = ", ".join(row["reason"] for row in rows)
+                    yield Violation(
+                        "missed",
+                        f"part {part} of tick {fired.tick} of {fired.key} was not started: "
+                        f"{joined.firing_text(firing)} was refused as {said}, and nothing explains it",
+                        fired.key, fired.tick, [firing.at], [], [firing],
+                    )  # fmt: skip
+
+
+def _by_tick(joined: Joined) -> Iterator[_Fired]:
+    """Yield each tick that a healthy firing fired."""
+    by_tick: dict[tuple[str, str], list[Firing]] = defaultdict(list)
+    for firing in joined.history.firings:
+        if firing.tick is not None:
+            by_tick[firing.key, firing.tick].append(firing)
+    for (key, tick), firings in by_tick.items():
+        hit = [firing for firing in firings if _was_hit(joined, firing)]
+        refused = [
+            firing for firing in firings if firing.status == int(option(firing, "--skip-exit") or 0)
+        ]
+        healthy = [
+            firing for firing in refused if firing not in hit and not joined.starts_of(firing)
+        ]
+        if healthy:
+            yield _Fired(key, tick, healthy, bool(hit))
+
+
+def _was_hit(joined: Joined, firing: Firing) -> bool:
+    until = joined.history.end if firing.ended is None else firing.ended
+    return bool(joined.hits(firing) or joined.felt(firing.host, firing.at, until))
+
+
+def _explains(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
+    """Return whether a refusal was right."""
+    reason = row["reason"]
+    if reason in ("paused", "drained"):
+        return any(
+            operation.at <= (firing.ended or firing.at) + MOMENT
+            and taken_back(joined, operation)[1] >= firing.at - MOMENT
+            for operation in joined.history.operations
+            if operation.words[0] in ("pause", "drain")
+            and operation.subject in (fired.key, firing.host, "--all")
+        )
+    if reason in _AS_IT_SAYS or fired.others_hit:
+        return True
+    return reason == "held" and _was_busy(joined, fired, firing, row)
+
+
+def _was_busy(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
+    """Return whether the part was run meanwhile, or its holder may have seemed alive, be its job started or not."""
+    key = joined.history.head.get("keys", {}).get(fired.key, {})
+    seems_alive = key.get("ttl", joined.history.head["ttl"]) / 3 + MOMENT
+    ended = (firing.ended or firing.at) + MOMENT
+    return any(
+        joined.claimed_after(start) <= ended
+        and alive_until(start) + seems_alive >= firing.at
+        for start in joined.parts.get(part_of_row(row), ())
+    ) or any(
+        holder and holder.at <= ended and _was_hit(joined, holder)
+        and _asked_until(joined, holder) + 3 * seems_alive >= firing.at
+        for held, holder in joined.startless
+        if part_of_row(held) == part_of_row(row)
+    )  # fmt: skip
+
+
+def _asked_until(joined: Joined, holder: Firing) -> float:
+    """Return when a claim of a firing may have come at last: a network that was cut carries it when it is whole."""
+    ended = joined.history.end if holder.ended is None else holder.ended
+    felt = joined.felt(holder.host, holder.at, ended)
+    healed = (undone(fault) for fault in felt if not fault.hit)
+    return max([ended, *(at for at in healed if at < math.inf)])

@@ -1,0 +1,512 @@
+"""One run: hosts fire, the nemesis strikes, everything is undone, what is left is gathered.
+
+One thread fires, kills and reaps; a second, the operator, asks the store what may take seconds. No promise is judged
+here: that is the checker's, from what was recorded.
+"""
+
+import contextlib
+import dataclasses
+import heapq
+import itertools
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from random import Random
+from typing import Any, BinaryIO, Protocol
+
+from oncecron_drill.faults import OUTLIVING, HostFaults, StoreFault
+from oncecron_drill.generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
+from oncecron_drill.history import CALM_TICK, Firing, Recorder, now
+from oncecron_drill.hosts import FiringHost, firing_of, locked_files
+from oncecron_drill.nemesis import USUAL, Nemesis, Pace
+from oncecron_drill.processes import command_line, send
+from oncecron_drill.proxy import FaultProxy
+from oncecron_drill.pulse import PAUSE, Pulse
+
+CALM = TTL + 30
+"""Seconds in which each key must run when every fault is undone, for the longest; the hosts go on until then."""
+APART = 0.4
+"""Seconds between the keys' first firings in the calm, and between two looks at who has run."""
+SOON, BRIEFLY = 5.0, " --seconds 1"
+"""Seconds between two ticks of a key then, and what its job is told besides."""
+LONGEST_END = 60.0
+"""Seconds for the firings that are under way to end, when no more are fired."""
+LONGEST_NOTICE = 45.0
+"""Seconds until a server has noticed that a client is gone without a word."""
+EACH = 10.0
+"""Seconds between two lines of progress."""
+TURN = 0.01
+MOST_SAID = 65536
+"""Bytes of a pipe."""
+TOO_LATE = 10.0
+"""Seconds by which a machine with too much to do may be late; what is later is not fired at all."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """What a run is asked for."""
+
+    store: str
+    seed: int
+    minutes: float
+    directory: Path
+    oncecron: Sequence[str]
+    """The words that start it."""
+    keys: Sequence[Key] = KEYS
+    item_keys: Sequence[Key] = ITEM_KEYS
+    faults: Callable[[str], bool] = lambda _: True
+    pulse: float = PAUSE
+    """Seconds between two beats."""
+
+
+class UnreadableError(Exception):
+    """The log cannot be read when all is over."""
+
+
+class Store(Protocol):
+    """What a run asks of the store that its hosts use."""
+
+    @property
+    def faults(self) -> Sequence[StoreFault]:
+        """Return what the nemesis may do to it."""
+
+    @property
+    def proxies(self) -> Mapping[str, Sequence[FaultProxy]]:
+        """Return, by name of a firing host, what only that host's traffic passes."""
+
+    def fenced_write(self) -> list[str]:
+        """Return a command that writes under a fencing token; a job adds key and token. 0 is accepted."""
+
+    def register(self) -> list[tuple[str, int]]:
+        """Return key and token of the accepted writes, those of a key in the order in which they came to be."""
+
+    def leftovers(self) -> list[str]:
+        """Say in a sentence each what there is that should be gone when nothing runs."""
+
+    def well(self) -> None:
+        """Wait until the store does what is asked of it."""
+
+    def beat(self) -> object:
+        """Write once, by a new session, so that it counts as a heartbeat does; by any thread, and however long."""
+
+
+class People(Protocol):
+    """What people do meanwhile: they type commands, and give back what they have paused."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a command has not ended."""
+
+    def step(self) -> None:
+        """Do what is due."""
+
+    def look(self) -> None:
+        """See what has ended."""
+
+    def give_back(self) -> bool:
+        """Undo all; return whether it is done."""
+
+
+class Nobody:
+    """No people."""
+
+    waiting = False
+
+    def step(self) -> None:
+        """Do nothing."""
+
+    look = step
+
+    def give_back(self) -> bool:
+        """Have nothing to give back."""
+        return True
+
+
+class Run:
+    """The hosts, what they have under way, and the record of it."""
+
+    def __init__(
+        self, wanted: Wanted, hosts: Sequence[FiringHost], store: Store, operator: Executor,
+        report: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.wanted = wanted
+        self.hosts = {host.name: host for host in hosts}
+        self.store = store
+        self.operator = operator
+        self.report = report
+        self.recorder = Recorder(wanted.directory)
+        self.people: People = Nobody()
+        self.journal = wanted.directory / "journal"
+        self.journal.mkdir(mode=0o777)
+        (wanted.directory / "items").mkdir(mode=0o777)
+        self.stderr = wanted.directory / "stderr"
+        self.stderr.mkdir()
+        self._ids = itertools.count(1)
+        self._living: dict[int, tuple[Firing, subprocess.Popen[bytes]]] = {}
+        self._fired: set[tuple[str, str | None]] = set()
+        self._of_items = {key.name: key.items for key in wanted.item_keys}
+        self._begin_at = 0.0
+        self._queue: list[tuple[float, int, Shot]] = []
+        self._pipes: dict[int, int] = {}
+        self._next_word = now() + EACH
+
+    def close(self) -> None:
+        """Record no more."""
+        self.recorder.close()
+
+    def faults_of(self, host: FiringHost, random: Random) -> HostFaults:
+        """Return what can be done to a host."""
+        proxies = self.store.proxies.get(host.name, ())
+        return HostFaults(host, proxies, random, lambda: self.firings_of(host))
+
+    def pace(self) -> Pace:
+        """Return how hard the nemesis strikes."""
+        return USUAL
+
+    def firings_of(self, host: FiringHost) -> list[Firing]:
+        """Return what a host has under way."""
+        return [firing for firing, _ in self._living.values() if firing.host == host.name]
+
+    def running_keys(self) -> list[str]:
+        """Return the keys that are under way, a name for each firing; those with items are not for people to stop."""
+        return [each.key for each, _ in self._living.values() if each.key not in self._of_items]
+
+    def head(self) -> dict[str, Any]:
+        """Return what was asked for, as the checker reads it."""
+        wanted = self.wanted
+        return {
+            "seed": wanted.seed, "store": wanted.store, "minutes": wanted.minutes, "ttl": TTL,
+            "hosts": list(self.hosts), "wall": time.time() - now(),
+            "keys": {
+                key.name: {"seconds": key.longest, "period": key.period, "rule": key.rule, "parts": key.parts}
+                for key in wanted.keys
+            },
+            "items": self._of_items,
+            "retried": [key.name for key in wanted.item_keys if "--in-doubt retry" in key.run],
+        }  # fmt: skip
+
+    # The run
+
+    def begin(self) -> None:
+        """Do what is to be done when the first firing is near."""
+
+    def calm(self) -> None:
+        """Undo what is no fault of the nemesis."""
+
+    def go(self) -> None:
+        """Fire and strike for so long, undo everything, go on for a while, gather."""
+        wanted = self.wanted
+        seconds = wanted.minutes * 60
+        random = Random(f"{wanted.seed} nemesis")
+        faults = [self.faults_of(host, random) for host in self.hosts.values()]
+        self.nemesis = Nemesis(
+            random,
+            faults,
+            self.store.faults,
+            self.operator,
+            self.recorder,
+            wanted.faults,
+            self.pace(),
+        )
+        self.recorder.head(**self.head())
+        planned = shots(
+            wanted.seed,
+            (*wanted.keys, *wanted.item_keys),
+            list(self.hosts),
+            time.time(),
+            seconds + 4 * CALM,
+        )
+        self._queue = [(self._due(shot), number, shot) for number, shot in enumerate(planned)]
+        heapq.heapify(self._queue)
+        self._pulse = Pulse(self.store.beat, pause=wanted.pulse)
+        self._begin_at = now()
+        self.begin()
+        while now() - self._begin_at < seconds:
+            self._turn()
+            self.nemesis.step()
+            self.people.step()
+            self.say_how_far()
+        while not self.nemesis.undo_all():
+            self._turn()
+        self._wait_for(self.operator.submit(self.store.well))
+        while not self.people.give_back():
+            self._turn()
+        self.calm()
+        self.recorder.moment("quiet")
+        self._go_on_until_all_have_run(now())
+        self._fire_what_waits_for_its_minute()
+        self._fire_what_outlives_its_lease()
+        self._fire_the_items()
+        self._let_them_end()
+        self._pulse.stop()
+        self.feel()
+        self.recorder.moment("end")
+        self._gather()
+
+    def _go_on_until_all_have_run(self, quiet: float) -> None:
+        """Fire each key, its next tick at once, until it has started; for a ttl at least, as dead hosts have leases."""
+        by_period = sorted(self.wanted.keys, key=lambda key: key.period)
+        waiting = {key.name for key in by_period if not key.by_clock}
+        self._bring_forward([key.name for key in by_period if key.name in waiting])
+        look = now()
+        while now() < quiet + TTL or (waiting and now() < quiet + CALM):
+            self._turn()
+            if now() >= look:
+                look = now() + APART
+                waiting = {
+                    key.name
+                    for key in self.wanted.keys
+                    if key.name in waiting and _newest(self.journal / key.name, key.parts) <= quiet
+                }
+                self._queue = [planned for planned in self._queue if planned[2].key.name in waiting]
+                heapq.heapify(self._queue)
+
+    def _bring_forward(self, keys: list[str]) -> None:
+        """Let the ticks of each that nobody has fired yet come now, one soon after the other, for short jobs."""
+        elapsed, queue = now() - self._begin_at, []
+        for number, name in enumerate(keys):
+            its = [
+                planned
+                for planned in self._queue
+                if planned[2].key.name == name and (name, planned[2].tick) not in self._fired
+            ]
+            first = min((at for at, _, _ in its), default=0.0)
+            for planned_at, order, shot in its:
+                key = dataclasses.replace(shot.key, job=shot.key.job + BRIEFLY)
+                faster = min(1.0, SOON / key.period)
+                at = elapsed + number * APART + (planned_at - first) * faster
+                queue.append((at, order, dataclasses.replace(shot, at=at, key=key)))
+        self._queue = queue
+        heapq.heapify(self._queue)
+
+    def _wait_for(self, operation: "Future[None]") -> None:
+        while not operation.done():
+            self._turn()
+        operation.result()
+
+    def _turn(self) -> None:
+        """Fire one at most: where that takes long, ends are seen and faults undone all the same."""
+        if self._queue and self._queue[0][0] <= now() - self._begin_at:
+            at, number, shot = heapq.heappop(self._queue)
+            if now() - self._begin_at - at < TOO_LATE:
+                self._fire(number, shot)
+        self._reap()
+        self.people.look()
+        self.feel()
+        time.sleep(TURN)  # between two looks at who has ended
+
+    def feel(self) -> None:
+        """Record what befell the store by itself."""
+        for fault in self._pulse.slow():
+            self.recorder.fault(fault)
+
+    def _fire(self, number: int, shot: Shot) -> None:
+        host = self.hosts[shot.host]
+        due = self._due(shot)
+        if (
+            host.frozen or due > now() - self._begin_at + TURN
+        ):  # its cron fires when it can, by its clock
+            later = max(due, now() - self._begin_at + 0.2)
+            heapq.heappush(self._queue, (later, number, shot))
+            return
+        self._start(host, shot)
+
+    def _due(self, shot: Shot) -> float:
+        """Return when its cron fires, which goes by the clock of its host."""
+        return shot.at - (self.hosts[shot.host].offset if shot.key.by_clock else 0)
+
+    def _start(self, host: FiringHost, shot: Shot) -> None:
+        if shot.tick is not None:
+            self._fired.add((shot.key.name, shot.tick))
+        command = shot.command(self.wanted.oncecron, self.journal, self.store.fenced_write())
+        firing = Firing(next(self._ids), now(), host.name, shot.key.name, shot.tick, command, 0)
+        with self._stderr_of(host, firing) as stderr:
+            process = host.start(
+                command, host.environment(WITNESS_FIRING=str(firing.id)),
+                stdout=subprocess.DEVNULL, stderr=stderr,
+            )  # fmt: skip
+        firing.pid = process.pid
+        self._living[firing.id] = firing, process
+        self.recorder.firing(firing)
+
+    def _stderr_of(self, host: FiringHost, firing: Firing) -> BinaryIO:
+        """Return where a firing writes what it says: a file, and where its disk is full a pipe."""
+        if not host.is_full:
+            return (self.stderr / str(firing.id)).open("wb")
+        said, end = os.pipe()
+        os.set_blocking(said, False)
+        self._pipes[firing.id] = said
+        return os.fdopen(end, "wb", buffering=0)
+
+    def _said(self, firing: Firing) -> str:
+        """Return what a firing has said; a file that says nothing is removed."""
+        path = self.stderr / str(firing.id)
+        if said := self._pipes.pop(firing.id, None):
+            with contextlib.suppress(BlockingIOError):
+                path.write_bytes(os.read(said, MOST_SAID))
+            os.close(said)
+        text = path.read_text(errors="replace") if path.exists() else ""
+        if not text:
+            path.unlink(missing_ok=True)
+        return text
+
+    def _reap(self) -> None:
+        for firing, process in list(self._living.values()):
+            if process.poll() is not None:
+                self._has_ended(firing, process)
+
+    def _has_ended(self, firing: Firing, process: "subprocess.Popen[bytes]") -> None:
+        firing.ended, firing.status = now(), process.returncode
+        firing.stderr = self._said(firing)
+        self.recorder.firing(firing)
+        del self._living[firing.id]
+
+    def _let_them_end(self) -> None:
+        end = now() + LONGEST_END
+        while (self._living or self.people.waiting) and now() < end:
+            self._reap()
+            self.people.look()
+            self.feel()
+            time.sleep(TURN)  # between two looks at who has ended
+
+    def _fire_what_waits_for_its_minute(self) -> None:
+        """Run those keys once more: a lease that a dead host left is gone at the next claim."""
+        for key in self.wanted.keys:
+            if key.by_clock:
+                by_hand = dataclasses.replace(key, rule="none", run="", job=key.job + BRIEFLY)
+                self._fire_now(self._first_host, by_hand)
+
+    def _fire_what_outlives_its_lease(self) -> None:
+        """Run one such job to its end: no fault excuses a lease that is not renewed now."""
+        key = next((key for key in self.wanted.keys if key.name in OUTLIVING), None)
+        if key is not None:
+            by_hand = dataclasses.replace(key, rule="none", run=f"--wait {CALM:g}s")
+            self._fire_now(self._first_host, by_hand)
+
+    def _fire_the_items(self) -> None:
+        """Run each list once more, on all hosts: none of its items may be left out."""
+        for key in self.wanted.item_keys:
+            for host in self.hosts.values():
+                self._fire_now(host, key, CALM_TICK)
+
+    def _fire_now(self, host: FiringHost, key: Key, tick: str | None = None) -> None:
+        self._start(host, Shot(self.elapsed, host.name, key, tick))
+
+    @property
+    def _first_host(self) -> FiringHost:
+        return next(iter(self.hosts.values()))
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first firing."""
+        return now() - self._begin_at
+
+    def say_how_far(self) -> None:
+        """Print a line every ten seconds."""
+        if now() < self._next_word:
+            return
+        self._next_word = now() + EACH
+        firings, faults = self.recorder.firings, self.recorder.faults
+        last = max(faults.values(), key=lambda fault: fault.at, default=None)
+        self.report(
+            f"{self.elapsed:5.0f} s  {len(firings)} firings, {len(faults)} faults, "
+            f"{len(self._living)} under way; last: {f'{last.kind} ({last.target})' if last else 'none'}"
+        )
+
+    # Afterwards
+
+    def _gather(self) -> None:
+        left = []
+        for host in self.hosts.values():
+            host.give_clock(0)
+            done = host.run([*self.wanted.oncecron, "flush"])
+            if done.returncode:
+                left.append(
+                    f"{host.name}: flush ended with {done.returncode}: {done.stderr.strip()}"
+                )
+            left += [f"{host.name}: {path} is left" for path in _undelivered(host.state)]
+            left += self._living_processes(host)
+        first = self._first_host
+        log = {
+            "executions": self._rows(first, "history", "--limit", "0"),
+            "skips": self._rows(first, "history", "--skips", "--limit", "0"),
+            "findings": self._rows(first, "audit"),
+            "items": [
+                row for what in sorted(self._fired, key=str) for row in self._items_of(first, *what)
+            ],
+            "left": left + self._left_in_the_store(),
+            "register": self.operator.submit(self.store.register).result(),
+        }
+        for path in locked_files(self.journal):
+            with path.open("a") as file:
+                file.write(json.dumps({"event": "lives", "at": now()}) + "\n")
+        (self.wanted.directory / "log.json").write_text(json.dumps(log))
+
+    def _left_in_the_store(self) -> list[str]:
+        """Return what is still there when every session of a host that died has been noticed."""
+        for proxy in (proxy for proxies in self.store.proxies.values() for proxy in proxies):
+            proxy.sever()  # a middlebox forgets whom it has not heard of; these have no timer for it
+        end = now() + LONGEST_NOTICE
+        while left := self.operator.submit(self.store.leftovers).result():
+            if now() > end:
+                return list(left)
+            time.sleep(0.5)  # between two looks
+        return []
+
+    def _rows(self, host: FiringHost, command: str, *options: str) -> list[dict[str, Any]]:
+        done = host.run([*self.wanted.oncecron, command, *options, "--format", "json"])
+        if done.returncode and not (command == "audit" and done.stdout):
+            raise UnreadableError(
+                f"`oncecron {command}` ended with {done.returncode}: {done.stderr.strip()}"
+            )
+        rows: list[dict[str, Any]] = json.loads(done.stdout)
+        return rows
+
+    def _items_of(self, host: FiringHost, key: str, tick: str | None) -> list[dict[str, Any]]:
+        """Return the items of a tick; none if its list was not loaded, or if the key has none."""
+        if key not in self._of_items or tick is None:
+            return []
+        words = ["items", key, "--tick", tick, "--format", "json"]
+        done = host.run([*self.wanted.oncecron, *words])
+        rows: list[dict[str, Any]] = json.loads(done.stdout or "[]")
+        return rows
+
+    def _living_processes(self, host: FiringHost) -> list[str]:
+        """Return what runs there still, and end it; daemons that were left behind have had their time."""
+        processes = host.processes()
+        left = [
+            f"{host.name}: process {process.pid} lives: {_command(process.pid)}"
+            for process in processes
+            if firing_of(process.pid) not in self._unguarded()
+        ]
+        send(processes, signal.SIGKILL)
+        return left
+
+    def _unguarded(self) -> set[int | None]:
+        """Return the firings that lost both wrapper and guard: nobody could end what they had started."""
+        hit = [hit[:2] for fault in self.recorder.faults.values() for hit in fault.hit]
+        return {firing for firing, role in hit if role == "guard" and (firing, "wrapper") in hit}
+
+
+def _newest(directory: Path, parts: int) -> float:
+    """Return when the last job of a key has started, of the part that waits longest, by the names of their files."""
+    newest = dict.fromkeys(map(str, range(parts)), 0.0)
+    for name in os.listdir(directory) if directory.exists() else []:
+        part, at = name.partition("-")[0], float(name.rpartition("-")[2])
+        newest[part] = max(at, newest.get(part, 0.0))
+    return min(newest.values())
+
+
+def _command(pid: int) -> str:
+    return b" ".join(command_line(pid)).decode(errors="replace") or "-"
+
+
+def _undelivered(state: Path) -> list[Path]:
+    """Return the files that are no lock and no memory of the store's absence."""
+    found = (Path(directory) / name for directory, _, names in os.walk(state) for name in names)
+    return [path for path in found if path.name not in (".lock", ".unreachable")]

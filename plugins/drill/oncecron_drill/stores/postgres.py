@@ -1,0 +1,130 @@
+"""The schema of a drill in PostgreSQL, and what the server says of itself."""
+
+from __future__ import annotations
+
+import contextlib
+
+import psycopg
+
+from oncecron.core.errors import StoreError
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.stores.postgres.people_connection import Connection, driver_settings
+from oncecron.stores.postgres.schema import quoted
+from oncecron_drill.stores import Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from oncecron.stores.address import Address
+
+_PORT = 5432
+_TRIES, _LOCK_TIMEOUT = 5, "2s"
+_SEEN = """
+select pg_catalog.current_setting('server_version'),
+  coalesce(pg_catalog.host(pg_catalog.inet_server_addr()), '') || ':' || pg_catalog.current_setting('port'),
+  pg_catalog.pg_postmaster_start_time()::text,
+  case when pg_catalog.pg_is_in_recovery() then 'standby'
+    else pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) end,
+  extract(epoch from pg_catalog.clock_timestamp())::float8
+"""
+_IN_THE_WAY = """
+select pg_catalog.pg_terminate_backend(l.pid) from pg_catalog.pg_locks l
+  join pg_catalog.pg_class c on c.oid = l.relation
+  where c.relnamespace = pg_catalog.to_regnamespace('{ns}') and l.pid <> pg_catalog.pg_backend_pid()
+"""
+
+
+class PostgresDrill(Connection):
+    """See `DrilledStore`; its own connection is the session of `look`."""
+
+    def __init__(self, address: Address, namespace: str) -> None:
+        super().__init__(address.target, namespace)
+        self._address, self._ns = address, quoted(namespace)
+        self._counts = False
+
+    @property
+    def servers(self) -> Sequence[tuple[str, int]]:
+        settings = driver_settings(self._url)
+        hosts = (settings["hostaddr"] or settings["host"] or "").split(",")
+        ports = (settings["port"] or "").split(",")
+        ports *= len(hosts) if len(ports) == 1 else 1
+        if any(host[:1] in ("", "/", "@") for host in hosts):
+            return ()
+        return [(host, int(port or _PORT)) for host, port in zip(hosts, ports, strict=True)]
+
+    @property
+    def unproxied(self) -> str:
+        return "" if self.servers else "a Unix socket has no proxy"
+
+    def role(self) -> str | None:
+        return self._connected().info.user
+
+    def address_through(self, ports: Sequence[int]) -> tuple[str, dict[str, str]]:
+        hold = self._address.hold
+        more = [f"hold={hold}"] if hold != "auto" else []
+        if ports:
+            # Names stay what they are, for TLS; ~/.pgpass may know the port, so that the password is given.
+            more.append("hostaddr=" + ",".join(["127.0.0.1"] * len(ports)))
+            more.append("port=" + ",".join(map(str, ports)))
+        join = "&" if "?" in self._url else "?"
+        url = self._url + (join + "&".join(more) if more else "")
+        password = self._connected().info.password
+        return url, {"PGPASSWORD": password} if password else {}
+
+    def prepare(self) -> None:
+        """Make a table for the beats, if this role may."""
+        with contextlib.suppress(StoreError), self._explained("{owner}"):
+            connection = self._connected()
+            connection.execute(f"create table {self._ns}.drill_beat (number bigint)")
+            connection.execute(f"insert into {self._ns}.drill_beat values (0)")
+            self._counts = True
+
+    def remove(self) -> None:
+        for number in range(_TRIES):
+            with self._explained("have {owner} do it"):
+                connection = self._connected()
+                connection.execute(f"set lock_timeout = '{_LOCK_TIMEOUT}'")
+                try:
+                    connection.execute(f"drop schema if exists {self._ns} cascade")
+                except psycopg.errors.LockNotAvailable:
+                    if number == _TRIES - 1:
+                        raise
+                    connection.execute(_IN_THE_WAY.format(ns=self._ns))
+                else:
+                    return
+
+    def look(self) -> Sight:
+        """Ask; a session that was lost is an error once, and is replaced at the next call."""
+        with self._explained("{owner}"):
+            row: Any = self._connected().execute(_SEEN).fetchone()
+        version, place, started, timeline, clock = row
+        role = "standby" if timeline == "standby" else f"primary, timeline {int(timeline, 16)}"
+        return Sight(
+            f"PostgreSQL {version}", place, f"{started} {timeline}", f"{role}, up since {started[:19]}", clock,
+        )  # fmt: skip
+
+    def beat(self, number: int) -> int | None:
+        other = PostgresDrill(self._address, self._namespace)
+        try:
+            with other._explained("{owner}"):
+                connection = other._connected()
+                if not self._counts:
+                    connection.execute("select 1")
+                    return None
+                statement = (
+                    f"with old as (select number from {self._ns}.drill_beat for update) "
+                    f"update {self._ns}.drill_beat b set number = greatest(b.number, %s) from old returning old.number"
+                )
+                try:
+                    row: Any = connection.execute(statement, (number,)).fetchone()
+                except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                    self._counts, row = False, None  # it lost the table, which is told once
+                return int(row[0]) if row else -1
+        finally:
+            other.close()
+
+
+def open_drilled(address: Address, namespace: str) -> PostgresDrill:
+    """Return the store of a drill."""
+    return PostgresDrill(address, namespace)

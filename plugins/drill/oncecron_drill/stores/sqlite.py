@@ -1,0 +1,78 @@
+"""The file of a drill, which stands beside the configured one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+from contextlib import closing
+
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.timing import READER_TIMEOUT
+from oncecron.stores.sqlite.connection import explained, file_of
+from oncecron_drill.stores import Sight
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from oncecron.stores.address import Address
+
+
+class SQLiteDrill:
+    """See `DrilledStore`."""
+
+    servers: Sequence[tuple[str, int]] = ()
+    unproxied = "a file has no connections to cut"
+
+    def __init__(self, address: Address, namespace: str) -> None:
+        self._address = address
+        self._path = file_of(address.target, namespace)
+
+    def role(self) -> str | None:
+        return None
+
+    def address_through(self, ports: Sequence[int]) -> tuple[str, dict[str, str]]:
+        del ports
+        return f"sqlite://{self._address.target}", {}
+
+    def prepare(self) -> None:
+        """Do nothing."""
+
+    def remove(self) -> None:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path + suffix)
+
+    def look(self) -> Sight:
+        with self._open() as file:
+            file.execute("select 1 from sqlite_master").fetchone()
+        number = os.stat(self._path).st_ino
+        return Sight(
+            f"SQLite {sqlite3.sqlite_version}", self._path, str(number), "one file", time.time()
+        )
+
+    def beat(self, number: int) -> int | None:
+        del number
+        with self._open() as file:
+            file.execute("begin immediate")
+            file.rollback()
+        return None
+
+    def close(self) -> None:
+        """Hold nothing."""
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(
+                sqlite3.connect(self._path, timeout=READER_TIMEOUT, isolation_level=None)
+            ) as file:
+                yield file
+        except sqlite3.Error as error:
+            raise explained(error, self._path) from error
+
+
+def open_drilled(address: Address, namespace: str) -> SQLiteDrill:
+    """Return the store of a drill."""
+    return SQLiteDrill(address, namespace)

@@ -1,0 +1,58 @@
+"""The pulse records what took too long, and nothing else."""
+
+import threading
+
+from servers import eventually
+
+from oncecron_drill.pulse import SLOW, Pulse
+
+LONGEST = 0.3
+
+
+def test_a_beat_that_waits_is_a_fault() -> None:
+    """From its begin until it is answered."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def beat() -> None:
+        begun.set()
+        may_end.wait()
+
+    pulse = Pulse(beat, LONGEST)
+    begun.wait()
+    timer = threading.Timer(2 * LONGEST, may_end.set)
+    timer.start()
+    [fault] = eventually(lambda: list(pulse.slow()) or None)
+    pulse.stop()
+    assert (fault.kind, fault.target) == (SLOW, "store")
+    assert fault.healed is not None
+    assert fault.healed - fault.at > LONGEST
+
+
+def test_a_store_that_refuses_is_away_until_it_answers() -> None:
+    """One fault, however often it was asked."""
+    answers = threading.Event()
+    asked = threading.Semaphore(0)
+
+    def beat() -> None:
+        asked.release()
+        if not answers.is_set():
+            raise ConnectionError
+
+    pulse = Pulse(beat, LONGEST)
+    for _ in range(4):
+        asked.acquire()
+    answers.set()
+    [fault] = eventually(lambda: list(pulse.slow()) or None)
+    pulse.stop()
+    assert fault.healed is not None
+    assert fault.healed - fault.at > LONGEST
+
+
+def test_a_beat_that_never_ends_is_a_fault_that_lasts() -> None:
+    """As when the store is stopped."""
+    may_end = threading.Event()
+    pulse = Pulse(may_end.wait, LONGEST)
+    pulse.stop()
+    [fault] = pulse.slow()
+    may_end.set()
+    assert fault.healed is None

@@ -1,0 +1,43 @@
+"""What a certificate says first: the first finding of each rule, the worst rule first, and how many others."""
+
+from __future__ import annotations
+
+from sample_certificates import certificate
+
+from oncecron_drill.assess import ordered
+from oncecron_drill.certificate import Finding, as_text
+
+
+def found(rule: str, number: int, *, hole: bool = False) -> Finding:
+    """Return one."""
+    return Finding(rule, f"{rule} {number}", hole, "")
+
+
+def test_many_of_one_rule_do_not_hide_another() -> None:
+    """A store that forgets has dozens of items that are not recorded, and one tick that started twice."""
+    many = [found("unexplained", number) for number in range(50)]
+    excused = found("overlap", 0, hole=True)
+    others = [excused, found("lost-write", 0, hole=True), found("overlap", 0)]
+    findings = ordered([*many, *others, *(found("double", n, hole=True) for n in (0, 1))])
+    assert [each.sentence for each in findings[:7]] == [
+        "double 0", "overlap 0", "unexplained 0", "lost-write 0", "overlap 0", "double 1", "unexplained 1",
+    ]  # fmt: skip
+    assert findings[4] is excused
+    assert findings[7:] == many[2:]
+
+
+def test_the_text_has_the_first_of_each_rule_and_counts_the_others() -> None:
+    """A promise that is broken as a documented hole too is told as both."""
+    findings = [
+        found("double", 0),
+        *(found("overlap", n, hole=True) for n in range(3)),
+        found("overlap", 0),
+    ]
+    lines = as_text(certificate(violations=findings)).splitlines()
+    begin = next(n for n, line in enumerate(lines) if line.startswith("violations"))
+    assert [line[14:] for line in lines[begin : begin + 3]] == [
+        "VIOLATION (double): double 0",
+        "documented hole (overlap): overlap 0; and 2 more (--json)",
+        "VIOLATION (overlap): overlap 0",
+    ]
+    assert lines[begin + 3].startswith("not tried")

@@ -1,0 +1,54 @@
+"""What `each` brings to people's commands: how far its lists are, and what is wrong with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncecron.log.protocol import Finding
+from oncecron.plugins import Plugin
+from oncecron.watch.findings import CRITICAL, WARNING, Kind, of_remark
+from oncecron_each.reports import Lists, item_lists, items_in_doubt, items_left, newest_lists
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron.config.file import File
+    from oncecron.log.audit import Question
+    from oncecron.log.sources import Sources
+    from oncecron.watch.findings import Finding as Wrong
+
+
+def _work(sources: Sources) -> Lists:
+    return Lists(sources.once(item_lists))
+
+
+def _findings(sources: Sources, _file: File) -> Iterator[Wrong]:
+    lists = sources.once(item_lists)
+    for remark in items_in_doubt(newest_lists(lists).values()):
+        yield of_remark("in-doubt", remark)
+    for remark in items_left(lists):
+        yield of_remark("left", remark)
+
+
+def _audited(question: Question) -> Iterator[Finding]:
+    """Yield the lists with items that an execution took and did not say how they ended."""
+    for key, text, _, tick, _, at in items_in_doubt(item_lists(question.store)):
+        if key and question.asks_for(key) and at is not None and at >= question.oldest:
+            yield Finding("in-doubt", key, 0, tick, None, 1, at, None, None, text)
+
+
+PLUGIN = Plugin(
+    work=_work,
+    kinds={
+        "in-doubt": Kind(
+            CRITICAL, "Items of the newest list that are in doubt.", "{key} has items in doubt", "items_in_doubt",
+            has_count=True, over="has no items in doubt in its newest list",
+        ),
+        "left": Kind(
+            WARNING, "Items of older ticks that no newer tick runs.", "{key} has items left", "items_left",
+            has_count=True, over="has no items left of older ticks",
+        ),
+    },
+    findings=_findings,
+    audited=_audited,
+)  # fmt: skip

@@ -1,0 +1,387 @@
+"""What a channel knows, as a document in the store, and which findings are changes to it.
+
+problem     a finding that is new to the channel, and has lasted for its `for`
+worse       it was a warning and is critical now
+reminder    it is still there, and `remind` is over
+recovered   it is no longer there, and what was wrong is well again (`endings`)
+closed      it is no longer there, for another reason
+
+The number of ticks, or the words, may change without a message. A key or a host is not said to be well as long as
+another finding about it that is as bad is open: when that ends, one end is told of both. A channel knows only as many
+findings as its document has room for: more than a thousand. The others are told when some of these are over; the
+message counts all.
+
+    {"known": [{"finding": "failed", "key": "billing", "shard": null, "host": null,
+                "channel": null, "state": "critical", "since": 1795400000.0, "sent_at": 1795400060.0,
+                "telling": "critical", "changed_at": 1795400059.0}],
+     "waiting": [], "failing": null}
+
+`known` has the findings that the channel knows of. `sent_at` null: a message about it was tried and not acknowledged,
+so nobody can tell what the channel knows. `waiting` has findings that have not lasted yet, and `since` when they were
+there at each pass. `failing` is how the channel fails at present: {"since", "tried_at", "tries",
+"error"}.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from oncecron.core.clock import is_time
+from oncecron.core.errors import UNREADABLE, reason_of
+from oncecron.core.stderr import complain, visible
+from oncecron.core.tick import instant_of
+from oncecron.watch.findings import STATES, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+    from oncecron.core.log_rows import Notice
+    from oncecron_notify.channels import Channel
+    from oncecron_notify.endings import Ending
+
+RECOVERED, CLOSED = "recovered", "closed"
+ENDED = (RECOVERED, CLOSED)
+
+_ROOM = 1 << 19
+"""For what a channel knows, in bytes: half of the longest document that a store takes."""
+_LONGEST_ERROR = 500
+
+
+class Identity(NamedTuple):
+    """Which finding it is, whatever its words and counts are."""
+
+    finding: str
+    key: str | None
+    shard: int | None
+    host: str | None
+    channel: str | None
+
+
+class Known(NamedTuple):
+    """A finding that a channel knows of."""
+
+    state: str
+    since: float
+    """When it began, as far as is known."""
+    sent_at: float | None
+    """When the channel acknowledged the last message about it; None: it has not."""
+    telling: str
+    """The state that the last change tells; `ok` while its end is under way."""
+    changed_at: float
+    """When the first message with that change was made: a repetition is the same change."""
+
+
+class Failing(NamedTuple):
+    """How a channel fails."""
+
+    since: float
+    tried_at: float
+    tries: int
+    """In a row."""
+    error: str
+
+
+class Knowledge(NamedTuple):
+    """What a channel knows."""
+
+    known: Mapping[Identity, Known] = {}
+    failing: Failing | None = None
+    waiting: Mapping[Identity, float] = {}
+    """The findings that have not lasted yet, and since when they have been there."""
+
+
+def identity(found: Finding) -> Identity:
+    """Return which finding it is."""
+    return Identity(found.finding, found.key, found.shard, found.host, found.channel)
+
+
+def knowledge_in(notice: Notice) -> Knowledge:
+    """Return what a document says. One that cannot be read is named, and counts as empty: all is sent again."""
+    try:
+        return _read(json.loads(notice.document))
+    except UNREADABLE as error:
+        name = visible(notice.channel)
+        complain(
+            f"what channel {name} was notified of cannot be read, and is sent again: {reason_of(error)}"
+        )
+        return Knowledge()
+
+
+def _read(document: Any) -> Knowledge:
+    known = {}
+    for row in document["known"]:
+        which = Identity(*(row[name] for name in Identity._fields))
+        values = Known(*(row[name] for name in Known._fields))
+        _check(which, values)
+        known[which] = values
+    waiting = {}
+    for row in document["waiting"]:
+        which, since = Identity(*(row[name] for name in Identity._fields)), row["since"]
+        _check(which, Known("ok", since, None, "ok", since))
+        waiting[which] = since
+    failing = document["failing"]
+    if failing is None:
+        return Knowledge(known, None, waiting)
+    values_of = Failing(*(failing[name] for name in Failing._fields))
+    times = is_time(values_of.since) and is_time(values_of.tried_at)
+    if not (times and isinstance(values_of.tries, int) and isinstance(values_of.error, str)):
+        raise ValueError(f"failing is {failing!r:.60}")
+    return Knowledge(known, values_of, waiting)
+
+
+def _check(which: Identity, values: Known) -> None:
+    """Raise `ValueError` for a row that no pass writes."""
+    texts = all(isinstance(each, str | None) for each in (which.key, which.host, which.channel))
+    whole = which.shard is None or type(which.shard) is int
+    times = all(map(is_time, (values.since, values.changed_at, values.sent_at or 0.0)))
+    kinds = isinstance(which.finding, str) and {values.state, values.telling} <= {*STATES}
+    if not (kinds and texts and whole and times):
+        raise ValueError(f"a row is {(*which, *values)!r:.60}")
+
+
+def document_of(knowledge: Knowledge) -> str:
+    """Return the document."""
+    known = sorted(knowledge.known.items(), key=_order)
+    rows = [{**which._asdict(), **values._asdict()} for which, values in known]
+    waits = sorted(knowledge.waiting.items(), key=_order)
+    document = {
+        "known": rows,
+        "waiting": [{**which._asdict(), "since": since} for which, since in waits],
+        "failing": knowledge.failing and knowledge.failing._asdict(),
+    }
+    return json.dumps(document, allow_nan=False, separators=(",", ":"))
+
+
+def _order(item: tuple[Identity, object]) -> tuple[str, ...]:
+    return tuple(str(each) for each in item[0])
+
+
+def failure_after(before: Failing | None, error: str, now: float) -> Failing:
+    """Return how a channel fails after one more try."""
+    since, tries = (before.since, before.tries) if before else (now, 0)
+    return Failing(since, now, tries + 1, error[:_LONGEST_ERROR])
+
+
+def failing_channels(notices: Iterable[Notice]) -> dict[str, Failing]:
+    """Return how channels fail, by name."""
+    states = ((notice.channel, knowledge_in(notice).failing) for notice in notices)
+    return {channel: failing for channel, failing in states if failing is not None}
+
+
+class Change(NamedTuple):
+    """What is to be said about one finding."""
+
+    change: str
+    finding: Finding
+    """Of one that is over: in the state `ok`."""
+    previous: str
+    """Its state as the channel knows it; `ok` if it does not."""
+    change_id: str = ""
+    """The same in whichever message it comes, until it is acknowledged; see `with_ids`."""
+
+
+class News(NamedTuple):
+    """What a pass has found out for a channel."""
+
+    knowledge: Knowledge
+    """What the channel knows, without what has ended for it without a word."""
+    changes: list[Change]
+    """What it is to be notified of, what is worst first."""
+
+
+def news_for(
+    channel: Channel,
+    knowledge: Knowledge,
+    findings: Sequence[Finding],
+    now: float,
+    ending: Callable[[Identity, Known], Ending | None] | None,
+    *,
+    remind: float | None = None,
+) -> News:
+    """Return what a channel is to be notified of.
+
+    `ending` answers how a finding ended; None: not every row of the store could be read, so a finding that is missing
+    may still be there.
+    """
+    here = findings_for(channel, findings)
+    waiting = {
+        which: min(knowledge.waiting.get(which, now), now)
+        for which in here
+        if which not in knowledge.known
+    }
+    lasting = {
+        which: found
+        for which, found in here.items()
+        if which in knowledge.known or now - waiting[which] >= channel.lasting
+    }
+    found = [*_of_present(lasting, knowledge, now, remind)]
+    new = {identity(each.finding) for each in found}
+    if ending is None:
+        waiting = {**knowledge.waiting, **waiting}
+    else:
+        present = {identity(each) for each in findings}
+        open_now = {w: each.state for w, each in here.items() if w in {*knowledge.known, *new}}
+        over, silently = _ended(open_now, present, knowledge, ending)
+        found += over
+        known = {w: each for w, each in knowledge.known.items() if w not in silently}
+        knowledge = knowledge._replace(known=known)
+    kept = _fitting(waiting, new) if channel.lasting else {}
+    return News(knowledge._replace(waiting=kept), found)
+
+
+def _fitting(waiting: Mapping[Identity, float], new: Collection[Identity]) -> dict[Identity, float]:
+    """Return what still has to last, as far as the document has room for it beside what the channel knows."""
+    room, kept = _ROOM // 2, {}
+    for which, since in waiting.items():
+        room -= _size(which)
+        if room < 0:
+            break
+        if which not in new:
+            kept[which] = since
+    return kept
+
+
+def findings_for(channel: Channel, findings: Sequence[Finding]) -> dict[Identity, Finding]:
+    """Return the findings that are for a channel: not those about itself, which it may not receive."""
+    return {
+        identity(each): each
+        for each in findings
+        if channel.is_for(each) and each.channel != channel.name
+    }
+
+
+def _of_present(
+    here: Mapping[Identity, Finding], knowledge: Knowledge, now: float, remind: float | None
+) -> Iterator[Change]:
+    room = _ROOM - sum(map(_size, knowledge.known))
+    for which, found in here.items():
+        before = knowledge.known.get(which)
+        if before is None:
+            room -= _size(which)
+            if room >= 0:
+                yield Change("problem", found, "ok")
+        elif before.sent_at is None:
+            yield Change("problem", found, "ok")
+        elif STATES.index(found.state) > STATES.index(before.state):
+            yield Change("worse", found, before.state)
+        elif remind is not None and abs(now - before.sent_at) >= remind:
+            yield Change("reminder", found, before.state)
+
+
+def _size(which: Identity) -> int:
+    """Return how many bytes of a document a finding takes: its names, escaped, and the rest."""
+    return 200 + len(json.dumps(which))
+
+
+def _ended(
+    open_now: Mapping[Identity, str],
+    present: Collection[Identity],
+    knowledge: Knowledge,
+    ending: Callable[[Identity, Known], Ending | None],
+) -> tuple[list[Change], set[Identity]]:
+    """Return what is to be said of the findings that are over, and those of which nothing is to be said.
+
+    `open_now`: the states of what is found and the channel knows, or is told now.
+    """
+    gone = {which: each for which, each in knowledge.known.items() if which not in open_now}
+    endings = {which: ending(which, each) for which, each in gone.items() if which not in present}
+    undecided = {which: gone[which].state for which, how in endings.items() if how is None}
+    covering = {**open_now, **undecided}
+    over: dict[Identity | str, Change] = {}
+    silently = {*gone} & {*present}
+    for which, how in sorted(endings.items(), key=lambda item: _weight(gone[item[0]])):
+        before = gone[which]
+        if how is None or (how.is_covered and _as_bad(which, before, covering)):
+            continue  # the end of that comes first
+        silently.add(which)
+        where = (which.host, which.channel)
+        found = Finding(
+            which.finding, "ok", which.key, which.shard, 0, None, before.since, how.words, *where
+        )
+        # Of what ends for a key at once, the worst is told: one event.
+        over[which.key if which.key and not which.host else which] = Change(
+            how.change, found, before.state
+        )
+    changes = [*over.values()]
+    return changes, silently - {identity(each.finding) for each in changes}
+
+
+def _weight(known: Known) -> tuple[int, float]:
+    return STATES.index(known.state), known.since
+
+
+def _as_bad(which: Identity, before: Known, others: Mapping[Identity, str]) -> bool:
+    """Return whether another finding about the same key or host is as bad as this one was.
+
+    A host that fires nothing is none about the keys that it fired: other hosts run them.
+    """
+    return any(
+        STATES.index(state) >= STATES.index(before.state)
+        and (
+            (which.key is not None and which.key == each.key)
+            or (which.host is not None and which.host == each.host)
+        )
+        for each, state in others.items()
+    )
+
+
+def knowledge_under_way(knowledge: Knowledge, found: Sequence[Change], now: float) -> Knowledge:
+    """Return what a channel knows while a message is under way: of its changes nobody can tell.
+
+    A reminder changes nothing that it knows.
+    """
+    known = dict(knowledge.known)
+    for change in found:
+        which, telling = identity(change.finding), change.finding.state
+        before = known.get(which)
+        is_repeated = before and before.sent_at is None and before.telling == telling
+        changed_at = before.changed_at if before and is_repeated else now
+        if change.change in ENDED and before:
+            known[which] = before._replace(sent_at=None, telling=telling, changed_at=changed_at)
+        elif change.change != "reminder":
+            since = before.since if before else _began(change.finding)
+            since = now if since is None else since
+            known[which] = Known(telling, since, None, telling, changed_at)
+    return knowledge._replace(known=known)
+
+
+def _began(found: Finding) -> float | None:
+    return instant_of(found.tick) if found.since is None else found.since
+
+
+def knowledge_after(knowledge: Knowledge, found: Sequence[Change], now: float) -> Knowledge:
+    """Return what a channel knows that has acknowledged a message; `knowledge`: while that was under way."""
+    known = dict(knowledge.known)
+    for change in found:
+        which = identity(change.finding)
+        if change.change in ENDED:
+            known.pop(which, None)
+        else:
+            known[which] = known[which]._replace(state=change.finding.state, sent_at=now)
+    return Knowledge(known, None, knowledge.waiting)
+
+
+def with_ids(channel: str, under_way: Knowledge, found: Iterable[Change]) -> list[Change]:
+    """Return changes with their ids: of the channel, the finding, what is told of it, and when that was first told.
+
+    A repetition may come with other changes than before, or as `problem` what was `worse`.
+    """
+    identified = []
+    for change in found:
+        which = identity(change.finding)
+        known = under_way.known[which]
+        reminded = known.sent_at if change.change == "reminder" else None
+        parts = (channel, *which, known.telling, known.changed_at, reminded)
+        identified.append(change._replace(change_id=_digest(*parts)))
+    return identified
+
+
+def message_id(found: Iterable[Change]) -> str:
+    """Return the id of a message: the same for the same changes."""
+    return _digest(*(change.change_id for change in found))
+
+
+def _digest(*parts: object) -> str:
+    return sha256(json.dumps(parts).encode()).hexdigest()[:32]

@@ -1,0 +1,269 @@
+"""How a finding ended that is no longer there: what is said of it is true of the store at that moment.
+
+recovered   what was wrong is well again: a run has succeeded, a host fires again
+closed      nobody expects it any more, or it cannot be known: the key was forgotten, the host was drained
+
+As long as neither can be said, because a run is under way, or because a dead host explains it, nothing is said.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core.log_rows import is_success
+from oncecron.core.timing import CHANNEL_FORGOTTEN
+from oncecron.core.units import DAY
+from oncecron.log.job_summary import NO_END
+from oncecron.log.missed import paused_time
+from oncecron.log.silent_hosts import last_ticks, newest_rows, recent, silences
+from oncecron.watch.findings import kinds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from oncecron.core.log_rows import HostTicks
+    from oncecron.core.text import Clock
+    from oncecron.log.job_summary import JobSummary
+    from oncecron.log.silent_hosts import HostSilence
+    from oncecron.watch.findings import Limits, Situation
+    from oncecron_notify.changes import Failing, Identity, Known
+
+
+class Ending(NamedTuple):
+    """How a finding ended."""
+
+    change: str
+    """`recovered` or `closed`."""
+    words: str
+    """A sentence, without its subject if that is a key."""
+    is_covered: bool = False
+    """Whether it is not said while another finding about the same key or host is open that is as bad."""
+
+
+class Now:
+    """What is so now, and how it is said."""
+
+    def __init__(
+        self,
+        situation: Situation,
+        limits: Limits,
+        clock: Clock,
+        channels: Collection[str] = (),
+        failing: Mapping[str, Failing] = {},
+    ) -> None:
+        """Take what is judged, and the channels of `notify` that are configured and that fail."""
+        self.situation = situation
+        self.limits = limits
+        self.clock = clock
+        self.channels = channels
+        self.failing = failing
+        self.jobs = {job.key: job for job in situation.jobs}
+        self.rows: Sequence[HostTicks] = list(recent(situation.hosts, situation.now))
+        self.drained = {pause.host: pause for pause in situation.pauses if pause.host is not None}
+
+    @cached_property
+    def _dead(self) -> Sequence[HostSilence]:
+        """The hosts that fire nothing. Many endings ask, of the same rows."""
+        found = silences(self.rows, self.drained, self.situation.now, self.limits.silent_after)
+        return [each for each in found if each.is_whole]
+
+    def when(self, time: float | None) -> str:
+        """Return a time for people."""
+        return self.clock.seconds(time)
+
+    def is_dead(self, host: str | None = None, key: str | None = None) -> bool:
+        """Return whether a host that fires nothing explains what else is said of it, or of a key."""
+        return any(each.host == host or key in each.keys for each in self._dead)
+
+
+def ending_of(which: Identity, before: Known, now: Now) -> Ending | None:
+    """Return how a finding ended that is not there any more; None: nothing can be said yet."""
+    if which.key is None:
+        return _OF_NO_KEY.get(which.finding, _unknown)(which, before, now)
+    job = now.jobs.get(which.key)
+    if job is None:
+        return _closed("is not known to the store any more")
+    if job.forgotten_at is not None:
+        by = job.forgotten_by or "somebody"
+        return _closed(
+            f"is not expected to run any more: forgotten by {by} at {now.when(job.forgotten_at)}"
+        )
+    ending = _OF_KEYS.get(which.finding)
+    if (
+        ending is None and which.finding in kinds()
+    ):  # it is read afresh at each pass, and is not so now
+        return _recovered(kinds()[which.finding].over)
+    return (ending or _unknown_of_key)(which, before, now, job)
+
+
+def _recovered(words: str) -> Ending:
+    return Ending("recovered", words, is_covered=True)
+
+
+def _closed(words: str) -> Ending:
+    return Ending("closed", words)
+
+
+def _ended_otherwise(words: str) -> Ending:
+    return Ending("closed", words, is_covered=True)
+
+
+def _unknown(which: Identity, _before: Known, _now: Now) -> Ending:
+    """Say so of a kind that a newer version has written."""
+    return _closed(f"{which.finding} is no finding any more")
+
+
+def _unknown_of_key(which: Identity, before: Known, now: Now, _job: JobSummary) -> Ending:
+    return _unknown(which, before, now)
+
+
+# Findings of keys
+
+
+def _newest_run(job: JobSummary, now: Now) -> str:
+    if job.running_since is not None:
+        return f"running on {job.running_host} since {now.when(job.running_since)}"
+    if job.running_host is not None:
+        return f"tried again soon on {job.running_host}"
+    if is_success(job):
+        return f"succeeded at {now.when(job.succeeded_at)}"
+    outcome = "lost" if job.outcome == NO_END else job.outcome
+    return f"{outcome}, started at {now.when(job.started_at)}"
+
+
+def _starts(which: Identity, before: Known, now: Now, job: JobSummary) -> Ending:
+    """`missed`, `silent`, `overrun`: ended by a start."""
+    started = max(job.running_since or 0.0, job.started_at or 0.0)
+    if started > before.since:
+        return _recovered(f"runs again: {_newest_run(job, now)}")
+    if which.finding == "overrun" and job.overruns:
+        return _ended_otherwise("still skips ticks: it is slow")
+    pauses = [each for each in now.situation.pauses if each.key is not None]
+    since, _ = paused_time(job.key, pauses)
+    if since is not None:
+        return _closed(f"is paused by {job.paused_by} since {now.when(since)}")
+    if job.schedule is None:
+        return _closed("is expected by no schedule any more")
+    return _closed("misses no tick by what is expected of it now")
+
+
+def _ends_well(which: Identity, before: Known, now: Now, job: JobSummary) -> Ending | None:
+    """`failed`, `lost`, `expired`: ended by a success."""
+    if job.settled:
+        return _recovered("is well again: all items of its tick are done by now")
+    if is_success(job) and (job.succeeded_at or 0.0) >= before.since:
+        return _recovered(f"is well again: it succeeded at {now.when(job.succeeded_at)}")
+    if job.running_host is not None:
+        return None
+    if job.outcome is None:
+        return _closed("has no run on record any more")
+    return _ended_otherwise(f"{_not_any_more(which, now)}; its newest run: {_newest_run(job, now)}")
+
+
+def _not_any_more(which: Identity, now: Now) -> str:
+    if which.finding != "expired":
+        return f"is not {which.finding} any more"
+    is_there = any(each.key == which.key for each in now.situation.leases)
+    return "has an expired lease still" if is_there else "has no expired lease any more"
+
+
+def _slow(_which: Identity, before: Known, now: Now, job: JobSummary) -> Ending:
+    if job.running_since is not None and job.running_since <= before.since:
+        return _closed("still runs, and that is no longer slow for it")
+    if job.running_since is None and job.outcome is None:
+        return _closed("has ended, and has no run on record any more")
+    is_well = is_success(job) and (job.started_at or 0.0) >= before.since
+    ending = _recovered if job.running_since is not None or is_well else _ended_otherwise
+    return ending(f"has ended; its newest run: {_newest_run(job, now)}")
+
+
+def _silent_on_key(which: Identity, before: Known, now: Now, _job: JobSummary) -> Ending | None:
+    of_key = [row for row in now.rows if row.key == which.key]
+    if which.host is None:
+        last = last_ticks(of_key, now.drained).get(which.key or "")
+        if last is not None and len(last.hosts) >= now.limits.min_hosts:
+            return _recovered(f"was fired by {len(last.hosts)} hosts in its last ticks")
+        return None if now.is_dead(key=which.key) else _closed("needs no more hosts than fire it")
+    fired = _fired([row for row in of_key if row.host == which.host])
+    drained = now.drained.get(which.host)
+    if fired is not None and fired[0] > before.since:
+        return _recovered(f"is fired by {which.host} again: at {now.when(fired[0])}")
+    if drained is not None:
+        return _closed(
+            f"is not expected from {which.host}: drained by {drained.author} at {now.when(drained.since)}"
+        )
+    if fired is None:
+        return _closed(
+            f"is not expected from {which.host} any more: the host was forgotten, or long gone"
+        )
+    return None if now.is_dead(which.host) else _closed(f"is no longer due on {which.host}")
+
+
+# Findings of no key
+
+
+def _silent_host(which: Identity, before: Known, now: Now) -> Ending | None:
+    fired = _fired([row for row in now.rows if row.host == which.host])
+    drained = now.drained.get(which.host or "")
+    if fired is not None and fired[0] > before.since:
+        return _recovered(f"{which.host} fires again: {fired[1]} at {now.when(fired[0])}")
+    if drained is not None:
+        return _closed(
+            f"{which.host} is drained by {drained.author} since {now.when(drained.since)}"
+        )
+    if fired is None:
+        return _closed(
+            f"{which.host} is not expected to fire any more: it was forgotten, or is long gone"
+        )
+    of_host = {row.key for row in now.rows if row.host == which.host}
+    forgotten = [job for key in of_host if (job := now.jobs.get(key)) and job.forgotten_at]
+    if len(forgotten) == len(of_host):
+        last = max(forgotten, key=lambda job: job.forgotten_at or 0.0)
+        by = f"the last one was forgotten by {last.forgotten_by or 'somebody'}"
+        return _closed(f"nothing that {which.host} used to fire is expected any more: {by}")
+    return _closed(f"{which.host} is not called silent any more, by what is expected of it now")
+
+
+def _clock(which: Identity, _before: Known, now: Now) -> Ending:
+    seen = newest_rows(now.rows, now.situation.now - DAY)
+    row = next((row for row in seen if row.host == which.host), None)
+    if row is None:
+        return _closed(f"the clock of {which.host} is not known: it has fired nothing for a day")
+    return _recovered(f"the clock of {which.host} is right again ({row.clock_ahead:+.1f} s)")
+
+
+def _same_name(which: Identity, _before: Known, now: Now) -> Ending:
+    if any(row.host == which.host for row in now.rows):
+        return _recovered(f"{which.host} is the name of one machine again")
+    return _closed(f"{which.host} is the name of no host any more")
+
+
+def _channel(which: Identity, _before: Known, now: Now) -> Ending | None:
+    if which.channel not in now.channels:
+        return _closed(f"channel {which.channel} of notify is not configured any more")
+    failing = now.failing.get(which.channel or "")
+    if failing is not None and failing.tried_at >= now.situation.now - CHANNEL_FORGOTTEN:
+        return None  # it has failed again, once
+    if failing is not None:
+        return _closed(f"channel {which.channel} of notify has not been tried for an hour")
+    return _recovered(f"channel {which.channel} of notify works again")
+
+
+def _fired(rows: Sequence[HostTicks]) -> tuple[float, str] | None:
+    """Return when the newest tick of these rows was fired, and its key."""
+    return max(((at, row.key) for row in rows for _, at in row.ticks), default=None)
+
+
+_OF_KEYS: dict[str, Callable[[Identity, Known, Now, JobSummary], Ending | None]] = {
+    **dict.fromkeys(("missed", "silent", "overrun"), _starts),
+    **dict.fromkeys(("failed", "lost", "expired"), _ends_well),
+    "slow": _slow,
+    "silent-host": _silent_on_key,
+}
+_OF_NO_KEY: dict[str, Callable[[Identity, Known, Now], Ending | None]] = {
+    "silent-host": _silent_host,
+    "clock": _clock,
+    "same-name": _same_name,
+    "channel": _channel,
+}

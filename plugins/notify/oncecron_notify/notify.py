@@ -1,0 +1,291 @@
+"""One pass: what has changed is sent to each channel, and what is acknowledged is written down.
+
+1. Read what each channel was notified of, then judge all keys.
+2. For each channel compare. If there are changes, write down that a message about them is under way, if the document is
+   still the one that was read.
+3. Send one message for all changes of a channel, to all channels at the same time.
+4. As each acknowledges, or fails, write that down.
+
+The host that makes the pass holds the lease of its key, so no other host sends meanwhile. A pass that is killed between
+2 and 4 leaves changes of which nobody can tell whether the channel knows them: the next pass sends them again, also
+those that are over by then. So each change is sent at least once, and twice only where an acknowledgement or its record
+was lost. A pass that has lost its lease to another one sends nothing once that has come to step 2.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+import time
+from concurrent.futures import Future, as_completed
+from typing import TYPE_CHECKING, NamedTuple
+
+from oncecron.core.errors import RecordRefusedError
+from oncecron.core.log_rows import Notice
+from oncecron.core.text import Clock
+from oncecron.core.timing import CHANNEL_REPORTS, PING_TIMEOUT
+from oncecron.log.silent_hosts import recent, silences
+from oncecron.watch.findings import OK, check
+from oncecron_notify.changes import (
+    ENDED,
+    Identity,
+    Knowledge,
+    document_of,
+    failing_channels,
+    failure_after,
+    findings_for,
+    identity,
+    knowledge_after,
+    knowledge_in,
+    knowledge_under_way,
+    message_id,
+    news_for,
+    with_ids,
+)
+from oncecron_notify.channels import ChannelError, ping, send
+from oncecron_notify.endings import Now, ending_of
+from oncecron_notify.message import Evidence, Message
+from oncecron_notify.settings import NOTIFY_KEY, PING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from oncecron.stores.reader import Reader
+    from oncecron.watch.findings import Finding, Limits, Situation
+    from oncecron_notify.changes import Change, Known
+    from oncecron_notify.channels import Channel
+    from oncecron_notify.endings import Ending
+    from oncecron_notify.settings import Notify
+
+_ACCOUNTS = 5
+"""The number of changes whose tick is explained in a message."""
+_ABOUT_A_TICK = ("missed", "failed", "lost", "expired", "slow")
+
+
+class Context(NamedTuple):
+    """Where a pass is made, and what it asks about the log."""
+
+    store: Reader
+    namespace: str
+    host: str
+    now: float
+    gather: Callable[[Limits], Situation]
+    """Reads what is judged within these limits."""
+    explain: Callable[[Finding, Clock], Evidence]
+    """Returns what is known of the tick that a finding is about."""
+
+
+class Prepared(NamedTuple):
+    """What a pass has for a channel."""
+
+    channel: Channel
+    notice: Notice
+    """As it was read."""
+    knowledge: Knowledge
+    """While the message is under way."""
+    message: Message | None
+    """None: nothing has changed."""
+
+
+class Result(NamedTuple):
+    """What came of it."""
+
+    channel: str
+    sent: int
+    """How many changes it has acknowledged."""
+    error: str | None = None
+    new: bool = False
+    """Whether this is the first failure after a success."""
+
+
+def prepare(context: Context, notify: Notify) -> list[Prepared]:
+    """Return what there is to send to each channel. Nothing is changed. Raises `StoreError`."""
+    notices = {notice.channel: notice for notice in context.store.notices(notify.names)}
+    # What only one host can see is left out.
+    limits = notify.limits._replace(states={**notify.limits.states, "spooled": OK})
+    situation = context.gather(limits)
+    failing = failing_channels(notices.values())
+    judged = {
+        zone: _judged(Now(situation, limits, Clock(utc=True, zone=zone), notify.names, failing))
+        for zone in {channel.zone for channel in notify.channels}
+    }
+    unproven = unproven_silences(situation, limits)
+    prepared = []
+    for channel in notify.channels:
+        notice, before = _notice_of(notices, channel.name)
+        findings, ending = judged[channel.zone]
+        new = unproven - before.known.keys() - before.waiting.keys()
+        findings = [each for each in findings if identity(each) not in new]
+        before, found = news_for(
+            channel, before, findings, context.now, ending, remind=notify.remind
+        )
+        knowledge = knowledge_under_way(before, found, context.now)
+        message = None
+        if found:
+            found = with_ids(channel.name, knowledge, found)
+            message = _message(context, channel, message_id(found))
+            message = message._replace(changes=found, open=len(findings_for(channel, findings)))
+        prepared.append(Prepared(channel, notice, knowledge, message))
+    return _with_evidence(context, prepared)
+
+
+def unproven_silences(situation: Situation, limits: Limits) -> set[Identity]:
+    """Return what is no news yet: a host that is back after hours comes to one key after the other."""
+    hosts = list(recent(situation.hosts, situation.now))
+    found = silences(hosts, (), situation.now, limits.silent_after)
+    return {
+        Identity("silent-host", key, None, each.host, None)
+        for each in found
+        if not each.is_proven
+        for key in each.keys
+    }
+
+
+def _judged(
+    now: Now,
+) -> tuple[list[Finding], Callable[[Identity, Known], Ending | None] | None]:
+    """Return what is wrong but for the pass itself, which is running, and what answers how a finding ended."""
+    found = [
+        each
+        for each in check(now.situation, now.limits, now.clock).findings
+        if each.key != NOTIFY_KEY or each.finding == "silent-host"
+    ]
+    if not now.situation.is_complete:
+        return found, None
+    return found, lambda which, before: ending_of(which, before, now)
+
+
+def _notice_of(notices: dict[str, Notice], channel: str) -> tuple[Notice, Knowledge]:
+    notice = notices.get(channel)
+    return (notice, knowledge_in(notice)) if notice else (Notice(channel, 0, ""), Knowledge())
+
+
+def _message(context: Context, channel: Channel, number: str) -> Message:
+    where = (channel.name, context.namespace, context.host, context.now)
+    return Message(number, *where, (), {}, 0, zone=channel.zone)
+
+
+def trial_messages(context: Context, notify: Notify) -> list[Prepared]:
+    """Return what `--test` sends, each time another message."""
+    return [
+        Prepared(
+            channel,
+            Notice(channel.name, 0, ""),
+            Knowledge(),
+            _message(context, channel, f"{time.time_ns():032x}")._replace(test=True),
+        )
+        for channel in notify.channels
+    ]
+
+
+# The ticks behind the findings
+
+
+def _with_evidence(context: Context, prepared: Sequence[Prepared]) -> list[Prepared]:
+    """Add to the messages what is known of the ticks behind their first changes. Each is looked up once."""
+    explain = functools.cache(context.explain)
+    explained = []
+    for each in prepared:
+        if each.message is not None:
+            first = itertools.islice(_about_a_tick(each.message), _ACCOUNTS)
+            clock = Clock(utc=True, zone=each.channel.zone)
+            evidence = {place: explain(change.finding, clock) for place, change in first}
+            each = each._replace(message=each.message._replace(evidence=evidence))  # noqa: PLW2901 - the same with more
+        explained.append(each)
+    return explained
+
+
+def _about_a_tick(message: Message) -> Iterator[tuple[int, Change]]:
+    for place, change in enumerate(message.changes):
+        found = change.finding
+        if change.change not in ENDED and found.key and found.finding in _ABOUT_A_TICK:
+            yield place, change
+
+
+# To the channels
+
+
+def deliver(context: Context, notify: Notify, prepared: Sequence[Prepared]) -> Iterator[Result]:
+    """Send what was prepared, and yield what came of each channel. Raises `StoreError`."""
+    under_way = []
+    well = True
+    for each in prepared:
+        try:
+            is_new = document_of(each.knowledge) != (
+                each.notice.document or document_of(Knowledge())
+            )
+            if (each.message or is_new) and _put(context, each, each.knowledge) and each.message:
+                under_way.append(each)
+        except RecordRefusedError as refused:  # the others have room
+            well = False
+            yield Result(each.channel.name, 0, str(refused), new=True)
+    for each, error in send_all(under_way):
+        changed = each.message.changes if each.message else ()
+        if error is None:
+            knowledge = knowledge_after(each.knowledge, changed, context.now)
+            result = Result(each.channel.name, len(changed))
+        else:
+            failing = failure_after(each.knowledge.failing, error, context.now)
+            knowledge = each.knowledge._replace(failing=failing)
+            result = Result(each.channel.name, 0, error, new=failing.tries == 1)
+        version = each.notice.version + 1
+        _put(context, each._replace(notice=each.notice._replace(version=version)), knowledge)
+        well = well and error is None
+        yield result
+    if notify.ping_url is not None and well:
+        yield _ping(context, notify.ping_url)
+
+
+def _put(context: Context, each: Prepared, knowledge: Knowledge) -> bool:
+    """Write the document of a channel; return False if another pass has written it meanwhile."""
+    return context.store.put_notice(each.notice._replace(document=document_of(knowledge)))
+
+
+def send_all(prepared: Sequence[Prepared]) -> Iterator[tuple[Prepared, str | None]]:
+    """Send to all channels at the same time; yield each with its error, if it has one, as they answer.
+
+    A channel that has not answered by the longest timeout is left behind: a server may send its answer byte by byte.
+    """
+    timeout = max((each.channel.timeout for each in prepared), default=0.0) + CHANNEL_REPORTS
+    left = {_answer(each.channel, each.message): each for each in prepared if each.message}
+    try:
+        for answer in as_completed([*left], timeout):
+            yield left.pop(answer), answer.result()
+    except TimeoutError:
+        for each in left.values():
+            yield each, f"no answer within {timeout:g} s"
+
+
+def _answer(channel: Channel, message: Message) -> Future[str | None]:
+    """Send a message in a thread that nobody has to wait for; the answer is the error, or None."""
+    answer: Future[str | None] = Future()
+
+    def ask() -> None:
+        try:
+            send(channel, message)
+        except ChannelError as error:
+            answer.set_result(str(error))
+        except Exception as error:  # noqa: BLE001 - a fault of one channel must not silence the others
+            answer.set_result(f"internal error: {type(error).__name__}: {error}")
+        else:
+            answer.set_result(None)
+
+    threading.Thread(target=ask, daemon=True).start()
+    return answer
+
+
+def _ping(context: Context, url: str) -> Result:
+    """Ask for the URL that expects every pass; write down when it begins to fail, and when it answers again."""
+    notices = {notice.channel: notice for notice in context.store.notices([PING])}
+    notice, before = _notice_of(notices, PING)
+    try:
+        ping(url, PING_TIMEOUT)
+    except ChannelError as error:
+        failing = failure_after(before.failing, str(error), context.now)
+        after, result = Knowledge(failing=failing), Result(PING, 0, str(error), failing.tries == 1)
+    else:
+        after, result = Knowledge(), Result(PING, 0)
+    if after != before:
+        context.store.put_notice(notice._replace(document=document_of(after)))
+    return result

@@ -1,0 +1,1 @@
+../../../../tests/acceptance/conftest.py

@@ -1,0 +1,1 @@
+../../../../tests/browser/conftest.py

@@ -1,0 +1,149 @@
+"""The page that `oncecron report` writes, in a browser: what it says, on every screen, and to everybody."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pictures
+import pytest
+from sample_pages import CLOCK, HOSTILE, contents
+from story_stores import rotated, seed
+
+from oncecron.core.stderr import visible
+from oncecron_web import render
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from browser import Shown
+    from fleet import Fleet
+    from playwright.sync_api import Browser
+
+TEXTS = "all => all.map(each => each.textContent)"
+LOOKS = (
+    "all => all.map(each => [...each.querySelectorAll('path')].map(path => path.className.baseVal))"
+)
+SIZES = [
+    (390, "light"),
+    (390, "dark"),
+    (800, "light"),
+    (800, "dark"),
+    (1400, "light"),
+    (1400, "dark"),
+]
+
+
+@pytest.fixture(scope="session")
+def overview(fleet: Fleet) -> str:
+    """Write the page of the fleet and give its address."""
+    return pictures.overview(fleet)
+
+
+def test_it_says_first_what_is_wrong(show: Callable[..., Shown], overview: str) -> None:
+    """The sentence, what is wrong with its account, and the rows in the order of their need."""
+    page = show(overview).page
+    assert page.inner_text("h1") == "14 keys, 1 failed, 1 missed, 1 slow; 3 hosts fire."
+    assert page.title() == "1 failed, 1 missed, 1 slow · oncecron"
+    wrong = [
+        each.inner_text().split("\n")[0] for each in page.query_selector_all("article h3 .state")
+    ]
+    assert wrong == ["failed", "missed", "slow"]
+    account = page.inner_text("article details[open]")
+    assert "Tick 2026-11-20T02:00Z of key billing-nightly failed on worker1." in account
+    assert "connection timed out" in account
+    keys = page.eval_on_selector_all("table.keys .name", TEXTS)
+    assert keys[:4] == ["billing-nightly", "reindex-search", "sync-warehouse", "export-accounting"]
+    assert len(keys) == 14
+    titles = page.eval_on_selector_all("table.keys svg title", TEXTS)
+    assert titles[:3] == [
+        "Last 30: 1 failed, 29 succeeded", "Last 30: 1 missed, 29 succeeded", "Last 30: 1 running, 29 succeeded",
+    ]  # fmt: skip
+    assert "by ann@web1: new mail server" in page.inner_text("table.keys")
+    assert page.locator("table.keys path.missed").count() == 1
+    assert page.locator("table.keys path.running").count() == 1
+
+
+def test_the_charts_hide_nothing_bad(show: Callable[..., Shown], overview: str) -> None:
+    """The tick that was missed is hollow in the timeline and in the calendar; hosts say who fired."""
+    shown = show(overview)
+    shown.open_details()
+    page = shown.page
+    names = page.eval_on_selector_all(".grid:first-of-type .label", TEXTS)
+    lanes = page.eval_on_selector_all(".grid:first-of-type .lane", LOOKS)
+    looks = dict(zip(names, lanes, strict=True))
+    assert looks["reindex-search"] == ["well", "missed"]
+    assert looks["billing-nightly"] == ["well", "bad"]
+    assert looks["newsletter"] == ["paused", "well"]
+    day = page.text_content(".days g:last-child title")
+    assert day is not None
+    assert day.startswith("Fri 20 Nov: 1 failed, 1 missed, 1 running, ")
+    assert page.text_content(".days g:last-child text") == "2"
+    hosts = page.eval_on_selector_all(".of-hosts details:first-child .host", TEXTS)
+    assert hosts == ["web1", "web2", "worker1"]
+
+
+@pytest.mark.turns(2)
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_everything_fits_and_can_be_read(
+    show: Callable[..., Shown], overview: str, width: int, scheme: str
+) -> None:
+    """On a phone, a tablet and a screen, by day and by night, also with all details open."""
+    shown = show(overview, width, scheme)
+    assert (shown.faint_texts(), shown.cut_texts()) == ([], [])
+    shown.open_details()
+    assert (shown.faint_texts(), shown.cut_texts()) == ([], [])
+    background = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == {"light": "rgb(245, 246, 248)", "dark": "rgb(14, 18, 23)"}[scheme]
+
+
+def test_a_keyboard_suffices(show: Callable[..., Shown], overview: str) -> None:
+    """Tab goes through all that can be opened, in the order of the page, and Enter opens it."""
+    shown = show(overview)
+    stops = shown.tab_stops()
+    places = [int(stop.split()[0]) for stop in stops]
+    assert places == sorted(places)
+    assert (
+        len([stop for stop in stops if " summary " in stop])
+        == shown.page.locator("summary").count()
+        == 6
+    )
+    closed = shown.page.locator("article details:not([open]) summary").first
+    closed.focus()
+    shown.page.keyboard.press("Enter")
+    assert "no firing is on record" in shown.page.locator("article").nth(1).inner_text()
+
+
+def test_it_needs_nothing_else(show: Callable[..., Shown], overview: str) -> None:
+    """No script, and no request to anywhere."""
+    shown = show(overview)
+    shown.open_details()
+    shown.page.wait_for_load_state("networkidle")
+    assert (shown.strangers, shown.complaints) == ([], [])
+    assert shown.page.locator("script, [style], [onclick], img, iframe").count() == 0
+
+
+def test_who_means_harm_is_only_seen(show: Callable[..., Shown], tmp_path: Path) -> None:
+    """On a phone: nothing of a text acts, asks another server, turns other texts around, or widens the page."""
+    for number, text in enumerate(rotated(HOSTILE, seed(), 3)):
+        file = tmp_path / f"{number}.html"
+        file.write_text(render.overview(contents(text), CLOCK), encoding="utf-8")
+        shown = show(f"file://{file}", 390)
+        shown.open_details()
+        assert (shown.strangers, shown.complaints) == ([], [])
+        assert shown.cut_texts() == []
+        assert shown.page.inner_text("table.keys .name") == shown_as(text)
+        assert shown.page.evaluate("document.activeElement === document.body")
+        shown.close()
+
+
+def shown_as(text: str) -> str:
+    """Return a text as a page shows it, without what is at its end if it is long."""
+    cut = text if len(text) <= 2000 else f"{text[:2000]}…"
+    return " ".join(visible(cut).split(" "))
+
+
+@pytest.mark.turns(0)
+def test_the_pictures_are_fresh(browser: Browser, overview: str) -> None:
+    """Whoever changes the words of the page draws them again: tools/pictures.py."""
+    assert pictures.draw(browser, overview, write=False) == []

@@ -1,0 +1,1 @@
+../../../../tests/contract/conftest.py
