@@ -108,7 +108,7 @@ set_up_system() {
 digest() { sha256sum | cut -d ' ' -f 1; }
 
 sources_digest() {
-  find oncecron pyproject.toml README.md LICENSE -type f ! -name '*.pyc' -print0 |
+  find oncecron plugins/*/oncecron_* pyproject.toml README.md LICENSE -type f ! -name '*.pyc' -print0 |
     sort -z | xargs -0 sha256sum | digest
 }
 

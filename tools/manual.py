@@ -4,7 +4,8 @@
     python tools/manual.py            write what has changed
     python tools/manual.py --check    name it instead; exit status 1 if there is any
 
-Options are described by their tables in oncecron/, and by docs/commands/details.toml where a line is not enough.
+Options are described by their tables in oncecron/ and plugins/, and by docs/commands/details.toml where a line is not
+enough.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parent
 ROOT = TOOLS.parent
-sys.path[:0] = [str(TOOLS), str(ROOT)]
+sys.path[:0] = [str(TOOLS), str(ROOT), *map(str, ROOT.glob("plugins/*"))]
 
 from man_page import Page, man_page  # noqa: E402 - they are beside this file
 from option_blocks import commands, filled  # noqa: E402

@@ -237,10 +237,9 @@ def pip(target: Path, *words: object) -> None:
 
 def keep_record(path: Path) -> None:
     """Keep the digests of our own files alone, by which `oncecron doctor` knows an upgrade that did not end."""
-    kept = [
-        line for line in path.read_text().splitlines(keepends=True) if line.startswith("oncecron/")
-    ]
-    kept = [line for line in kept if not line.startswith("oncecron/py.typed")]
+    ours = ("oncecron/", "oncecron_")
+    lines = path.read_text().splitlines(keepends=True)
+    kept = [line for line in lines if line.startswith(ours) and "/py.typed," not in line]
     if kept:
         path.write_text("".join(sorted(kept)))
     else:

@@ -28,6 +28,8 @@ HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PRIVATE = "/usr/lib/oncecron/"
 """Below it are the modules of the distribution's package."""
 _LIST = ".dist-info"
+_OURS = ("oncecron/", "oncecron_")
+"""How the names of our files begin in it: those of the core, and those of the plugins."""
 
 
 def own_command() -> list[str]:
@@ -48,7 +50,7 @@ def broken(error: ImportError) -> ConfigurationError:
         return ConfigurationError(
             f"{package} cannot be loaded: {error}; {_reinstall() if _is_private() else cure}"
         )
-    if package == __name__.partition(".")[0]:
+    if package.partition("_")[0] == __name__.partition(".")[0]:
         return mixed() or ConfigurationError(
             f"a part of oncecron is missing: {error}; {_reinstall()}"
         )
@@ -95,7 +97,7 @@ def _strange_file(record: str) -> str | None:
         return None
     for name, digest in rows:
         algorithm, _, value = digest.partition("=")
-        if name.startswith("oncecron/") and algorithm == "sha256" and _digest(name) != value:
+        if name.startswith(_OURS) and algorithm == "sha256" and _digest(name) != value:
             return name
     return None
 

@@ -1,4 +1,4 @@
-"""Import the modules of this package in a quarter of the system calls, from the bytecode that Python itself keeps.
+"""Import the modules of oncecron in a quarter of the system calls, from the bytecode that Python itself keeps.
 
 A firing imports some fifty modules, on every host at every tick. For each of them Python's own finder asks for the
 times of directories, looks for extension modules, opens the bytecode as a buffered file, and so on: 11 to 16 system
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from types import CodeType, ModuleType
 
-_PACKAGE = "oncecron."
+_NAME = "oncecron"
+"""How the names of the package and of each plugin begin."""
 _SUFFIX = f".{sys.implementation.cache_tag}.pyc"
 _HEADER = 16
 _FLAGS_OF_A_TIME = bytes(4)
@@ -43,7 +44,7 @@ _LONGEST = 1 << 16
 
 
 def install() -> None:
-    """Find modules of this package this way first."""
+    """Find the modules within the package and within plugins this way first."""
     usual = not sys.flags.optimize and sys.pycache_prefix is None
     if IS_KNOWN and usual and sys.implementation.cache_tag:
         sys.meta_path.insert(0, _Finder)
@@ -57,7 +58,7 @@ def load(names: Iterable[str]) -> None:
     """
     if _Finder not in sys.meta_path:
         return
-    for name in map(_PACKAGE.__add__, names):
+    for name in map(f"{_NAME}.".__add__, names):
         if name not in sys.modules:
             try:
                 _load(name)
@@ -94,7 +95,7 @@ class _Finder:
     ) -> ModuleSpec | None:
         """Return where a module is and its code; None for Python to find it."""
         del target
-        if path is None or not name.startswith(_PACKAGE):
+        if path is None or not name.startswith(_NAME):
             return None
         [directory, *_] = path
         place = f"{directory}/{name.rpartition('.')[2]}"

@@ -22,9 +22,10 @@ print(own_command())
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Give a directory with the package and the list of its files, as every installer leaves them."""
+    """Give a directory with the packages and the list of their files, as every installer leaves them."""
     files = metadata.distribution("oncecron").files or []
-    shutil.copytree(PACKAGE, tmp_path / "oncecron")
+    for init in PACKAGE.parent.glob("oncecron*/__init__.py"):
+        shutil.copytree(init.parent, tmp_path / init.parent.name)
     [record] = [Path(str(file.locate())) for file in files if file.name == "RECORD"]
     shutil.copytree(record.parent, tmp_path / record.parent.name)
     return tmp_path
@@ -64,6 +65,15 @@ def test_an_upgrade_that_did_not_end_is_one_line(home: Path, harm: str, said: st
     )
     assert ended.stderr.count("\n") == (1 if said else 0), ended.stderr
     assert said in ended.stderr
+
+
+def test_plugins_are_of_the_same_version(home: Path) -> None:
+    """An upgrade may end within one of them."""
+    [broken, *_] = home.glob("oncecron_*/__init__.py")
+    broken.write_text("of another version\n")
+    code = "from oncecron.core.installation import mixed; print(mixed())"
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=home, text=True)
+    assert f"{broken.parent.name}/__init__.py is not that of oncecron-" in said
 
 
 def test_a_python_that_is_too_old_is_one_line() -> None:
