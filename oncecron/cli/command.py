@@ -131,7 +131,7 @@ def _help(context: click.Context, _parameter: click.Parameter, wanted: bool) -> 
 class LazyGroup(_Helpful, click.Group):
     """A group of commands, whose modules are imported on first use.
 
-    A command is the `COMMAND` of the module that has its name, or one of the `COMMANDS` of another one.
+    A command is the `COMMAND` of its module, or one of its `COMMANDS`.
     """
 
     def __init__(
@@ -145,9 +145,9 @@ class LazyGroup(_Helpful, click.Group):
         meant: Mapping[str, str] | None = None,
         **more: Any,
     ) -> None:
-        """`sections`: names with their sentences, by heading of the help; `modules`: those with another name than it.
+        """`sections`: names with their sentences, by heading of the help; `meant`: hints for other names.
 
-        `package`: of the modules; `meant`: hints for other names.
+        `modules`: where a command is that is not in the module of its name in `package`.
         """
         super().__init__(name, help=about, no_args_is_help=False, **more)
         self.sections = sections
@@ -166,9 +166,10 @@ class LazyGroup(_Helpful, click.Group):
         """Import the command."""
         if cmd_name not in self.names:
             return None
-        name = self._modules.get(cmd_name)
-        module = importlib.import_module(f"{self._package}.{name or cmd_name}")
-        command: click.Command = module.COMMANDS[cmd_name] if name else module.COMMAND
+        name = self._modules.get(cmd_name, f"{self._package}.{cmd_name}")
+        module = importlib.import_module(name)
+        commands = getattr(module, "COMMANDS", {})
+        command: click.Command = commands.get(cmd_name) or module.COMMAND
         command.short_help = self.names[cmd_name]
         return command
 

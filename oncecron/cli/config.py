@@ -160,5 +160,5 @@ COMMAND = LazyGroup(
     },
     "oncecron.cli",
     about="Check the configuration file, or show where each value comes from. These commands need no store.",
-    modules=dict.fromkeys(COMMANDS, "config"),
+    modules=dict.fromkeys(COMMANDS, __name__),
 )

@@ -64,6 +64,17 @@ SECTIONS = {
     },
 }
 """The commands by the headings of the help, each with its sentence."""
+MODULES = {
+    **dict.fromkeys(("pause", "resume", "drain", "undrain", "forget"), "oncecron.cli.switches"),
+    "release": "oncecron.cli.stop",
+    "each": "oncecron_each.cli.each",
+    "items": "oncecron_each.cli.items",
+    "crontab": "oncecron_crontab.cli",
+    "notify": "oncecron_notify.cli",
+    **{name: f"oncecron_web.cli.{name}" for name in ("report", "web", "metrics")},
+    "drill": "oncecron_drill.cli",
+}
+"""Where the commands are that have no module of their own in `oncecron.cli`."""
 _SHOWN = "`oncecron jobs` (every key), `oncecron locks` (what runs now) or `oncecron history`"
 _MEANT = {
     **{name: f"`oncecron crontab {name}`" for name in ("wrap", "unwrap", "lint")},
@@ -99,10 +110,7 @@ ONCECRON = LazyGroup(
     "oncecron",
     SECTIONS,
     "oncecron.cli",
-    modules={
-        **dict.fromkeys(("pause", "resume", "drain", "undrain", "forget"), "switches"),
-        **dict.fromkeys(("stop", "release"), "stop"),
-    },
+    modules=MODULES,
     about="Run a crontab entry once cluster-wide. Put `oncecron run --key KEY --` in front of the same line "
     "on every host. At each scheduled time, one host runs the command and the others skip it. For the options of a "
     "command, see `oncecron COMMAND --help`.",
