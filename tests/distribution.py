@@ -24,6 +24,7 @@ class Distribution(LoadScopeScheduling):  # type: ignore[misc] # where xdist has
     def _split_scope(self, nodeid: str) -> str:
         """Return the name of what a test may not be parted from."""
         file = nodeid.partition("::")[0]
-        if file.startswith("tests/browser/"):
-            return "tests/browser"
-        return file if file.rpartition("/")[2] in TOGETHER else nodeid
+        folder, _, name = file.rpartition("/")
+        if folder.endswith("/browser"):
+            return "browser"
+        return file if name in TOGETHER else nodeid

@@ -1,4 +1,6 @@
-"""Fixtures: shared servers with cheap databases, own servers to break, proxies, hosts, journals.
+"""What all tests have: marks, their order, and fixtures.
+
+Shared servers with cheap databases, own servers to break, proxies, hosts, journals.
 
 `postgres`, `pgbouncer` and `redis_server` are shared by all tests of one process: never stop or
 freeze them. The `new_...` fixtures make expendable ones.
@@ -7,7 +9,6 @@ freeze them. The `new_...` fixtures make expendable ones.
 import gc
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
@@ -16,9 +17,6 @@ from typing import Any
 
 import hypothesis
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # also under --import-mode=importlib
-
 import story_stores
 from servers import (
     Certificates,

@@ -1,7 +1,7 @@
 """On which of its stores a test runs, and of which tests each run tries a few.
 
-A story, which is a test of tests/acceptance with the same words for several stores, runs on one of them in each run.
-The seed of the run chooses it: each story goes to its next store with the next seed, so that as many runs with
+A story, a test of a folder `acceptance` with the same words for several stores, runs on one of them in each run. The
+seed of the run chooses it: each story goes to its next store with the next seed, so that as many runs with
 successive seeds as there are stores prove all of them. ONCECRON_TEST_SEED repeats a choice.
 
 All other tests run on all of their stores. So does the contract of the stores, but that each of its tests asks
@@ -21,7 +21,6 @@ import random
 import re
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,8 +31,6 @@ NAMES = {
 }
 PARAMETERS = ("breakable", "kind", "log", "store", "store_kind")
 """The parameters of tests and fixtures that name a store."""
-ACCEPTANCE = Path(__file__).parent / "acceptance"
-CONTRACT = Path(__file__).parent / "contract"
 ALIKE = ("pooled", "postgres", "unheld", "warm")
 """Those of which a test of the contract runs on one."""
 LARGEST_SEED = 100_000
@@ -115,7 +112,7 @@ def _left_out(name: str, story: list[pytest.Item]) -> set[pytest.Item]:
     count = _count(story[0])
     if count != "all":
         rotating = sorted(story, key=stores_of)
-    elif story[0].path.is_relative_to(CONTRACT) and not story[0].get_closest_marker("stores"):
+    elif _folder(story[0]) == "contract" and not story[0].get_closest_marker("stores"):
         rotating, count = [item for item in story if set(stores_of(item)) <= set(ALIKE)], 1
     else:
         return set()
@@ -127,7 +124,12 @@ def _count(item: pytest.Item) -> Any:
     marker = item.get_closest_marker("stores")
     if marker:
         return marker.args[0]
-    return 1 if item.path.is_relative_to(ACCEPTANCE) else "all"
+    return 1 if _folder(item) == "acceptance" else "all"
+
+
+def _folder(item: pytest.Item) -> str:
+    """Return the folder of tests in which a test stands: the core's, or that of the same name of a plugin."""
+    return item.path.parent.name
 
 
 def _story(item: pytest.Item) -> str:

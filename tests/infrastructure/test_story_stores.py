@@ -138,9 +138,9 @@ def test_some_of_those_that_share_a_marker_have_their_turn(monkeypatch: pytest.M
 
 def test_the_seed_is_printed_and_is_of_all_processes(tmp_path: Path) -> None:
     """In the head, and with a failure, which comes from another process."""
-    conftest = (TESTS / "conftest.py").read_text()
-    conftest = conftest.replace("Path(__file__).parent", f"Path({str(TESTS)!r})")
-    (tmp_path / "conftest.py").write_text(conftest)
+    (tmp_path / "conftest.py").write_text(
+        f"import sys\n\nsys.path.insert(0, {str(TESTS)!r})\npytest_plugins = ['shared']\n"
+    )
     (tmp_path / "test_fails.py").write_text(
         "import pytest\n\n@pytest.mark.parametrize('store', ['redis', 'sqlite'])\n"
         "@pytest.mark.parametrize('n', range(5))\ndef test_it(store, n):\n    assert False\n"

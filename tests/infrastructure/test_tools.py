@@ -55,9 +55,9 @@ def test_servers_die_with_the_tests() -> None:
 @pytest.mark.parametrize(("required", "outcome"), [("1", "1 failed"), ("0", "1 skipped")])
 def test_loud_skip_fails_where_all_is_required(tmp_path: Path, required: str, outcome: str) -> None:
     """What was not proved is named; with ONCECRON_REQUIRE_ALL=1 it is a failure."""
-    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text().replace(
-        "Path(__file__).parent", f"Path({str(TESTS)!r})"
-    ))  # fmt: skip
+    (tmp_path / "conftest.py").write_text(
+        f"import sys\n\nsys.path.insert(0, {str(TESTS)!r})\npytest_plugins = ['shared']\n"
+    )
     (tmp_path / "test_skip.py").write_text(
         "from servers import not_proven\n\ndef test_it():\n    not_proven('no such thing')\n"
     )
