@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from hostile_texts import HOSTILE
 from sample_certificates import certificate
-from sample_pages import HOSTILE
 from story_stores import rotated, seed
 
 from oncecron_drill.certificate import Finding

@@ -7,9 +7,8 @@ import re
 from typing import Any
 
 import pytest
+from hostile_texts import HOSTILE, Tags
 from sample_certificates import certificate
-from sample_pages import HOSTILE
-from test_pages import Tags
 
 from oncecron_drill.certificate import FaultCount, Finding
 from oncecron_drill.page import as_html

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pictures
 import pytest
-from sample_pages import CLOCK, HOSTILE, contents
+from hostile_texts import HOSTILE
+from sample_pages import CLOCK, contents
 from story_stores import rotated, seed
 
 from oncecron.core.stderr import visible

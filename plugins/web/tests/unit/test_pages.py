@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from html.parser import HTMLParser
 
 import pytest
-from sample_pages import CLOCK, HOSTILE, NOW, contents, summary
+from hostile_texts import HOSTILE, Tags
+from sample_pages import CLOCK, NOW, contents, summary
 
 from oncecron.log.grid import Grid, Run
 from oncecron_web import render
 from oncecron_web.charts import axis, bars, calendar, lane
 from oncecron_web.contents import Day
-
-
-class Tags(HTMLParser):
-    """The tags of a page with the names of their attributes, and its text."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, ...]] = []
-        self.text = ""
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep it."""
-        self.tags.append((tag, *(name for name, _ in attrs)))
-
-    def handle_data(self, data: str) -> None:
-        """Keep it."""
-        self.text += data
 
 
 @pytest.mark.parametrize("text", HOSTILE)
