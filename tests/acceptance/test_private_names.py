@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import ast
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from documents import sources
 from servers.oncecron import CONSOLE_SCRIPT
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from log_of import Store
     from servers.oncecron import Oncecron
 
-PACKAGE = Path(__file__).parents[2] / "oncecron"
 PRIVATE = {
     "_collections": "sqlite",
     "_ctypes": "sqlite postgres",
@@ -77,7 +78,7 @@ def imported(tree: ast.Module) -> set[str]:
 
 def test_each_private_name_is_tried_here() -> None:
     """What the sources import, or name to `light_module`; `_thread` is documented."""
-    trees = [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
+    trees = [ast.parse(path.read_text()) for path in sources()]
     private = {name for tree in trees for name in imported(tree) if name.startswith("_")}
     assert private - {"__future__", "_thread"} == set(PRIVATE)
 

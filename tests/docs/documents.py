@@ -16,6 +16,12 @@ def pages() -> list[Path]:
     return sorted((ROOT / "docs").rglob("*.md"))
 
 
+def sources() -> list[Path]:
+    """Return the modules of the core and of the plugins."""
+    packages = [ROOT / "oncecron", *sorted(ROOT.glob("plugins/*/oncecron_*"))]
+    return [path for package in packages for path in sorted(package.rglob("*.py"))]
+
+
 def manual_pages() -> list[Path]:
     """Return the manual pages."""
     return sorted((ROOT / "man").iterdir())

@@ -9,9 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-PACKAGE = Path(__file__).resolve().parents[2] / "oncecron"
+from documents import ROOT, sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 WRITER = re.compile(
     r"(?<!output\.)\b(complain|_?say|_?tell|_fence|kind|error|Problem|FileProblem|Conflict|wrong"
     r"|\w+Error|StoreUnavailable)$"
@@ -40,7 +44,7 @@ def parts_of_messages() -> dict[str, str]:
                 names = [each.id for each in inner if isinstance(each, ast.Name)]
                 for text in (*inner, *(each for name in names for each in named[name])):
                     for part in (part for word in _constants(text) for part in split(word)):
-                        found.setdefault(part, f"{path.relative_to(PACKAGE)}:{node.lineno}")
+                        found.setdefault(part, f"{path.relative_to(ROOT)}:{node.lineno}")
     return found
 
 
@@ -57,7 +61,7 @@ def _writes(function: str) -> bool:
 
 
 def _trees() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources()}
 
 
 def _named_texts(tree: ast.Module) -> dict[str, list[ast.AST]]:

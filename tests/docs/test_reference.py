@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from command_tree import every_command
-from documents import CHANGELOG, COMMANDS, README, ROOT, first_column, pages, section
+from documents import CHANGELOG, COMMANDS, README, ROOT, first_column, pages, section, sources
 
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.core import errors, model, timing
@@ -68,7 +68,7 @@ def test_the_findings_of_lint_are_documented_and_no_other() -> None:
 def test_the_environment_is_documented_and_no_other() -> None:
     """Every ONCECRON_ name in the code is listed, and no page has one that is not there."""
     in_code = set()
-    for path in (ROOT / "oncecron").rglob("*.py"):
+    for path in sources():
         in_code |= names(path.read_text(encoding="utf-8"))
     assert names(section(OVERVIEW, "Environment")) == in_code
     for page in (README, *pages()):

@@ -25,6 +25,7 @@ class Change:
     """Other words in one file of the package."""
 
     file: str
+    """From the package on; a plugin stands beside it (`../oncecron_each/...`)."""
     old: str
     """Is there exactly once."""
     new: str
@@ -57,13 +58,14 @@ class Mutation:
 
 
 def copy(mutation: Mutation, to: Path) -> Path:
-    """Make the mutated copy in a new directory; return its console script. Raises `DoesNotApplyError`."""
-    package = to / INSTALLED.name
-    shutil.copytree(INSTALLED, package, ignore=shutil.ignore_patterns("__pycache__"))
+    """Make the mutated copy, plugins too, in a new directory; return its console script. Raises `DoesNotApplyError`."""
+    for init in INSTALLED.parent.glob("oncecron*/__init__.py"):
+        package = init.parent
+        shutil.copytree(package, to / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     for change in mutation.changes:
-        change.apply(package)
+        change.apply(to / INSTALLED.name)
     # As the installation does: without bytecode a firing's imports cost 2.4 times as much.
-    if not compileall.compile_dir(package, quiet=1):
+    if not compileall.compile_dir(to, quiet=1):
         raise SyntaxError(f"the mutation {mutation.name} does not compile")
     return _console_script(to)
 

@@ -7,14 +7,13 @@ import re
 import sys
 import tomllib
 from importlib import metadata
-from pathlib import Path
 
 import pytest
+from documents import ROOT, sources
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 RUNS = PROJECT["project"]["dependencies"]
 EXTRAS = [each for extra in PROJECT["project"]["optional-dependencies"].values() for each in extra]
@@ -70,12 +69,12 @@ def test_what_is_installed_by_default_suffices() -> None:
     """Whatever a command imports, wherever it does, is in the standard library or in a package that is required."""
     required = {canonicalize_name(Requirement(text).name) for text in RUNS}
     packages = metadata.packages_distributions()
-    for path in (ROOT / "oncecron").rglob("*.py"):
+    for path in sources():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
             for name in {name.partition(".")[0] for name in names} - sys.stdlib_module_names:
-                if name == "oncecron" or name.startswith("_"):  # a part of an interpreter
+                if name.startswith(("oncecron", "_")):  # a part of an interpreter
                     continue
                 of = {canonicalize_name(each) for each in packages.get(name, [])}
                 assert of & required, f"{path}: {name} is not installed by default"
