@@ -174,8 +174,12 @@ def test_what_is_not_installed_is_not_known(bring: Bring) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """Give a directory with the package, without the list of its files."""
-    shutil.copytree(Path(oncecron.__file__).parent, tmp_path / "oncecron")
+    """Give a directory with the core and the plugins, without the list of their files, and with what they need."""
+    for entry in Path(oncecron.__file__).parent.parent.iterdir():
+        if not entry.name.startswith("oncecron"):
+            (tmp_path / entry.name).symlink_to(entry)
+        elif entry.suffix != ".dist-info":
+            shutil.copytree(entry, tmp_path / entry.name)
     return tmp_path
 
 
@@ -183,12 +187,12 @@ def home(tmp_path: Path) -> Path:
     ("harm", "said"),
     [
         ("true", ""),
-        ("rm -r oncecron/crontab", ""),
-        ("echo 'raise TypeError(\"no\" + chr(10) + \"idea\")' >>plugins/each/oncecron_each/plugin.py", "left out: no idea"),
-        ("echo ')' >>plugins/each/oncecron_each/plugin.py", "left out: unmatched ')'"),
-        ("echo 'del PLUGIN' >>plugins/each/oncecron_each/plugin.py", "left out: module"),
-        ("echo 'import none' >>plugins/each/oncecron_each/plugin.py", "left out: No module named 'none'"),
-        ("rm plugins/each/oncecron_each/plugin.py", "left out: No module named 'oncecron_each.plugin'"),
+        ("rm -r oncecron_crontab", ""),
+        ("echo 'raise TypeError(\"no\" + chr(10) + \"idea\")' >>oncecron_each/plugin.py", "left out: no idea"),
+        ("echo ')' >>oncecron_each/plugin.py", "left out: unmatched ')'"),
+        ("echo 'del PLUGIN' >>oncecron_each/plugin.py", "left out: module"),
+        ("echo 'import none' >>oncecron_each/plugin.py", "left out: No module named 'none'"),
+        ("rm oncecron_each/plugin.py", "left out: No module named 'oncecron_each.plugin'"),
     ],
 )  # fmt: skip
 def test_a_plugin_that_does_not_load_is_one_line_and_nothing_to_a_firing(
@@ -204,7 +208,7 @@ def test_a_plugin_that_does_not_load_is_one_line_and_nothing_to_a_firing(
     }
 
     def oncecron_with(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "oncecron", *words]
+        command = [sys.executable, "-S", "-m", "oncecron", *words]
         return subprocess.run(
             command, env=environment, cwd=home, capture_output=True, text=True, check=False
         )
