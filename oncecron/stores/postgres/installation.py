@@ -98,7 +98,7 @@ def _of_plugins(name: str) -> list[str]:
 
 
 def _sections(name: str) -> dict[str, str]:
-    """Return the sections of a file, and of the plugins' files of its name; `{NAME}` in one stands for an earlier one."""
+    """Return the sections of a file, and of those of plugins; `{NAME}` in one stands for an earlier one."""
     found: dict[str, str] = {}
     for text in (_text(name), *_of_plugins(name)):
         for part in text.split("\n-- name: ")[1:]:
