@@ -1,7 +1,8 @@
 """Where the core and its plugins meet: what a plugin brings to people's commands, and which plugins there are.
 
-A plugin is a package with a module `plugin` whose `PLUGIN` is a `Plugin`. All of it is optional. The core asks the
-installed ones, and knows none of them; a firing asks nobody.
+A plugin is a package with a `Plugin`. Ours have it as the `PLUGIN` of their module `plugin`; that of any other package
+is found by its entry point in the group `oncecron.commands`. The core asks the installed ones, and knows none of them;
+a firing asks nobody.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
+    from oncecron.cli.group import Listed
     from oncecron.config.file import File
     from oncecron.config.file_reader import FileProblem
     from oncecron.config.settings import Settings
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 _PLUGINS = ("oncecron_crontab", "oncecron_each", "oncecron_notify")
 """The packages of our own plugins that have a `Plugin`."""
+_GROUP = "oncecron.commands"
 
 
 class Work(Protocol):
@@ -50,8 +53,10 @@ def _nothing(*_asked: Any) -> Iterable[Any]:
 
 
 class Plugin(NamedTuple):
-    """What a plugin brings to people's commands."""
+    """What a plugin brings to people's commands. All of it is optional."""
 
+    commands: Mapping[str, Listed] = {}
+    """Its commands. Ours stand in the table of `cli.main`, and none of another package takes the place of one."""
     problems: Callable[[File], Iterable[FileProblem]] = _nothing
     """What is wrong with its tables of the configuration file: for `config check`, `check` and `doctor`."""
     values: Callable[[Settings, str | None], Iterable[ConfiguredValue]] = _nothing
@@ -75,25 +80,47 @@ class Plugin(NamedTuple):
 @functools.cache
 def plugins() -> tuple[Plugin, ...]:
     """Return what the installed plugins bring. One that cannot be loaded is left out, with a line on standard error."""
-    return tuple(_loaded())
+    return (*_ours(), *of_others())
 
 
-def _loaded() -> Iterator[Plugin]:
+def _ours() -> Iterator[Plugin]:
     for package in _PLUGINS:
         try:
-            plugin: Plugin = importlib.import_module(f"{package}.plugin").PLUGIN
+            yield importlib.import_module(f"{package}.plugin").PLUGIN
         except ModuleNotFoundError as error:
             if error.name != package:
-                _left_out(package, error)
+                _left_out(package, error, "oncecron")
         except Exception as error:  # noqa: BLE001 - the others, and the core, do what they can
-            _left_out(package, error)
-        else:
-            yield plugin
+            _left_out(package, error, "oncecron")
 
 
-def _left_out(package: str, error: Exception) -> None:
+@functools.cache
+def of_others() -> tuple[Plugin, ...]:
+    """Return what other packages than ours bring."""
+    return tuple(_of_others())
+
+
+def _of_others() -> Iterator[Plugin]:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - 10 ms
+
+    for entry in entry_points(group=_GROUP):
+        try:
+            yield _checked(entry.load(), entry.value)
+        except Exception as error:  # noqa: BLE001 - likewise
+            _left_out(entry.module.partition(".")[0], error)
+
+
+def _checked(found: object, place: str) -> Plugin:
+    """Return what an entry point names. Raises `TypeError` if it is something else."""
+    if not isinstance(found, Plugin):
+        raise TypeError(f"{place} is not an oncecron.plugins.Plugin")
+    return found
+
+
+def _left_out(package: str, error: Exception, distribution: str | None = None) -> None:
     complain(
-        f"the plugin {package} cannot be loaded and is left out: {error}; install oncecron again"
+        f"the plugin {package} cannot be loaded and is left out: {error}; "
+        f"install {distribution or package} again"
     )
 
 

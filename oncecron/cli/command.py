@@ -10,14 +10,12 @@ A command's module is imported when the command is used or its help is printed. 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from click.core import ParameterSource
-from click.shell_completion import CompletionItem
 
 from oncecron.cli import output
 from oncecron.cli.output import Writer
@@ -28,18 +26,18 @@ from oncecron.config.run_parser import is_half, is_option, wrong_dash
 from oncecron.core.duration_advice import is_unit, is_unit_of_size, meant_duration, meant_size
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import INTERNAL
-from oncecron.core.masking import masked_words
 from oncecron.core.stderr import patient
-from oncecron.core.suggestion import unknown
 from oncecron.core.timing import READER_TIMEOUT
 from oncecron.log.time_span import read_spans
 from oncecron.run.process_tree import refuse_core
 from oncecron.run.spool import spool_of
 from oncecron.stores import check_with_driver, open_reader
-from oncecron.stores.address import has_password, masked, shell_quoted
+from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from click.shell_completion import CompletionItem
 
     from oncecron.cli.table import Kind
     from oncecron.config.options import Completion
@@ -112,7 +110,7 @@ class UsageErrorWithCure(click.UsageError):
     """A usage error whose message already says what to do, so that it needs no pointer to --help."""
 
 
-class _Helpful(click.Command):
+class HelpfulCommand(click.Command):
     """A command whose --help reports a failed write, as every other output does."""
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
@@ -128,125 +126,7 @@ def _help(context: click.Context, _parameter: click.Parameter, wanted: bool) -> 
         answer(context, context.get_help())
 
 
-class LazyGroup(_Helpful, click.Group):
-    """A group of commands, whose modules are imported on first use.
-
-    A command is the `COMMAND` of its module, or one of its `COMMANDS`.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        sections: Mapping[str, Mapping[str, str]],
-        package: str,
-        *,
-        about: str,
-        modules: Mapping[str, str] | None = None,
-        meant: Mapping[str, str] | None = None,
-        **more: Any,
-    ) -> None:
-        """`sections`: names with their sentences, by heading of the help; `meant`: hints for other names.
-
-        `modules`: where a command is that is not in the module of its name in `package`.
-        """
-        super().__init__(name, help=about, no_args_is_help=False, **more)
-        self.sections = sections
-        self.names = {name: text for names in sections.values() for name, text in names.items()}
-        self._package = package
-        self._modules = modules or {}
-        self._meant = meant or {}
-        self.otherwise = f"the commands are {', '.join(self.names)}"
-        """The hint for a name that is similar to none of the commands."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        """Return the names in the order of the help."""
-        return list(self.names)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the command."""
-        if cmd_name not in self.names:
-            return None
-        name = self._modules.get(cmd_name, f"{self._package}.{cmd_name}")
-        module = importlib.import_module(name)
-        commands = getattr(module, "COMMANDS", {})
-        command: click.Command = commands.get(cmd_name) or module.COMMAND
-        command.short_help = self.names[cmd_name]
-        return command
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands, of which none is imported, and the options."""
-        found = [
-            CompletionItem(name, help=text)
-            for name, text in self.names.items()
-            if name.startswith(incomplete)
-        ]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or suggest one. `help COMMAND` means `COMMAND --help`."""
-        if args[0] == "help" and not ctx.resilient_parsing:
-            if not args[1:]:
-                answer(ctx, ctx.get_help())
-            args = [args[1], *args[2:], "--help"]
-        if args[0] not in self.names and not args[0].startswith("-"):
-            raise UsageErrorWithCure(wrong_dash(args[0]) or self._unknown(ctx, args[0]), ctx)
-        return super().resolve_command(ctx, args)
-
-    def _unknown(self, ctx: click.Context, name: str) -> str:
-        if meant := self._meant.get(name):
-            return f"unknown command {name!r}; did you mean {meant}?"
-        return unknown(
-            "command",
-            name,
-            self.names,
-            otherwise=self.otherwise,
-            shown=lambda command: f"`{ctx.command_path} {command}`",
-        )
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Split the line. Raises `UsageErrorWithCure` for a command's option in front of the command."""
-        typed = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            command = next((word for word in typed if word in self.names), None)
-            if command is None or not self._has_option(ctx, command, error.option_name):
-                raise
-            at = typed.index(command)
-            line = [ctx.command_path, command, *typed[:at], *typed[at + 1 :]]
-            raise UsageErrorWithCure(
-                f"options go after the command; write `{_shell_line(line)}`", ctx
-            ) from error
-
-    def _has_option(self, ctx: click.Context, command: str, name: str) -> bool:
-        found = self.get_command(ctx, command)
-        return found is not None and any(name in parameter.opts for parameter in found.params)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the commands under their headings."""
-        for title, names in self.sections.items():
-            with formatter.section(title):
-                formatter.write_dl([*names.items()])
-
-
-def _shell_line(line: Sequence[str]) -> str:
-    """Return a command line for a shell, without passwords."""
-    words, before = [], ""
-    for word, shown in zip(line[1:], masked_words(line[1:]), strict=True):
-        name = word.partition("=")[0] + "=" if word.startswith("--") and "=" in word else ""
-        if (name or f"{before}=") in ("--store=", "--log="):
-            variable = (name or f"{before}=")[2:-1].upper()
-            secret = has_password(word.removeprefix(name))
-            words.append(f'{name}"$ONCECRON_{variable}"' if secret else shell_quoted(word))
-        else:
-            words.append(shell_quoted(shown))
-        before = word
-    return " ".join([line[0], *words])
-
-
-class TableCommand(_Helpful):
+class TableCommand(HelpfulCommand):
     """A command whose options come from a table."""
 
     def __init__(

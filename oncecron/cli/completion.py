@@ -49,7 +49,7 @@ def complete(root: click.Command) -> int:
         faulthandler.dump_traceback_later(COMPLETION_TIMEOUT, exit=True, file=nowhere)
         try:
             answer = Completer(root, {}, "oncecron", "").complete()
-        except click.UsageError:  # no such command
+        except (click.UsageError, OncecronError):  # no such command, or one that cannot be loaded
             answer = ""
         finally:
             faulthandler.cancel_dump_traceback_later()  # half an answer would be a wrong one
@@ -106,7 +106,9 @@ def candidates(
     return [CompletionItem(value) for value in values if value.startswith(incomplete)]
 
 
-def _stored_names(what: str, context: click.Context) -> list[str]:
+def _stored_names(
+    what: str | Callable[[Reader], Iterable[str]], context: click.Context
+) -> list[str]:
     """Return names from the store that the line means; none if it is unreachable.
 
     Only names without special characters for a shell: a host may be called `$(reboot)`.
@@ -115,7 +117,7 @@ def _stored_names(what: str, context: click.Context) -> list[str]:
     assert isinstance(command, TableCommand)  # noqa: S101 - for the type checker
     try:
         with store_reader(Settings(STORE_OPTIONS, command.typed_values(context))) as store:
-            names = {*_NAMES[what](store)}
+            names = {*(_NAMES[what] if isinstance(what, str) else what)(store)}
     except OncecronError:
         return []
     return sorted(name for name in names if is_key(name) and not name.startswith("-"))

@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from oncecron.cli import output, table
-from oncecron.cli.command import JSON, TABLE_OPTIONS, LazyGroup, TableCommand, writer
+from oncecron.cli.command import JSON, TABLE_OPTIONS, TableCommand, writer
+from oncecron.cli.group import LazyGroup, Listed
 from oncecron.cli.sentences import valid_key
 from oncecron.cli.table import Kind
 from oncecron.config.check import check_file
@@ -154,11 +155,12 @@ COMMAND = LazyGroup(
     "config",
     {
         "Commands": {
-            "check": "Find every mistake in the configuration file.",
-            "show": "Show every value of the configuration, and where it comes from.",
+            "check": Listed("Find every mistake in the configuration file.", __name__),
+            "show": Listed(
+                "Show every value of the configuration, and where it comes from.", __name__
+            ),
         }
     },
     "oncecron.cli",
     about="Check the configuration file, or show where each value comes from. These commands need no store.",
-    modules=dict.fromkeys(COMMANDS, __name__),
 )

@@ -14,67 +14,62 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron import __version__
-from oncecron.cli.command import LazyGroup, UsageErrorWithCure, answer
+from oncecron.cli.command import UsageErrorWithCure, answer
+from oncecron.cli.group import LazyGroup, Listed
 from oncecron.core.errors import EX_USAGE
 from oncecron.core.stderr import complain
 from oncecron.core.suggestion import suggestion
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 SECTIONS = {
     "Run a job": {
-        "run": "Run a command once per tick, on one host.",
-        "each": "Run a command once per item of a list, on several hosts.",
+        "run": Listed("Run a command once per tick, on one host."),
+        "each": Listed("Run a command once per item of a list, on several hosts.", "oncecron_each.cli.each"),
     },
     "See what happened": {
-        "history": "Show the job-execution log.",
-        "why": "Explain what happened at one tick.",
-        "jobs": "Show the state of every key.",
-        "timeline": "Show what became of every tick, by time.",
-        "hosts": "Show which hosts fire which keys.",
-        "locks": "Show what is running now, and where.",
-        "items": "Show the items of `each`; queue some again, or mark them done.",
-        "next": "Show the next ticks of a schedule.",
-        "report": "Write a page for a browser: every key, and what is wrong.",
-        "audit": "Check for overlapping, duplicate and missed runs.",
-        "check": "Check for a monitoring system whether all is well.",
-        "notify": "Send what goes wrong, and what recovers, to mail, chat or a program.",
-        "metrics": "Show every key for Prometheus.",
-        "web": "Serve the page of `report` live, for a browser.",
+        "history": Listed("Show the job-execution log."),
+        "why": Listed("Explain what happened at one tick."),
+        "jobs": Listed("Show the state of every key."),
+        "timeline": Listed("Show what became of every tick, by time."),
+        "hosts": Listed("Show which hosts fire which keys."),
+        "locks": Listed("Show what is running now, and where."),
+        "items": Listed("Show the items of `each`; queue some again, or mark them done.", "oncecron_each.cli.items"),
+        "next": Listed("Show the next ticks of a schedule."),
+        "report": Listed(
+            "Write a page for a browser: every key, and what is wrong.", "oncecron_web.cli.report", "oncecron-web"
+        ),
+        "audit": Listed("Check for overlapping, duplicate and missed runs."),
+        "check": Listed("Check for a monitoring system whether all is well."),
+        "notify": Listed("Send what goes wrong, and what recovers, to mail, chat or a program.", "oncecron_notify.cli"),
+        "metrics": Listed("Show every key for Prometheus.", "oncecron_web.cli.metrics", "oncecron-web"),
+        "web": Listed("Serve the page of `report` live, for a browser.", "oncecron_web.cli.web", "oncecron-web"),
     },
     "Intervene": {
-        "stop": "Stop a running job, on any host.",
-        "release": "Release a key that a dead host still holds.",
-        "pause": "Start no new runs of a key, on any host.",
-        "resume": "End a pause.",
-        "drain": "Start no new jobs on a host.",
-        "undrain": "Start jobs on a drained host again.",
-        "forget": "Expect no further runs of a retired key, or of a retired host.",
+        "stop": Listed("Stop a running job, on any host."),
+        "release": Listed("Release a key that a dead host still holds.", "oncecron.cli.stop"),
+        "pause": Listed("Start no new runs of a key, on any host.", "oncecron.cli.switches"),
+        "resume": Listed("End a pause.", "oncecron.cli.switches"),
+        "drain": Listed("Start no new jobs on a host.", "oncecron.cli.switches"),
+        "undrain": Listed("Start jobs on a drained host again.", "oncecron.cli.switches"),
+        "forget": Listed("Expect no further runs of a retired key, or of a retired host.", "oncecron.cli.switches"),
     },
     "Set up": {
-        "doctor": "Find what is wrong with this host and its store.",
-        "drill": "Put the store to the proof, and print a certificate.",
-        "config": "Check and show the configuration.",
-        "crontab": "Add, remove or check oncecron in a crontab.",
-        "init": "Create or upgrade the store's schema.",
-        "prune": "Remove old records now.",
-        "flush": "Deliver spooled records to the store.",
-        "completion": "Print a completion script for a shell.",
+        "doctor": Listed("Find what is wrong with this host and its store."),
+        "drill": Listed("Put the store to the proof, and print a certificate.", "oncecron_drill.cli", "oncecron-drill"),
+        "config": Listed("Check and show the configuration."),
+        "crontab": Listed("Add, remove or check oncecron in a crontab.", "oncecron_crontab.cli"),
+        "init": Listed("Create or upgrade the store's schema."),
+        "prune": Listed("Remove old records now."),
+        "flush": Listed("Deliver spooled records to the store."),
+        "completion": Listed("Print a completion script for a shell."),
     },
-}
-"""The commands by the headings of the help, each with its sentence."""
-MODULES = {
-    **dict.fromkeys(("pause", "resume", "drain", "undrain", "forget"), "oncecron.cli.switches"),
-    "release": "oncecron.cli.stop",
-    "each": "oncecron_each.cli.each",
-    "items": "oncecron_each.cli.items",
-    "crontab": "oncecron_crontab.cli",
-    "notify": "oncecron_notify.cli",
-    **{name: f"oncecron_web.cli.{name}" for name in ("report", "web", "metrics")},
-    "drill": "oncecron_drill.cli",
-}
-"""Where the commands are that have no module of their own in `oncecron.cli`."""
+}  # fmt: skip
+"""The official commands by the headings of the help, each with its sentence, its module and its distribution.
+
+No other package can replace one of them.
+"""
 _SHOWN = "`oncecron jobs` (every key), `oncecron locks` (what runs now) or `oncecron history`"
 _MEANT = {
     **{name: f"`oncecron crontab {name}`" for name in ("wrap", "unwrap", "lint")},
@@ -106,15 +101,22 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
         answer(ctx, f"oncecron {__version__}")
 
 
+def _others() -> Mapping[str, Listed]:
+    """Return the commands of other packages."""
+    from oncecron.plugins import of_others  # noqa: PLC0415 - none of our own commands needs it
+
+    return {name: one for plugin in of_others() for name, one in plugin.commands.items()}
+
+
 ONCECRON = LazyGroup(
     "oncecron",
     SECTIONS,
     "oncecron.cli",
-    modules=MODULES,
     about="Run a crontab entry once cluster-wide. Put `oncecron run --key KEY --` in front of the same line "
     "on every host. At each scheduled time, one host runs the command and the others skip it. For the options of a "
     "command, see `oncecron COMMAND --help`.",
     meant=_MEANT,
+    others=_others,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
         click.Option(

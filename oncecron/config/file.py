@@ -40,6 +40,8 @@ class File(NamedTuple):
     """Connection settings for a Redis store; see `oncecron.stores.redis.address`."""
     notify: Mapping[str, Any] = {}
     """The table [notify] as it stands there; see `oncecron_notify.settings`."""
+    plugin: Mapping[str, Any] = {}
+    """The tables [plugin.NAME] of other packages as they stand there. A firing does not look into them."""
     mode: int = 0
     """The permissions of the file."""
     problems: tuple[FileProblem, ...] = ()

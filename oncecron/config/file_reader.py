@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _LARGEST_FILE = 1 << 20
 _TOP_KEYS = {option.name: option for option in RUN_OPTIONS if option.config == "anywhere"}
-_TABLES = {"job": "[job.KEY]", "notify": "[notify]", "ping": "[[ping]]"}
+_TABLES = {"job": "[job.KEY]", "notify": "[notify]", "ping": "[[ping]]", "plugin": "[plugin.NAME]"}
 _OF_JOBS = ("job", "redis", "retention", "store_file")
-_OBSERVERS = ("ping", "notify", "channel", "check", "report", "metrics", "pages", "web")
+_OBSERVERS = ("ping", "notify", "plugin", "channel", "check", "report", "metrics", "pages", "web")
 """Tables for who looks on, also such as nobody reads. Only the others can stop a job: see `_may_stop_jobs`."""
 _PASSWORD = "a password"  # noqa: S105 - the word
 
@@ -93,8 +93,9 @@ def parse(path: str, text: str, mode: int) -> File:
     reader = _Reader(path)
     jobs, retention, redis = (reader.table(data, name) for name in ("job", "retention", "redis"))
     store_file = reader.store_file(data)
-    pings, notify = reader.pings(data, mode), reader.table(data, "notify")
-    also = (*_OF_JOBS, "notify", "ping")
+    pings = reader.pings(data, mode)
+    notify, plugin = (reader.table(data, name) for name in ("notify", "plugin"))
+    also = (*_OF_JOBS, "notify", "ping", "plugin")
     file = File(
         path,
         reader.texts(FileProblem(path, ""), data, _TOP_KEYS, also),
@@ -103,6 +104,7 @@ def parse(path: str, text: str, mode: int) -> File:
         reader.retention(retention),
         reader.redis(redis),
         notify,
+        plugin,
         mode,
         pings=pings,
     )

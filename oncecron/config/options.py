@@ -13,14 +13,20 @@ from oncecron.core.timing import LONGEST_CONNECT_TIMEOUT, LONGEST_TTL, MINIMUM_T
 from oncecron.core.units import parse_duration, parse_range, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any, Literal
+
+    from oncecron.stores.reader import Reader
 
     Kind = Literal[
         "text", "duration", "range", "flag", "count", "integer", "codes", "choice", "size"
     ]
-    Completion = tuple[str, ...] | Literal["key", "host", "namespace", "file"]
-    """The candidates for a value: fixed texts, names from the store, or files."""
+    Completion = (
+        tuple[str, ...]
+        | Literal["key", "host", "namespace", "file"]
+        | Callable[[Reader], Iterable[str]]
+    )
+    """The candidates for a value: fixed texts, files, or names from the store, which may be a plugin's."""
 
 
 KEY_RULE = "use 1 to 200 of A-Z a-z 0-9 . _ : / @ -"

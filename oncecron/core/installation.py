@@ -12,6 +12,7 @@ import hashlib
 import os
 import sys
 
+from oncecron import __version__
 from oncecron.core.errors import ConfigurationError
 
 _REQUIREMENTS = {
@@ -27,6 +28,13 @@ HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 """The directory that has the package `oncecron`."""
 PRIVATE = "/usr/lib/oncecron/"
 """Below it are the modules of the distribution's package."""
+_PACKAGES = {
+    "/var/lib/dpkg/info/oncecron.list": "apt-get install ./{}_{}-1_all.deb",
+    f"{PRIVATE}python": "dnf install ./{}-{}-1.noarch.rpm",
+    "/lib/apk/db/installed": "apk add --allow-untrusted ./{}_{}-r1_noarch.apk",
+    "/var/lib/pacman/local": "pacman -U {}-{}-1-any.pkg.tar.zst",
+}
+"""How another package is installed, by a file that is there where the distribution's package came this way."""
 _LIST = ".dist-info"
 _OURS = ("oncecron/", "oncecron_")
 """How the names of our files begin in it: those of the core, and those of the plugins."""
@@ -57,6 +65,34 @@ def broken(error: ImportError) -> ConfigurationError:
     return ConfigurationError(
         f"{python} cannot load what oncecron needs: {error}; use the python3 of the distribution"
     )
+
+
+def how_to_install(distribution: str) -> str:
+    """Return the cure where another distribution of ours is missing: a line that installs it as this was installed."""
+    if distribution == "oncecron":
+        return _reinstall()
+    if _is_private():
+        lines = (line for mark, line in _PACKAGES.items() if os.path.exists(mark))
+        line = next(lines, "").format(distribution, __version__)
+        return f"install it: `{line}`" if line else f"install the package {distribution}"
+    if f"{os.path.dirname(sys.prefix)}/modules" == HOME:  # of the tarball, which has all
+        return f"unpack the tarball again in {os.path.dirname(os.path.dirname(sys.prefix))}"
+    return f"install it: `{_by_pip(f'{distribution}=={__version__}')}`"
+
+
+def _by_pip(what: str) -> str:
+    from importlib.util import find_spec  # noqa: PLC0415 - of no command that is installed
+    from shlex import quote  # noqa: PLC0415 - likewise
+
+    if os.path.exists(f"{sys.prefix}/pipx_metadata.json"):
+        environments, name = os.path.split(sys.prefix)
+        usual = environments.startswith(f"{os.path.expanduser('~')}/")
+        home = "" if usual else f"PIPX_HOME={quote(os.path.dirname(environments))} "
+        return f"{home}pipx inject {quote(name)} {what}"
+    python = quote(sys.executable or "python3")
+    if find_spec("pip") is None:  # as uv leaves it
+        return f"uv pip install --python {python} {what}"
+    return f"{python} -m pip install {what}"
 
 
 def mixed() -> ConfigurationError | None:

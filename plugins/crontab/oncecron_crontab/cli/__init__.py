@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from oncecron.cli import output
-from oncecron.cli.command import LazyGroup
+from oncecron.cli.group import LazyGroup, Listed
 from oncecron.core.errors import UsageError
 from oncecron_crontab.cli import files
 
@@ -42,9 +42,9 @@ COMMAND = CrontabGroup(
     "crontab",
     {
         "Commands": {
-            "wrap": "Add `oncecron run` to the lines of a crontab.",
-            "unwrap": "Remove what wrap has added.",
-            "lint": "Find lines that run twice, nowhere or at another time.",
+            "wrap": Listed("Add `oncecron run` to the lines of a crontab."),
+            "unwrap": Listed("Remove what wrap has added."),
+            "lint": Listed("Find lines that run twice, nowhere or at another time."),
         }
     },
     __name__,

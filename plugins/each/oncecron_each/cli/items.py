@@ -5,8 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import click
+
 from oncecron.cli import output, table
-from oncecron.cli.command import QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
+from oncecron.cli.command import (
+    QUERY_OPTIONS,
+    TableCommand,
+    completer,
+    incomplete,
+    store_reader,
+    writer,
+)
 from oncecron.cli.sentences import author, count, suggestion, valid_key, valid_tick
 from oncecron.cli.table import Kind
 from oncecron.config.options import Option, in_group
@@ -189,6 +198,11 @@ def _summary(view: ListView) -> str:
     return f"key {view.items_of.key}, tick {view.items_of.tick}: {counts.total} items: {states or 'none'}"
 
 
+def _keys(store: Reader) -> set[str]:
+    """Return the keys that have lists of items."""
+    return {view.items_of.key for view in item_lists(store)}
+
+
 COMMAND = TableCommand(
     "items", OPTIONS, _items,
     about="Show the items of the newest list of a key, or of one tick, in the order of the list. Without KEY, show "
@@ -201,5 +215,5 @@ COMMAND = TableCommand(
         "oncecron items digest --item - --retry <not-sent",
         "oncecron items digest --retry",
     ),
-    words="[KEY]",
+    words=click.Argument(["words"], metavar="[KEY]", required=False, shell_complete=completer(_keys)),
 )  # fmt: skip
