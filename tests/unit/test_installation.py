@@ -5,12 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 
 import pytest
 
 import oncecron
+from oncecron.core import installation
 
 PACKAGE = Path(oncecron.__file__).parent
 SCRIPT = """\
@@ -88,6 +89,59 @@ def test_a_python_that_is_too_old_is_one_line() -> None:
         f"oncecron: Python 3.11 or newer is needed, but {sys.executable} is Python 3.9.2; "
         "install oncecron with a newer one\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("mark", "line"),
+    [
+        ("/var/lib/dpkg/info/oncecron.list", "apt-get install ./oncecron-web_{}-1_all.deb"),
+        ("/usr/lib/oncecron/python", "dnf install ./oncecron-web-{}-1.noarch.rpm"),
+        ("/lib/apk/db/installed", "apk add --allow-untrusted ./oncecron-web_{}-r1_noarch.apk"),
+        ("/var/lib/pacman/local", "pacman -U oncecron-web-{}-1-any.pkg.tar.zst"),
+    ],
+)
+def test_what_a_package_lacks_is_installed_by_its_package_manager(
+    monkeypatch: pytest.MonkeyPatch, mark: str, line: str
+) -> None:
+    """Of the same version. Whoever has unpacked it by hand is told the name of the package."""
+    monkeypatch.setattr(installation, "HOME", "/usr/lib/oncecron/0.1.0.1790000000")
+    monkeypatch.setattr(os.path, "exists", mark.__eq__)
+    line = line.format(oncecron.__version__)
+    assert installation.how_to_install("oncecron-web") == f"install it: `{line}`"
+    monkeypatch.setattr(os.path, "exists", "".__eq__)
+    assert installation.how_to_install("oncecron-web") == "install the package oncecron-web"
+    assert installation.how_to_install("oncecron") == "install the package oncecron again"
+
+
+def test_a_tarball_that_lacks_something_is_unpacked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has all."""
+    monkeypatch.setattr(installation, "HOME", "/opt/on ce/lib/modules")
+    monkeypatch.setattr(sys, "prefix", "/opt/on ce/lib/python")
+    assert installation.how_to_install("oncecron-web") == "unpack the tarball again in /opt/on ce"
+
+
+@pytest.mark.parametrize(
+    ("prefix", "mark", "pip", "line"),
+    [
+        ("/opt/oncecron", "", "pip", "/opt/oncecron/bin/python -m pip install {}"),
+        ("/opt/a b", "", "pip", "'/opt/a b/bin/python' -m pip install {}"),
+        ("/opt/uv/oncecron", "", None, "uv pip install --python /opt/uv/oncecron/bin/python {}"),
+        ("/opt/pipx/venvs/oncecron", "pipx_metadata.json", "pip", "PIPX_HOME=/opt/pipx pipx inject oncecron {}"),
+        ("/home/ann/.local/pipx/venvs/cron", "pipx_metadata.json", "pip", "pipx inject cron {}"),
+    ],
+)  # fmt: skip
+def test_what_an_environment_lacks_is_installed_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, prefix: str, mark: str, pip: str | None, line: str
+) -> None:
+    """By its own pip, by pipx, or by uv, which leaves it without pip."""
+    monkeypatch.setenv("HOME", "/home/ann")
+    monkeypatch.setattr(installation, "HOME", f"{prefix}/lib/python3.11/site-packages")
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(sys, "executable", f"{prefix}/bin/python")
+    monkeypatch.setattr(os.path, "exists", f"{prefix}/{mark}".__eq__)
+    monkeypatch.setattr(util, "find_spec", lambda _name: pip)
+    line = line.format(f"oncecron-drill=={oncecron.__version__}")
+    assert installation.how_to_install("oncecron-drill") == f"install it: `{line}`"
 
 
 # The files of a package

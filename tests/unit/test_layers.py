@@ -26,6 +26,9 @@ PACKAGES = [
 FLOORS = ("__main__", "cli", "watch", "log", "plugins", "run", "config", "stores", "core")
 """The packages of the core from the top floor down: a module imports only from its own floor and from those below."""
 
+PAGE = Path(__file__).parents[2] / "docs" / "design" / "architecture.md"
+EXAMPLE = PAGE.parent / "example_plugin" / "oncecron_disk.py"
+
 MEETING = "oncecron.plugins"
 """What a plugin may bring. It names for types what stands above it, and imports nothing of that."""
 
@@ -133,6 +136,37 @@ def test_the_core_knows_no_plugin_and_no_plugin_another() -> None:
     known = {(name, target) for name, targets in EXCEPTIONS.items() for target in targets.split()}
     assert sorted(strays - known) == []
     assert sorted(known - strays) == []
+
+
+@functools.cache
+def public() -> frozenset[str]:
+    """Return the modules of the core that the page lists as public, and their packages."""
+    table = PAGE.read_text().partition("### What a plugin may import\n")[2].partition("\n#")[0]
+    found = {"oncecron"}
+    for package, listed in re.findall(r"^\| `(\S+)` \| (.*?) \|", table, re.MULTILINE):
+        place = package if package == "oncecron" else f"oncecron.{package}"
+        all_of = {name for name in names() if name.startswith(f"{place}.")}
+        named = {f"{place}.{name}" for name in re.findall(r"`(\S+?)`", listed)}
+        found |= {place, *(all_of if listed == "all" else named)}
+    return frozenset(found)
+
+
+def test_the_public_modules_of_the_core_are_there() -> None:
+    """The page lists them, and no other place."""
+    assert len(public()) > 20
+    assert sorted(public() - names()) == []
+
+
+def test_a_plugin_imports_public_modules_of_the_core_alone() -> None:
+    """For types, too; so does the example."""
+    strays = {
+        f"{name} imports {target}"
+        for name, tree in [*modules(), ("example", ast.parse(EXAMPLE.read_text()))]
+        for target in imported(tree)
+        if name.partition(".")[0] != "oncecron" and target.partition(".")[0] == "oncecron"
+        if target not in public()
+    }
+    assert sorted(strays) == []
 
 
 def test_nothing_imports_what_a_plugin_brings() -> None:
@@ -299,6 +333,14 @@ def test_a_firing_imports_nothing_heavy(name: str) -> None:
     assert loaded & (HEAVY | {"sqlite3"}) <= NEEDED[name]
     ours = {module for module in loaded if module.startswith("oncecron")}
     assert len(ours) <= MOST_MODULES, sorted(ours)
+
+
+def test_each_asks_no_package_what_it_brings() -> None:
+    """It is found by its name, as every command of ours: no list of what is installed is read, and no plugin asked."""
+    code = "from oncecron.cli.main import invoke; invoke(['each', '--help'])"
+    loaded = loaded_by(f"import os; out = os.dup(1); os.dup2(2, 1); {code}; os.dup2(out, 1)")
+    assert "oncecron_each.cli.each" in loaded
+    assert not loaded & {"importlib.metadata", "oncecron.plugins", "oncecron.core.installation"}
 
 
 def test_only_who_draws_pages_needs_what_they_are_made_with() -> None:

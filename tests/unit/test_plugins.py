@@ -6,16 +6,22 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import click
 import pytest
 
 import oncecron
 from oncecron import plugins
+from oncecron.cli import history as cli_history
+from oncecron.cli.group import Listed
+from oncecron.cli.main import ONCECRON, invoke
 from oncecron.config.file import File
 from oncecron.config.file_reader import FileProblem
+from oncecron.core.errors import ConfigurationError
 from oncecron.core.log_rows import Execution, JobKey, LeaseView
 from oncecron.core.model import Retention
 from oncecron.core.text import Clock
@@ -51,6 +57,7 @@ def bring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bring]:
 
     def forget() -> None:
         plugins.plugins.cache_clear()
+        plugins.of_others.cache_clear()
         findings.kinds.cache_clear()
 
     def install(*brought: object) -> None:
@@ -170,6 +177,64 @@ def test_what_is_not_installed_is_not_known(bring: Bring) -> None:
     bring()
     assert "in-doubt" not in usual_states()
     assert sources().work.newest("k") is None
+
+
+@pytest.fixture
+def others(bring: Bring, monkeypatch: pytest.MonkeyPatch) -> Bring:
+    """Give what makes objects the entry points of other packages, with no plugin of ours."""
+
+    def install(*brought: object) -> None:
+        bring()
+        names = [f"other_{number}" for number in range(len(brought))]
+        for name, plugin in zip(names, brought, strict=True):
+            monkeypatch.setitem(
+                sys.modules, name, cast("Any", SimpleNamespace(PLUGIN=plugin, __spec__=name))
+            )
+        found = [metadata.EntryPoint(name, f"{name}:PLUGIN", "oncecron.commands") for name in names]
+        monkeypatch.setattr(metadata, "entry_points", lambda group: found if group else ())
+
+    return install
+
+
+def listed(about: str) -> Plugin:
+    """Return a plugin with some commands, also with names of ours."""
+    names = ("extra", "history", "web")
+    return Plugin({name: Listed(about, "other_0.cli", "x") for name in names})
+
+
+def test_no_package_replaces_an_official_command(others: Bring) -> None:
+    """Not even one that is not installed; and the help names ours alone."""
+    others(listed("Do more."))
+    context = click.Context(ONCECRON, info_name="oncecron")
+    history = ONCECRON.get_command(context, "history")
+    assert (history, ONCECRON.names["history"].about) == (cli_history.COMMAND, history.short_help)
+    shown = ONCECRON.get_help(context)
+    assert shown.count("Do more. [other_0]") == 1
+    assert shown.endswith("\nOf other packages:\n  extra  Do more. [other_0]")
+    offered = [each.value for each in ONCECRON.shell_complete(context, "")]
+    assert len(offered) == len({*offered})
+
+
+def test_what_is_no_plugin_is_left_out(others: Bring, capfd: pytest.CaptureFixture[str]) -> None:
+    """With one line, however often it is asked for. The others are there."""
+    good = Plugin()
+    others({"commands": {}}, good)
+    assert plugins.plugins() == plugins.plugins() == plugins.of_others() == (good,)
+    assert capfd.readouterr().err == (
+        "oncecron: the plugin other_0 cannot be loaded and is left out: "
+        "other_0:PLUGIN is not an oncecron.plugins.Plugin; install other_0 again\n"
+    )
+
+
+def test_a_command_of_another_package_that_fails_is_named(others: Bring) -> None:
+    """Whatever its module raises: it is no fault of ours."""
+    others(listed("Do more."))
+    with pytest.raises(ConfigurationError) as raised:
+        invoke(["extra"])
+    assert str(raised.value) == (
+        "extra of other_0 cannot be loaded: No module named 'other_0.cli'; 'other_0' is not a package; "
+        "install other_0 again"
+    )
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A plugin: `oncecron disk`, and a finding of `check` when the disk of the spool is almost full."""
+"""A plugin: `oncecron disk`, and a finding of `check` when the disk of this host is almost full."""
 
 from __future__ import annotations
 
@@ -9,30 +9,29 @@ from oncecron.cli import output
 from oncecron.cli.command import TableCommand
 from oncecron.cli.group import Listed
 from oncecron.plugins import Plugin
-from oncecron.stores.address import state_directory
 from oncecron.watch.findings import WARNING, Finding, Kind, finding
 
 if TYPE_CHECKING:
     from oncecron.config.file import File
     from oncecron.log.sources import Sources
 
-ABOUT = "Show how full the disk of the spool is."
-FULL = Kind(WARNING, "The disk of the spool is almost full.", "a disk is almost full")
+ABOUT = "Show how full the disk of this host is."
+FULL = Kind(WARNING, "The disk of a host is almost full.", "a disk is almost full")
 
 
 def _used() -> int:
-    disk = shutil.disk_usage(state_directory())
+    disk = shutil.disk_usage("/")
     return 100 * disk.used // disk.total
 
 
 def _show(_given: dict[str, str], _words: list[str]) -> int:
-    output.say(f"{_used()} % of {state_directory()} is used", output.standard_output())
+    output.say(f"{_used()} % of / is used", output.standard_output())
     return 0
 
 
 def _findings(_sources: Sources, file: File) -> list[Finding]:
     limit = file.plugin.get("disk", {}).get("full", 90)  # of [plugin.disk]
-    reason = f"{_used()} % of {state_directory()} is used"
+    reason = f"{_used()} % of / is used"
     return [finding("disk", None, 1, reason)] if _used() >= limit else []
 
 
