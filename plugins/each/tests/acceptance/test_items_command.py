@@ -3,11 +3,12 @@
 import csv
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from log_of import Store
-from servers.oncecron import Oncecron
+from servers.oncecron import Oncecron, patient_script
 
 TICK = ("--tick", "one")
 BROKEN = ("--", "sh", "-c", 'test "$1" != 2 && test "$1" != 4', "sh")
@@ -50,6 +51,16 @@ def test_it_lists_the_items_in_order(loaded: Oncecron) -> None:
     assert table[2].split()[:3] == ["2", "dead", "1"]
     as_csv = list(csv.DictReader(loaded("items", "k", "--format", "csv").out.decode().splitlines()))
     assert [row["item_id"] for row in as_csv] == [row["item_id"] for row in found]
+
+
+def test_keys_with_lists_are_offered_at_a_tab(loaded: Oncecron) -> None:
+    """And no others, which it could not show."""
+    assert loaded.run("other", "--tick", "1", "--", "true").status == 0
+    environment = {"COMP_LINE": "oncecron items ", "_ONCECRON_COMPLETE": "1"}
+    answer = subprocess.check_output(
+        [patient_script()], env={**loaded.environment, **environment}, text=True
+    )
+    assert answer == "plain\tk\t\n"
 
 
 def test_it_lists_what_is_asked_for(loaded: Oncecron) -> None:
