@@ -69,9 +69,18 @@ class Key:
         self.paused: tuple[str, float] | None = None
         self.forgotten: tuple[str, float] | None = None
         self.expected_since: float | None = None
+        self.is_tried = False
+        """Whether hosts fire it in vain since it was forgotten: it is expected again, and yet is not."""
         self.renamed_to: str | None = None
         self.runs: list[Run] = []
         self.dues: list[Due] = []
+
+    def fire_in_vain(self, tick: Tick) -> None:
+        """Expect a key that has never run from its first firing on."""
+        if self.forgotten:
+            self.is_tried = True
+        elif self.expected_since is None:
+            self.expected_since = (tick.instant or 0.0) - 1
 
     @property
     def schedule(self) -> str:
@@ -218,6 +227,7 @@ class World:
             host.fired.setdefault(key.name, []).append((str(tick.text), self.now))
             if isinstance(answer, Refusal):
                 answers.append(answer.reason)
+                key.fire_in_vain(tick)
                 continue
             answers.append("ran")
             self._start(key, tick, host, answer)
@@ -234,7 +244,7 @@ class World:
             before.kept = False
         if key.expected_since is None:
             key.expected_since = self.now
-        key.forgotten = None
+        key.forgotten, key.is_tried = None, False
         run = Run(key, tick, host, lease, self.now)
         key.runs.append(run)
         fate = 0.0 if self.is_quiet else self.draw.random()
@@ -293,7 +303,7 @@ class World:
 
     def _forget(self, _host: Host, key: Key, author: str) -> None:
         if self.reader.forget(key.name, author):
-            key.forgotten, key.expected_since = (author, self.now), None
+            key.forgotten, key.expected_since, key.is_tried = (author, self.now), None, False
 
     def _forget_host(self, host: Host, _key: Key, _author: str) -> None:
         self.reader.forget_host(host.name)

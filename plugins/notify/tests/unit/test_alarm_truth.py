@@ -136,7 +136,9 @@ class Oracle:
         judge = getattr(self, "_" + found.finding.replace("-", "_"))
         return judge(found) if found.key is None else judge(found, self.world.keys[found.key])
 
-    def _missed(self, found: Finding, key: Key) -> bool:
+    def _missed(self, found: Finding, key: Key) -> bool | None:
+        if key.is_tried:
+            return None
         late = [
             due
             for due in key.not_started(self.now, "nobody", "drained", "paused", "held")
@@ -165,8 +167,8 @@ class Oracle:
         newest = key.runs[-1]
         return (newest.outcome == "running" or newest.kept) and not newest.is_living(self.now)
 
-    def _overrun(self, found: Finding, key: Key) -> bool:
-        return len(key.not_started(self.now, "held")) == found.count
+    def _overrun(self, found: Finding, key: Key) -> bool | None:
+        return None if key.is_tried else len(key.not_started(self.now, "held")) == found.count
 
     def _slow(self, found: Finding, key: Key) -> bool:
         run = key.living(self.now)
@@ -317,7 +319,8 @@ class Oracle:
         notices = self.world.reader.notices(["ops"])
         for which in [each for notice in notices for each in knowledge_in(notice).known]:
             if which.key is not None and which.finding not in ("slow", "expired"):
-                assert not self.world.keys[which.key].forgotten, which
+                key = self.world.keys[which.key]
+                assert not key.forgotten or key.is_tried, which
             if which.finding == "silent-host":
                 assert not self.world.hosts[str(which.host)].drained, which
 
