@@ -367,3 +367,12 @@ def journal(public_path: Path) -> Iterator[Journal]:
     journal = Journal(public_path / "journal")
     yield journal
     journal.kill_jobs()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Start the browser that all tests of this process share, those of plugins too."""
+    from browser import chromium
+
+    with chromium() as found:
+        yield found

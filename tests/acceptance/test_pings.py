@@ -679,10 +679,10 @@ def test_only_a_winner_that_pings_imports_what_it_takes(
     configure("webhook", f"{recorder.url}/hook", "keys = ['other']")
     other = imported(host, "--tick", "t")
     assert "oncecron.run" in other
-    assert not {"oncecron_notify", "http.client", "ssl"} & other
+    assert not {"oncecron.watch", "http.client", "ssl"} & other
     configure("webhook", f"{recorder.url}/hook")
     skipped = imported(host, "--tick", "t")
-    ours = {"oncecron_notify", "oncecron.watch.pinger"}
+    ours = {"oncecron.watch", "oncecron.watch.pinger"}
     assert {name for name in skipped - other if name.startswith("oncecron")} == ours
     assert not {"http.client", "ssl", "threading"} & skipped
     assert recorder.received == []

@@ -1,4 +1,4 @@
-"""Fixtures: a browser, and pages of a made-up fleet."""
+"""Fixtures: pages of a made-up fleet."""
 
 from __future__ import annotations
 
@@ -11,20 +11,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
-from browser import Shown, chromium
+from browser import Shown
 from fleet import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Browser
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Start the browser that all tests of this process share."""
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

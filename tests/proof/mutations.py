@@ -480,7 +480,7 @@ _MUTATIONS = (
         "A command of `each` is killed with its host, or with its guard, while it works on an item.",
         (
             Change(
-                "oncecron_each/spec.py",
+                "../oncecron_each/spec.py",
                 'redraw_below=attempts if settings["in-doubt"] == "retry" else 0',
                 "redraw_below=attempts + 9",
             ),
