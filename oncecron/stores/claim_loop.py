@@ -106,7 +106,7 @@ MOST_LOOKS = 10
 """So many other claims of one key between a look and its write are more than a herd of 300 hosts makes."""
 
 
-class Claimer:
+class ClaimLoop:
     """The base of each store of a firing: its claim, by the steps that the store brings."""
 
     on_lost: Callable[[Firing, LostRun], None] | None = None

@@ -15,7 +15,7 @@ from oncecron.core.errors import StoreError
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.model import LEAST, Retention, recordable_values, stored_request, trust_after
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER, MAX_CLOCK_SKEW, TOKEN_AHEAD
-from oncecron.stores.claim_loop import Claimer
+from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.sqlite import lease_store, retention
 
 if TYPE_CHECKING:
@@ -513,7 +513,7 @@ class Memory:
         )
 
 
-class MemoryStore(Claimer):
+class MemoryStore(ClaimLoop):
     """`LeaseStore` of one firing."""
 
     lease_clock = clock.BOOTTIME

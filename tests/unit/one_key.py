@@ -27,7 +27,7 @@ def claim(store: OneKey, firing: Firing, **how: Any) -> Any:
         return store.claim(firing, **how)
 
 
-class OneKey(claim_loop.Claimer):
+class OneKey(claim_loop.ClaimLoop):
     """A store of one key, which keeps the contract of `ClaimSteps`: what was looked at must not have changed."""
 
     lease_clock = clock.MONOTONIC

@@ -17,7 +17,7 @@ from oncecron.core.facts import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Refusal, recordable_values, stored_request, trust_after
-from oncecron.stores.claim_loop import Claimer
+from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.postgres import look, schema
 from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.postgres.session import BACKEND_START, FULL, PostgresSession
@@ -40,7 +40,7 @@ _UNIQUE_VIOLATION = "23505"
 _UNLOCK = b"select pg_catalog.pg_advisory_unlock_all() where pg_catalog.pg_backend_pid() = $1"
 
 
-class PostgresLeaseStore(Claimer, PostgresSession):
+class PostgresLeaseStore(ClaimLoop, PostgresSession):
     """The firing half of the store on PostgreSQL; see `oncecron.stores.api.LeaseStore`."""
 
     def __init__(self, url: str, *, namespace: str, ttl: float, hold: Hold = "auto") -> None:

@@ -19,7 +19,7 @@ from oncecron.core.facts import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal, Unconfirmed, stored_request, trust_after
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, SKIP_TIMEOUT
-from oncecron.stores.claim_loop import Claimer
+from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient
 from oncecron.stores.redis.resp import ReplyError
@@ -151,7 +151,7 @@ class RedisSession:
         return of_step(error, self._target, self._names.namespace)
 
 
-class RedisLeaseStore(Claimer, RedisSession):
+class RedisLeaseStore(ClaimLoop, RedisSession):
     """The firing half of the store on Redis or Valkey; see `oncecron.stores.api.LeaseStore`."""
 
     def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:

@@ -36,7 +36,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
 from oncecron.core.timing import MAX_CLOCK_SKEW, TOKEN_AHEAD
 from oncecron.core.units import HOUR
-from oncecron.stores.claim_loop import Claimer
+from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.sqlite.connection import Handle, file_of
 from oncecron.stores.sqlite.retention import expire
 
@@ -68,7 +68,7 @@ _NOTHING_SAID = dict.fromkeys(
 )
 
 
-class SQLiteLeaseStore(Claimer):
+class SQLiteLeaseStore(ClaimLoop):
     """The firing half of the store in a SQLite file; see `oncecron.stores.api.LeaseStore`.
 
     `path` is absolute and is the file of the default namespace; other namespaces have a file beside it.
