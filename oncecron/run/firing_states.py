@@ -291,7 +291,7 @@ class Leaving(Claiming):
         guard = self._guard
         for firing in unanswered:
             guard.reporter.spool_not_started(firing, _ASKED_TO_STOP)
-        guard.reporter.say_interrupted(
+        guard.reporter.record_interrupted(
             guard.store_thread.newest_claim or guard.spec.firing, self._why
         )
         return _leave(guard, self._exit_status)
@@ -309,7 +309,7 @@ class _WithJob(State):
 
     def lose_wrapper(self) -> State:
         """End the job."""
-        self._job.end(Stop("stopped", WRAPPER_KILLED), self._guard.now())
+        self._job.terminate(Stop("stopped", WRAPPER_KILLED), self._guard.now())
         return self
 
     def poll_timeout(self, now: float) -> float:

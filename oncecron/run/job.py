@@ -8,8 +8,8 @@ Every call takes the time (lease clock), and none waits. `judge` is called at le
 - A twelfth of the ttl is left: KILL. At a twentieth the wrapper kills the job and the guard, which is stopped or hung.
 - No process is left: it returns how the job ended.
 
-`end` (TERM, then KILL after the grace), `obey` and `kill` are for all other reasons. The first reason is recorded, but
-a lost lease replaces any other.
+`terminate` (TERM, then KILL after the grace), `obey` and `kill` are for all other reasons. The first reason is
+recorded, but a lost lease replaces any other.
 
 The end of trust is the one number that wrapper and guard share. It is in a page of shared memory, and each reads it
 when it decides, so neither has to read a pipe before a kill. Only the guard writes it. Local time may only end trust,
@@ -193,7 +193,7 @@ class Job:
             grace = {1: NEVER, 2: self._grace}.get(self._ending_signals, 0.0)
             self._kill_at = min(self._kill_at, now + grace)
 
-    def end(self, stop: Stop, now: float) -> None:
+    def terminate(self, stop: Stop, now: float) -> None:
         """TERM now, KILL after the grace."""
         if self._stop is None or (stop.outcome == "lost" and self._stop.outcome != "lost"):
             self._stop = stop
@@ -241,7 +241,7 @@ class Job:
         if trusted_until and now >= term_at(trusted_until, self._ttl):
             self._end_untrusted(now, trusted_until)
         if self._timeout and now >= self._started + self._timeout:
-            self.end(Stop("timed-out", f"after {self._timeout:g} s", EX_TIMED_OUT), now)
+            self.terminate(Stop("timed-out", f"after {self._timeout:g} s", EX_TIMED_OUT), now)
         if now >= self._kill_at:
             self._tree.kill()
             self._kill_pause = min(LONGEST_KILL_PAUSE, self._kill_pause * KILL_PAUSE_GROWTH)
@@ -251,7 +251,7 @@ class Job:
         if self._stop is None or self._stop.outcome != "lost":
             self._say("the lease could not be renewed in time; stopping the command")
             note = "the lease could not be renewed in time"
-            self.end(Stop("lost", note, EX_TEMPFAIL, "not-renewed"), now)
+            self.terminate(Stop("lost", note, EX_TEMPFAIL, "not-renewed"), now)
         self._kill_at = min(self._kill_at, guard_kills_at(trusted_until, self._ttl))
 
     def _succeeded(self, status: int) -> bool:

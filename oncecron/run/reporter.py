@@ -144,8 +144,8 @@ class Reporter:
         """Spool `not-started` for a lease that may have been granted: only that record re-opens a tick."""
         self.spool(not_started_record(firing, why))
 
-    def say_interrupted(self, firing: Firing, why: str) -> None:
-        """Report that the firing ends before its claim is answered."""
+    def record_interrupted(self, firing: Firing, why: str) -> None:
+        """Spool the skip of a firing that ends before its claim is answered."""
         record = skip_record(firing, Refusal("interrupted", detail=why))
         self.spool(record)
         self.log.send(record)

@@ -320,7 +320,7 @@ class StoreThread:
 
     def _listen(self) -> None:
         self._listen_at = NEVER
-        if self._give_back():
+        if self._close_unless_held():
             return
         try:
             self._connection.listen(
@@ -331,7 +331,7 @@ class StoreThread:
             self._renew_at = self._now()
             self._listen_at = self._renew_at + self._interval  # it may fail each time
 
-    def _give_back(self) -> bool:
+    def _close_unless_held(self) -> bool:
         """Close the connection if it is not to be held; return whether that is so."""
         holds = self._connection.store.holds_connection
         if not holds:
@@ -364,7 +364,7 @@ class StoreThread:
             return
         self._post(Renewed(renewed))
         self._renew_at = self._now() + self._interval if self._beating else NEVER
-        if not self._beating or self._give_back():
+        if not self._beating or self._close_unless_held():
             return
         if self._listen_at == NEVER and not self._connection.listens(firing):
             self._listen_at = self._now()  # a new connection
@@ -382,7 +382,7 @@ class StoreThread:
         answer = self._answer(lambda deadline: store.keep(lease, ending, deadline=deadline))
         if answer is True:
             self._renew_at = self._now() + self._interval
-            self._give_back()
+            self._close_unless_held()
             self._post(Kept())
         elif answer is False:  # the lease is lost: record the end
             self._record(ending)

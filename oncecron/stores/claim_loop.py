@@ -154,7 +154,7 @@ def _claim(
         if isinstance(answer, Refusal):
             if not answer.own and (answer.reason != "held" or awaited is None):
                 plain = plain_skip(state, firing, answer)
-                recorded = _is_recorded(store, firing, answer, plain, deadline)
+                recorded = _record_skip(store, firing, answer, plain, deadline)
                 return answer._replace(recorded=recorded)
             return answer
         written = _write(store, firing, state, answer, deadline, alone=alone)
@@ -203,10 +203,10 @@ def _look(
         raise
 
 
-def _is_recorded(
+def _record_skip(
     store: ClaimSteps, firing: Firing, refusal: Refusal, plain: PlainSkip | None, deadline: float
 ) -> bool:
-    """Record a skip. If that fails, the answer stands all the same."""
+    """Record a skip; return whether it is on record. If it is not, the answer stands all the same."""
     patience = clock.lease_time(store.lease_clock) + SKIP_TIMEOUT
     try:
         store.skip(firing, refusal, deadline=min(deadline, patience), plain=plain)

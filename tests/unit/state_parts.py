@@ -67,7 +67,7 @@ class Told:
         """Note for which shard the positive word was given."""
         self.unstarted.append((firing.shard, why))
 
-    def say_interrupted(self, _firing: Any, why: str) -> None:
+    def record_interrupted(self, _firing: Any, why: str) -> None:
         """Note why the firing ended before an answer."""
         self.interrupted.append(why)
 
@@ -136,9 +136,9 @@ class FakeJob:
         """Note why it was killed."""
         self.calls.append(("kill", stop.outcome))
 
-    def end(self, stop: Any, _now: float) -> None:
+    def terminate(self, stop: Any, _now: float) -> None:
         """Note why it was ended."""
-        self.calls.append(("end", stop.note))
+        self.calls.append(("terminate", stop.note))
 
 
 class Bench(Guard):
