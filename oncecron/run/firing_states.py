@@ -177,9 +177,10 @@ class Claiming(State):
     """The store is asked for a lease."""
 
     _last: JobEnd | None = None
+    """How the last attempt ended; only `Leaving`, which is this state as well, has one."""
 
     def _on_granted(self, lease: Lease) -> State:
-        return _begin(self._guard, lease, None)
+        return _after_grant(self._guard, lease, None)
 
     def _on_unconfirmed(self, claim: Unconfirmed) -> State:
         """Give back a lease that does not count: only a record of `not-started` re-opens its tick."""
@@ -219,7 +220,7 @@ class Renewing(State):
         self._last = last
 
     def _on_granted(self, lease: Lease) -> State:
-        return _begin(self._guard, lease, self._last)
+        return _after_grant(self._guard, lease, self._last)
 
     def _on_lost(self) -> State:
         return _lost(self._guard, self._last)
@@ -474,7 +475,7 @@ class Retrying(_BetweenAttempts):
     """The store is asked for the next attempt."""
 
     def _on_granted(self, lease: Lease) -> State:
-        return _begin(self._guard, lease, self._last)
+        return _after_grant(self._guard, lease, self._last)
 
     def _on_not_retried(self, event: events.NotRetried) -> State:
         why = self._guard.reporter.say_no_retry(self._lease, event)
@@ -502,7 +503,7 @@ class Over(State):
 # Transitions from more than one state
 
 
-def _begin(guard: Guard, lease: Lease, last: JobEnd | None) -> State:
+def _after_grant(guard: Guard, lease: Lease, last: JobEnd | None) -> State:
     """Start the job, unless its end is requested, its input is gone, or too little trust is left."""
     if lease.request:
         ending = _no_start("stopped", _BEFORE_THE_START)._replace(request=lease.request)

@@ -216,7 +216,7 @@ class Guard:
         """Begin the heartbeats; report the start to the wrapper and to the log."""
         fields = (lease.shard, lease.execution_id, lease.attempt, lease.token, lease.started_at)
         self.report(f"job {' '.join(map(str, fields))} {lease.cause}")
-        self.store_thread.begin()
+        self.store_thread.beat()
         self.reporter.say_start(lease)
         record = start_record(self.spec.firing_of(lease), lease)
         self.reporter.log.send(record)

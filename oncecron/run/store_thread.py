@@ -10,7 +10,7 @@ another, and posts events as answers, in the order in which things happen:
                  with the shards that may have been granted: the thread ends.  `Refused` may come before.
     renew        Renews once a lease that was granted too late to start with, within the budget of a claim:
                  `Granted`, `Lost` or `Failed`.
-    begin        The job runs, and the heartbeats start.  The lease is renewed every sixth of the ttl, and immediately
+    beat         The job runs, and the heartbeats start.  The lease is renewed every sixth of the ttl, and immediately
                  when the connection is readable: the server is closing it, or has sent a notification (the thread
                  listens after a second).  While the store is unreachable, renewals are retried with jitter.
                  `Renewed` moves the end of trust and may bring a request; after `Lost` there are no more heartbeats.
@@ -111,6 +111,7 @@ class StoreThread:
         self._holding = self._beating = False
         self._renew_at = self._listen_at = NEVER
         self._renew_deadline = NEVER
+        """Until when a renewal before the start is tried again; `NEVER`: no start waits for the renewals."""
         self._interval = spec.firing.ttl / HEARTBEATS_PER_TTL
         self._ask_timeout = min(CALL_TIMEOUT, self._interval)
 
@@ -135,9 +136,9 @@ class StoreThread:
         """Renew before the job is started; answered by `Granted`, `Lost` or `Failed`."""
         self._order("renew")
 
-    def begin(self) -> None:
+    def beat(self) -> None:
         """Begin the heartbeats: the job has been started."""
-        self._order("begin")
+        self._order("beat")
 
     def keep(self, ending: Ending) -> None:
         """Record the end of an attempt and keep the lease; answered by `Kept` or `Recorded`."""
@@ -291,8 +292,8 @@ class StoreThread:
         if order == "renew":
             self._renew_at = self._now()
             self._renew_deadline = self._renew_at + self._spec.connect_timeout
-        elif order == "begin":
-            self._begin()
+        elif order == "beat":
+            self._beat()
         elif order == "retry":
             self._retry()
         elif ending and order == "keep":
@@ -305,7 +306,7 @@ class StoreThread:
         self._beating = False
         self._renew_at = self._listen_at = self._renew_deadline = NEVER
 
-    def _begin(self) -> None:
+    def _beat(self) -> None:
         now = self._now()
         self._beating = True
         self._renew_deadline = NEVER

@@ -59,7 +59,7 @@ def supervise(
     Raises `ShortageError` or `ConfigurationError` if nothing could be started.
     """
     try:
-        wrapper = _begin(spec, open_store, processes, first)
+        wrapper = _start_guard(spec, open_store, processes, first)
     except (OSError, MemoryError, ImportError) as error:
         cause = process_tree.cause_of(error)
         if isinstance(cause, ShortageError):
@@ -71,7 +71,7 @@ def supervise(
     return wrapper.watch()
 
 
-def _begin(
+def _start_guard(
     spec: RunSpec,
     open_store: Callable[[], LeaseStore],
     processes: Processes,
@@ -94,13 +94,14 @@ def _begin(
         pipes = (orders_read, reports_write)
         return Guard(spec, trust, *pipes, open_store, capture, observer, processes)
 
-    guard = calls.fork(lambda: _be_guard(make_guard, first, signals, group, spec, processes))
+    guard_pid = calls.fork(lambda: _be_guard(make_guard, first, signals, group, spec, processes))
     calls.close(orders_read)
     calls.close(reports_write)
     if capture:
         capture.close_outputs()
-    tree.expect(guard)
-    return Wrapper(spec, trust, signals, tree, guard, orders_write, reports_read, capture, observer)
+    tree.expect(guard_pid)
+    pipes = (orders_write, reports_read)
+    return Wrapper(spec, trust, signals, tree, guard_pid, *pipes, capture, observer)
 
 
 def _observer(spec: RunSpec) -> Observer | None:
@@ -119,16 +120,16 @@ def _observer(spec: RunSpec) -> Observer | None:
 def spool_unstarted(spec: RunSpec) -> None:
     """Spool that this host could not start the command. Nothing is claimed, so another host may run the tick."""
     refusal = Refusal("broken", detail="the host is short of processes, memory or descriptors")
-    _spool(spec, skip_record(spec.firing, refusal), released=True)
+    _spool(spec, skip_record(spec.firing, refusal), releases=True)
 
 
-def _spool(spec: RunSpec, record: dict[str, object], *, released: bool) -> None:
+def _spool(spec: RunSpec, record: dict[str, object], *, releases: bool) -> None:
     """Spool a record for the store and for the log store.
 
-    The delivery of an end releases the lease. While a process of the job lives (`released` is false), the lease must
+    The delivery of an end releases the lease. While a process of the job lives (`releases` is false), the lease must
     keep other hosts out until it expires, so the record goes to the log store only.
     """
-    for spool in (*([spec.spool] if released else []), *([spec.log.spool] if spec.log else [])):
+    for spool in (*([spec.spool] if releases else []), *([spec.log.spool] if spec.log else [])):
         spool.keep(record)
 
 
@@ -182,7 +183,7 @@ class Wrapper:
         trust: Trust,
         signals: process_tree.Signals,
         tree: process_tree.Tree,
-        guard: int,
+        guard_pid: int,
         orders: int,
         reports: int,
         capture: Capture | None = None,
@@ -191,7 +192,7 @@ class Wrapper:
         self._spec = spec
         self._trust = trust
         self._signals = signals
-        self._guard = guard
+        self._guard_pid = guard_pid
         self._orders = orders
         self._reports = reports
         self._capture = capture
@@ -270,7 +271,7 @@ class Wrapper:
         poll.register(self._signals.fd, select.POLLIN)  # for SIGCHLD
         deadline = self._now() + GUARD_LEAVES_WITHIN
         self._tree.reap()
-        while self._guard in self._tree.awaited and (remaining := deadline - self._now()) > 0:
+        while self._guard_pid in self._tree.awaited and (remaining := deadline - self._now()) > 0:
             poll.poll(remaining * 1000)
             self._forward_signals()  # a signal to end now ends the wait for a slow reader
             self._tree.reap()
@@ -301,7 +302,7 @@ class Wrapper:
         gone = self._tree.kill_all(KILL_TIMEOUT)
         key = self._spec.firing.key
         exit_status = EX_TEMPFAIL
-        status = self._tree.statuses.get(self._guard, signal.SIGKILL)
+        status = self._tree.statuses.get(self._guard_pid, signal.SIGKILL)
         if has_told := os.WIFEXITED(status):
             why, lost_reason = "the oncecron guard failed", "guard-failed"
             told = os.WEXITSTATUS(status)
@@ -322,7 +323,7 @@ class Wrapper:
             ending = self._capture.with_output(ending)
         firing = self._spec.firing_of(self._lease)
         record = execution_record(firing, self._lease, ending)
-        _spool(self._spec, record, released=gone)
+        _spool(self._spec, record, releases=gone)
         if self._observer:
             self._observer.send("end", record)
         if self._capture:

@@ -38,7 +38,7 @@ def first_heartbeat(*, holds: bool) -> float:
     thread._connection = SimpleNamespace(store=SimpleNamespace(holds_connection=holds))
     thread._clock = clock.BOOTTIME
     began = thread._now()
-    thread._begin()
+    thread._beat()
     return float(thread._renew_at - began)
 
 
@@ -235,12 +235,12 @@ def held(spec: RunSpec, store: Slow, monkeypatch: pytest.MonkeyPatch, beats: int
 
     def end() -> None:
         if store.times("finish"):
-            thread.begin()  # no order that the thread expects now: it ends
+            thread.beat()  # no order that the thread expects now: it ends
         elif len(store.times("renew")) >= beats:
             thread.end(Ending("succeeded", 0, None, 20.0))
 
     thread = threaded(spec, store, monkeypatch, end)
-    thread.begin()
+    thread.beat()
     thread.start()
     return thread
 
