@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from oncecron.cli.table import Table
 from oncecron.cli.terminal import columns_of
+from oncecron.core.columns import display_width, fold
 from oncecron.core.errors import OutputError
-from oncecron.core.text import ABSENT, display_width, fold, visible
+from oncecron.core.text import ABSENT, visible
 from oncecron.core.units import format_duration
 from oncecron.log.state_kinds import kind_of
 

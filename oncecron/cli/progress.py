@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron.core import stderr
+from oncecron.core.columns import terminal_width
 from oncecron.core.progress import no_progress
-from oncecron.core.text import terminal_width
 from oncecron.core.timing import BAR_AFTER, BAR_INTERVAL
 from oncecron.core.units import format_duration
 

@@ -10,16 +10,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncecron.core.columns import cut, display_width, fold
 from oncecron.core.light_modules import signal_name
-from oncecron.core.text import (
-    ABSENT,
-    Clock,
-    cut,
-    display_width,
-    fold,
-    part_of,
-    visible,
-)
+from oncecron.core.text import ABSENT, Clock, part_of, visible
 from oncecron.core.units import format_duration
 from oncecron.log.state_kinds import kind_of
 

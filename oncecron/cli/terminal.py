@@ -7,7 +7,8 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from oncecron.core import clock
-from oncecron.core.text import Clock, terminal_width
+from oncecron.core.columns import terminal_width
+from oncecron.core.text import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

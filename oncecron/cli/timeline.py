@@ -27,9 +27,10 @@ from oncecron.cli.terminal import style_for
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
+from oncecron.core.columns import cut, display_width
 from oncecron.core.errors import UsageError
 from oncecron.core.stderr import complain
-from oncecron.core.text import cut, display_width, short_time, visible
+from oncecron.core.text import short_time, visible
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import GRID_STEPS
 from oncecron.core.units import DAY, HOUR, LONGEST_DURATION, MINUTE

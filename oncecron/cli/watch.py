@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TextIO
 from oncecron.cli.terminal import Style, style_for
 from oncecron.config.options import Option
 from oncecron.core import clock
+from oncecron.core.columns import fold
 from oncecron.core.errors import StoreError, StoreUnavailable, UsageError
 from oncecron.core.stderr import visible
-from oncecron.core.text import fold
 from oncecron.core.timing import WATCH_POLL
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ def complain(text: str) -> None:
         clear()
     line = "oncecron: " + visible(without_logins(" ".join(text.split())))
     if system.calls.isatty(2):
-        from oncecron.core.text import fold, terminal_width  # noqa: PLC0415 - only where a person reads it
+        from oncecron.core.columns import fold, terminal_width  # noqa: PLC0415 - only where a person reads it
 
         line = "\n".join(fold(line, terminal_width(2) or len(line), 2))
     write(line + "\n")

@@ -1,4 +1,4 @@
-"""Format texts for a terminal: times, column widths, and no control characters.
+"""Format times for people, and texts without control characters.
 
 For a person who looks now, times are short: relative within the hour (`3m ago`, `in 2m`), else as on a clock and a
 calendar (`02:00`, `Tue 02:00`, `12 Nov`). They are in one zone, which a table or a page names once.
@@ -6,22 +6,15 @@ calendar (`02:00`, `Tue 02:00`, `12 Nov`). They are in one zone, which a table o
 
 from __future__ import annotations
 
-import os
-import re
-import unicodedata
 from datetime import UTC, datetime
 
-from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import NamedTuple
 from oncecron.core.stderr import visible as visible  # noqa: PLC0414 - one of the formats
 from oncecron.core.tick import instant_of
 from oncecron.core.time_zone import find_zone, host_zone
 from oncecron.core.units import DAY, HOUR, MINUTE
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 ABSENT = "-"
-_WORDS = re.compile(r"(?:`[^`]*`|\S)+")
 _SAME_WEEK = 6  # days within which the name of a day means one date
 _SAME_YEAR = 300  # days within which a day and a month do
 
@@ -154,73 +147,3 @@ def _time_of_day(there: datetime, form: str) -> str:
 def part_of(shard: int, shards: int) -> str:
     """Return SHARD/SHARDS, or `ABSENT` for a key with one shard."""
     return ABSENT if shards == 1 else f"{shard}/{shards}"
-
-
-def display_width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(_letter_width(letter) for letter in text)
-
-
-def _letter_width(letter: str) -> int:
-    if unicodedata.category(letter) in ("Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-
-
-def cut(text: str, width: int, mark: str, *, keeps_end: bool = False) -> str:
-    """Return a text of at most `width` columns, of which `mark` is one where something is left out.
-
-    That is at the end, or with `keeps_end` in the middle: many names differ at their ends.
-    """
-    if display_width(text) <= width:
-        return text
-    room = max(0, width - 1)
-    end = beginning(text[::-1], room // 3)[::-1] if keeps_end else ""
-    while end and not _letter_width(end[0]):
-        end = end[1:]  # its letter is left out
-    return f"{beginning(text, room - display_width(end))}{mark}{end}" if width > 0 else ""
-
-
-def beginning(text: str, width: int) -> str:
-    """Return as many letters as fit."""
-    kept = 0
-    for letter in text:
-        width -= _letter_width(letter)
-        if width < 0:
-            break
-        kept += 1
-    return text[:kept]
-
-
-def fold(text: str, width: int, indent: int = 0) -> list[str]:
-    """Return the lines of a text, ended at blanks, of at most `width` columns; those after the first are indented.
-
-    A command in backquotes stays on one line, however long it is, so that it can be pasted.
-    """
-    lines: list[str] = []
-    for word in _WORDS.findall(text):
-        if lines and display_width(lines[-1]) + 1 + display_width(word) <= width:
-            lines[-1] += f" {word}"
-            continue
-        for part in [word] if "`" in word else _pieces(word, width - indent):
-            blanks = min(indent, width - display_width(part)) if lines else 0
-            lines.append(" " * blanks + part)
-    return lines or [""]
-
-
-def terminal_width(descriptor: int) -> int | None:
-    """Return how many columns the terminal has that a descriptor is; None: it is none, or it does not say."""
-    try:
-        return os.get_terminal_size(descriptor).columns or None
-    except OSError:
-        return None
-
-
-def _pieces(word: str, width: int) -> Iterator[str]:
-    """Yield a word that is too wide for a line in several parts."""
-    while word:
-        piece = beginning(word, width) or word[0]
-        yield piece
-        word = word[len(piece) :]

@@ -9,12 +9,13 @@ import os
 import sys
 
 from oncecron.core import clock
+from oncecron.core.columns import fold, terminal_width
 from oncecron.core.decision import Cut, Expire, Grant, LookCloser, Regain, State, decide
 from oncecron.core.errors import EX_TEMPFAIL, UNREADABLE
 from oncecron.core.facts import state_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Refusal
-from oncecron.core.text import Clock, fold, terminal_width, visible
+from oncecron.core.text import Clock, visible
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.core.units import format_duration
 from oncecron.run.firing import turn

@@ -13,7 +13,8 @@ import pytest
 
 from oncecron.cli.terminal import Style
 from oncecron.cli.timeline import Drawing
-from oncecron.core.text import Clock, display_width
+from oncecron.core.columns import display_width
+from oncecron.core.text import Clock
 from oncecron.core.tick import instants_between, next_ticks
 from oncecron.core.timing import MISSED_AFTER
 from oncecron.core.units import DAY, HOUR

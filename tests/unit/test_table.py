@@ -20,7 +20,8 @@ from oncecron.cli.next import COMING
 from oncecron.cli.output import Writer, folded_lines
 from oncecron.cli.table import NARROWEST, Column, Kind, layout
 from oncecron.cli.terminal import Style
-from oncecron.core.text import Clock, display_width
+from oncecron.core.columns import display_width
+from oncecron.core.text import Clock
 from oncecron.log.state_kinds import kind_of
 from oncecron_each.cli.items import ITEMS, LISTS
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncecron.core.columns import cut, display_width, fold
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
-from oncecron.core.text import Clock, cut, display_width, fold
+from oncecron.core.text import Clock
 from oncecron.log.jobs import WRONG
 from oncecron.log.state_kinds import kind_of, kind_of_skip
 from oncecron_each.values import ITEM_STATES
