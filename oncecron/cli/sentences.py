@@ -12,14 +12,13 @@ from oncecron.core.stderr import valid
 from oncecron.core.suggestion import suggestion as suggestion  # noqa: PLC0414 - of many commands
 from oncecron.core.suggestion import unknown_host as unknown_host  # noqa: PLC0414
 from oncecron.core.suggestion import unknown_key as unknown_key  # noqa: PLC0414
-from oncecron.core.text import Clock, part_of, visible
+from oncecron.core.text import Clock, visible
 from oncecron.core.tick import named_tick
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from oncecron.cli.stop_request import Fate
-    from oncecron.core.log_rows import LeaseView, Pause
+    from oncecron.core.log_rows import Pause
     from oncecron.stores.reader import Reader
 
 _RECENT = 1000  # records whose hosts count as known
@@ -85,21 +84,6 @@ def refuse_unknown_keys(keys: Iterable[str], known: Collection[str]) -> None:
     """Raise `NotFoundError` for the first of some keys that no host has fired."""
     for key in sorted({*keys}.difference(known)):
         raise unknown_key(key, known)
-
-
-def holder(of: LeaseView | Fate) -> str:
-    """Return the host and the process that hold a lease, or held it."""
-    return f"{visible(of.host or '-')} (pid {of.pid})"
-
-
-def shard_name(of: LeaseView | Fate) -> str:
-    """Return the name of a key, or of its shard, for a sentence."""
-    return of.key if of.shards == 1 else f"{of.key} shard {part_of(of.shard, of.shards)}"
-
-
-def shard_arguments(of: LeaseView | Fate) -> str:
-    """Return the arguments of a command that name a key, or its shard alone."""
-    return of.key if of.shards == 1 else f"{of.key} --shard {of.shard}"
 
 
 def count(many: int, what: str) -> str:

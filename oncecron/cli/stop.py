@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from oncecron.cli import output
 from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_reader
 from oncecron.cli.output import Writer
-from oncecron.cli.sentences import (
-    author,
+from oncecron.cli.sentences import author, known_keys, local_time, unknown_key, valid_key
+from oncecron.cli.stop_request import (
+    DEAD_BY_THEN,
+    Asking,
+    Fate,
+    fate_of,
     holder,
-    known_keys,
-    local_time,
     shard_arguments,
     shard_name,
-    unknown_key,
-    valid_key,
+    ttl,
 )
-from oncecron.cli.stop_request import DEAD_BY_THEN, Asking, Fate, fate_of, ttl
 from oncecron.cli.table import Kind
 from oncecron.cli.terminal import Style
 from oncecron.config.options import RUN_OPTION, Option

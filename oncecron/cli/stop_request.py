@@ -18,12 +18,12 @@ from __future__ import annotations
 import select
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from oncecron.cli.sentences import holder, local_time, shard_name
+from oncecron.cli.sentences import local_time
 from oncecron.core import clock
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.retry import jittered
 from oncecron.core.stderr import complain
-from oncecron.core.text import visible
+from oncecron.core.text import part_of, visible
 from oncecron.core.timing import ASSUMED_TTL, HEARTBEATS_PER_TTL, REQUEST_POLL
 from oncecron.core.units import format_duration
 from oncecron.log.job_summary import is_living
@@ -234,6 +234,21 @@ def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
         lease_ends_at=lease.expires_at,
         shards=lease.shards,
     )
+
+
+def holder(of: LeaseView | Fate) -> str:
+    """Return the host and the process that hold a lease, or held it."""
+    return f"{visible(of.host or '-')} (pid {of.pid})"
+
+
+def shard_name(of: LeaseView | Fate) -> str:
+    """Return the name of a key, or of its shard, for a sentence."""
+    return of.key if of.shards == 1 else f"{of.key} shard {part_of(of.shard, of.shards)}"
+
+
+def shard_arguments(of: LeaseView | Fate) -> str:
+    """Return the arguments of a command that name a key, or its shard alone."""
+    return of.key if of.shards == 1 else f"{of.key} --shard {of.shard}"
 
 
 def ttl(lease: LeaseView) -> float:
