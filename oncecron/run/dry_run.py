@@ -18,7 +18,6 @@ from oncecron.core.model import AskAgain, Refusal
 from oncecron.core.text import Clock, visible
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.core.units import format_duration
-from oncecron.run.firing import turn
 from oncecron.run.program import look_up
 from oncecron.run.reporter import skip_message, waiting_message
 from oncecron.stores import open_lease_store
@@ -129,7 +128,7 @@ def _plan(spec: RunSpec, program: str) -> Iterator[tuple[str, str]]:
         "failover": firing.failover and "yes",
         "retries": policy.retries,
         "shards": firing.shards if firing.shards > 1 else None,
-        "spread": spec.spread and f"{format_duration(round(_delay(spec), 1))} on this host",
+        "spread": spec.spread and f"{format_duration(round(spec.delay(), 1))} on this host",
         "capture": spec.capture and f"{spec.capture} bytes",
     }
     yield "options", ", ".join(f"{name} {value}" for name, value in options.items() if value)
@@ -147,10 +146,3 @@ def _tick(firing: Firing) -> str:
 def _shown(address: Address, namespace: str) -> str:
     scheme = "sqlite://" if address.kind == "sqlite" else ""
     return f"{scheme}{masked(address.target)}, namespace {namespace}"
-
-
-def _delay(spec: RunSpec) -> float:
-    firing = spec.firing
-    return spec.spread * turn(
-        firing.key, firing.tick.text or str(firing.fired_at), firing.holder.host
-    )

@@ -19,7 +19,6 @@ import time
 
 from oncecron.core import clock, stderr
 from oncecron.core.errors import CommandError, StoreError, shortage_of
-from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
 from oncecron.core.timing import POLL_ROUNDING, RECORD_TIMEOUT, SILENT_WAIT, SKIP_TIMEOUT
@@ -86,16 +85,12 @@ def _shown_line(spec: RunSpec) -> str:
 
 
 def _wait_in_turn(spec: RunSpec) -> None:
-    """Wait for the part of --spread that this host has at this tick; without a tick, at this time.
-
-    Raises `Interrupted`.
-    """
-    firing = spec.firing
-    delay = spec.spread * turn(
-        firing.key, firing.tick.text or str(firing.fired_at), firing.holder.host
-    )
+    """Wait for the part of --spread that this host has. Raises `Interrupted`."""
+    delay = spec.delay()
     if spec.verbose or (os.isatty(2) and delay > SILENT_WAIT):
-        stderr.complain(f"key {firing.key}: waiting {format_duration(round(delay, 3))} (--spread)")
+        stderr.complain(
+            f"key {spec.firing.key}: waiting {format_duration(round(delay, 3))} (--spread)"
+        )
     _sleep(delay)
 
 
@@ -111,11 +106,6 @@ def _sleep(seconds: float) -> None:
             signals.heed()
     finally:
         signals.close()
-
-
-def turn(key: str, tick: str, host: str) -> float:
-    """Return a number from 0 up to 1, evenly spread over hosts and ticks, and always the same for the same three."""
-    return int(sha256_digest(f"{key}\n{tick}\n{host}")[:8], 16) / (1 << 32)
 
 
 def _host_refusal(spec: RunSpec) -> Refusal | None:

@@ -93,6 +93,12 @@ class RunSpec(NamedTuple):
         """Return the log store as it is configured now. Raises `OncecronError`."""
         return self.reread().log() if self.reread else None
 
+    def delay(self) -> float:
+        """Return how much of --spread this host waits at this tick; without a tick, at this time."""
+        firing = self.firing
+        named = firing.tick.text or str(firing.fired_at)
+        return self.spread * turn(firing.key, named, firing.holder.host)
+
     def firing_of(self, lease: Lease) -> Firing:
         """Return the firing of the shard that a lease is for."""
         return self.firing._replace(shard=lease.shard)
@@ -120,6 +126,11 @@ class RunSpec(NamedTuple):
         # The token of an outer run, and the locale that Python has set, are not for the job.
         merged: dict[str, str | None] = {**given, **told, "LC_CTYPE": _original_lc_ctype()}
         return {name: value for name, value in merged.items() if value is not None}
+
+
+def turn(key: str, tick: str, host: str) -> float:
+    """Return a number from 0 up to 1, evenly spread over hosts and ticks, and always the same for the same three."""
+    return int(sha256_digest(f"{key}\n{tick}\n{host}")[:8], 16) / (1 << 32)
 
 
 def _trace_parent(owner: str) -> str:

@@ -13,7 +13,7 @@ from servers import eventually, job
 
 from oncecron.config.run_parser import parse_run
 from oncecron.run import firing
-from oncecron.run.firing import turn
+from oncecron.run.spec import turn
 
 if TYPE_CHECKING:
     from log_of import Store

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import islice
 
 from oncecron.core.tick import next_ticks
-from oncecron.run.firing import turn
+from oncecron.run.spec import turn
 
 HOSTS = [f"web{number}.example.net" for number in range(1, 6)]
 TICKS = [each.text or "" for each in islice(next_ticks("* * * * *", "UTC", 1e9), 2000)]
