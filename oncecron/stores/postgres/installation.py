@@ -15,10 +15,12 @@ from oncecron.core.model import LEAST, MOST_CHANNELS, MOST_KEYS
 from oncecron.core.timing import ENDS_PER_PRUNE, HOST_FORGOTTEN_AFTER
 from oncecron.stores import schema_version
 from oncecron.stores.postgres import schema
+from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.schema_version import Recorded
 
 if TYPE_CHECKING:
     from oncecron.core.log_rows import LeastRetention
+    from oncecron.stores.postgres.client import PostgresClient
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "sql")
 STEPS = os.path.join(_DIRECTORY, "steps")
@@ -35,6 +37,25 @@ def script(namespace: str) -> str:
     kernel = [_text(f"{name}.sql") for name in _KERNEL]
     plugins = [text for name in _OF_A_PLUGIN for text in _of_plugins(f"{name}.sql")]
     return _filled("\n".join([*kernel, *plugins, *map(_text, _LAST)]), namespace)
+
+
+def install(client: PostgresClient, namespace: str, *, deadline: float) -> None:
+    """Create the schema, in one transaction; one that is there is left alone.
+
+    CREATE SCHEMA waits for another session that is creating it, and then fails. Raises `StatementError`, which leaves
+    nothing behind.
+    """
+    client.ask(b"begin", (), deadline=deadline)
+    try:
+        client.script(script(namespace).encode(), deadline=deadline)
+        client.ask(b"commit", (), deadline=deadline)
+    except StatementError as error:
+        client.ask(b"rollback", (), deadline=deadline)
+        if error.sqlstate not in schema.MADE_MEANWHILE:
+            raise
+    except BaseException:
+        client.close()
+        raise
 
 
 def upgrade(namespace: str, found: Recorded) -> str:

@@ -57,27 +57,6 @@ def quoted(namespace: str) -> str:
     return f'"{namespace}"'
 
 
-def install(client: PostgresClient, namespace: str, *, deadline: float) -> None:
-    """Create the schema, in one transaction; one that is there is left alone.
-
-    CREATE SCHEMA waits for another session that is creating it, and then fails. Raises `StatementError`, which leaves
-    nothing behind.
-    """
-    from oncecron.stores.postgres.installation import script  # noqa: PLC0415 - for a first firing
-
-    client.ask(b"begin", (), deadline=deadline)
-    try:
-        client.script(script(namespace).encode(), deadline=deadline)
-        client.ask(b"commit", (), deadline=deadline)
-    except StatementError as error:
-        client.ask(b"rollback", (), deadline=deadline)
-        if error.sqlstate not in MADE_MEANWHILE:
-            raise
-    except BaseException:
-        client.close()
-        raise
-
-
 def _recorded(client: PostgresClient, namespace: str) -> Recorded | None:
     """Return what the schema says about itself; None if it has no tables of oncecron."""
     from oncecron.stores.schema_version import Recorded  # noqa: PLC0415 - only where it does not fit

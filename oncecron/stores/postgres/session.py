@@ -129,8 +129,10 @@ class PostgresSession:
             is_there = error.sqlstate not in schema.MISSING
             if is_there or self._ask(schema.EXISTS, (self._schema,), deadline)[0][0] == b"t":
                 raise self._error_of(error) from error
+        from oncecron.stores.postgres.installation import install  # noqa: PLC0415 - for a first firing
+
         try:
-            schema.install(self._connection(deadline), self._namespace, deadline=deadline)
+            install(self._connection(deadline), self._namespace, deadline=deadline)
             return self._select(sources, values, deadline)
         except StatementError as error:
             raise self._error_of(error) from error
