@@ -104,13 +104,17 @@ def events_in(data: bytes) -> tuple[list[tuple[EventKind, dict[str, Any]]], int]
     return events, at
 
 
+def _events_from(events: int, at: int) -> tuple[list[tuple[EventKind, dict[str, Any]]], int]:
+    return events_in(os.pread(events, os.fstat(events).st_size - at, at))
+
+
 def _deliver(spec: RunSpec, events: int, woken: int, over: int) -> NoReturn:
     try:
         detach((events, woken, over), empty=(0, 1) if spec.verbose else (0, 1, 2))
         if os.read(woken, 1):  # else there was no event
             from oncecron.watch.pings import deliver  # noqa: PLC0415 - of a winner alone
 
-            deliver(spec, events, woken)
+            deliver(spec, lambda at: _events_from(events, at), woken)
     except Exception as error:  # noqa: BLE001 - nobody else would hear of it
         import syslog  # noqa: PLC0415 - likewise
 

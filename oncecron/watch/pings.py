@@ -26,7 +26,6 @@ from oncecron.core.log_rows import owner_digest
 from oncecron.core.text import Clock
 from oncecron.core.timing import PING_PAUSE, PING_TIMEOUT
 from oncecron.watch.http_request import Request, RequestError, send
-from oncecron.watch.pinger import events_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
     PingKind = Literal["start", "end"]
     Record = Mapping[str, Any]
+    Events = tuple[list[tuple[EventKind, dict[str, Any]]], int]
 
 BODY_LIMIT = 10_000
 """Bytes that a healthchecks server keeps if its answers do not say otherwise (hc/settings.py, PING_BODY_LIMIT)."""
@@ -53,11 +53,14 @@ _PUBLISHED = (
 _TRIES = 2
 
 
-def deliver(spec: RunSpec, events: int, woken: int) -> None:
-    """Ping until wrapper and guard have exited and every ping has been sent or given up."""
+def deliver(spec: RunSpec, read: Callable[[int], Events], woken: int) -> None:
+    """Ping until wrapper and guard have exited and every ping has been sent or given up.
+
+    `read` returns the events from a place on, and how many bytes they take.
+    """
     channels = [Channel(ping, spec.firing.key, verbose=spec.verbose) for ping in spec.pings]
     story = Story(failover=spec.firing.failover)
-    for kind, record in _pings(story, events, woken):
+    for kind, record in _pings(story, read, woken):
         for channel in channels:
             channel.send(kind, record)
     for channel in channels:
@@ -73,21 +76,19 @@ def report_end(pings: Sequence[Ping], record: dict[str, Any], *, verbose: int) -
         channel.finish()
 
 
-def _pings(story: Story, events: int, woken: int) -> Iterator[tuple[PingKind, dict[str, Any]]]:
+def _pings(
+    story: Story, read: Callable[[int], Events], woken: int
+) -> Iterator[tuple[PingKind, dict[str, Any]]]:
     at, more = 0, b"\0"
     while more:
-        found, size = _events_from(events, at)
+        found, size = read(at)
         at += size
         for kind, record in found:
             yield from story.take(kind, record)
         more = os.read(woken, 4096)
-    for kind, record in _events_from(events, at)[0]:
+    for kind, record in read(at)[0]:
         yield from story.take(kind, record)
     yield from story.close()
-
-
-def _events_from(events: int, at: int) -> tuple[list[tuple[EventKind, dict[str, Any]]], int]:
-    return events_in(os.pread(events, os.fstat(events).st_size - at, at))
 
 
 class Story:
