@@ -15,8 +15,6 @@ from oncecron_crontab.percent_sign import CRONIE, DEBIAN, HASH, LETTER, SYSTEMD,
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from oncecron_crontab.scanner import Crontab, Entry, Variable
-
 CRON_TZ = b"CRON_TZ"
 _EVERY_ZONE_VARIABLE = frozenset((CRON_TZ, b"TZ"))
 _SECOND, _YEAR = 5, 6
@@ -184,16 +182,3 @@ CRONS = {
     ),
 }  # fmt: skip
 """By the name that `--cron` takes."""
-
-
-def zone_variable(crontab: Crontab, entry: Entry, cron: Cron | None) -> Variable | None:
-    """Return the variable that sets the time zone of a line; for an unknown cron, the one that may set it."""
-    if cron is None:
-        cron = CRONS["supercronic"]
-    found = [
-        variable
-        for variable in crontab.variables
-        if variable.name in cron.zone_variables
-        and (cron.whole_file or variable.number < entry.number)
-    ]
-    return found[-1] if found else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.core import tick
 from oncecron.core.schedule_fields import read_schedule
-from oncecron_crontab.crons import CRON_TZ, CRONS, zone_variable
+from oncecron_crontab.crons import CRON_TZ, CRONS
 from oncecron_crontab.fields import for_schedule
 from oncecron_crontab.percent_sign import depends_on_cron
 from oncecron_crontab.scanner import Entry, Problem, scan
@@ -17,8 +17,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron_crontab.crons import Cron
-    from oncecron_crontab.scanner import Crontab
-    from oncecron_crontab.wrap import WrapSettings
+    from oncecron_crontab.scanner import Crontab, Variable
+
+
+def zone_variable(crontab: Crontab, entry: Entry, cron: Cron | None) -> Variable | None:
+    """Return the variable that sets the time zone of a line; for an unknown cron, the one that may set it."""
+    if cron is None:
+        cron = CRONS["supercronic"]
+    found = [
+        variable
+        for variable in crontab.variables
+        if variable.name in cron.zone_variables
+        and (cron.whole_file or variable.number < entry.number)
+    ]
+    return found[-1] if found else None
 
 
 def schedule_of(entry: Entry) -> str:
@@ -53,25 +65,28 @@ def never_runs(entry: Entry) -> bool:
     return False
 
 
-def zone_of(crontab: Crontab, entry: Entry, settings: WrapSettings) -> str:
-    """Return the time zone in which cron fires a line. Raises `ValueError` if it is not known."""
-    _refuse_moved_nickname(crontab, entry, settings.cron)
-    variable = zone_variable(crontab, entry, settings.cron)
-    if settings.cron is None:
-        if variable and not settings.zone_given:
+def zone_of(crontab: Crontab, entry: Entry, cron: Cron | None, zone: str, *, given: bool) -> str:
+    """Return the time zone in which cron fires a line. Raises `ValueError` if it is not known.
+
+    `zone`: that of cron; `given`: whether a person has named it, with the crontab in view.
+    """
+    _refuse_moved_nickname(crontab, entry, cron)
+    variable = zone_variable(crontab, entry, cron)
+    if cron is None:
+        if variable and not given:
             raise ValueError(
                 "CRON_TZ sets the time zone of this line for cronie, systemd-cron and supercronic, and not for other "
                 "crons; name the cron with --cron, or the zone with --tz"
             )
-        return settings.zone
-    zone = variable.value.decode(errors="replace").removeprefix(":") if variable else ""
-    if not variable or not zone:
-        return settings.zone
+        return zone
+    named = variable.value.decode(errors="replace").removeprefix(":") if variable else ""
+    if not variable or not named:
+        return zone
     try:
-        tick.scheduled_tick("@daily", zone, 0)
+        tick.scheduled_tick("@daily", named, 0)
     except ValueError as error:
         raise ValueError(f"{variable.name.decode()}: {error}") from None
-    return zone
+    return named
 
 
 def zones_without_effect(crontab: Crontab, cron: Cron | None) -> list[Problem]:

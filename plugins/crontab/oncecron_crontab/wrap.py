@@ -156,7 +156,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
         given = directives.get(entry.number, _NO_DIRECTIVES).options
         try:
             key = given.get("key") or keys.derive(entry)
-            zone = zone_of(crontab, entry, settings)
+            zone = zone_of(crontab, entry, settings.cron, settings.zone, given=settings.zone_given)
             options = {**given, "key": key}
             replaced[entry.number] = _wrapped_line(entry, options, settings, zone)
             warnings += [] if "only-if" in given else _tests_inside(entry, settings)

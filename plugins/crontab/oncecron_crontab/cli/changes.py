@@ -16,7 +16,7 @@ from oncecron_crontab.scanner import Entry, scan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from oncecron_crontab.cli.rewriting import Plan
+    from oncecron_crontab.cli.files import Plan
 
 _COLOURS = {"+++": "1", "---": "1", "+": "32", "-": "31", "@": "36"}
 _ALREADY = "it is already wrapped"

@@ -17,13 +17,17 @@ import stat
 import sys
 import time
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.cli import whole_file
 from oncecron.core import safe_paths
 from oncecron.core.errors import InputError, OutputError, UsageError
 from oncecron.core.text import Clock, visible
 from oncecron_crontab.system_files import DIRECTORY_NAME, cron_reads, why_not_read
+
+if TYPE_CHECKING:
+    from oncecron_crontab.scanner import Crontab
+    from oncecron_crontab.wrap import Rewritten
 
 STANDARD_INPUT = "-"
 _LARGEST = 16 << 20
@@ -83,6 +87,14 @@ class CrontabFile(NamedTuple):
         if path == STANDARD_INPUT:
             return f"line {number}"
         return f"{path}, line {number}" if self.user else f"{path}:{number}"
+
+
+class Plan(NamedTuple):
+    """A crontab and what it is to become."""
+
+    source: CrontabFile
+    crontab: Crontab
+    rewritten: Rewritten
 
 
 def read_source(words: list[str], command: str = "wrap") -> CrontabFile:

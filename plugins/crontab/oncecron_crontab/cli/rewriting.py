@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.config.options import Option
@@ -67,14 +67,6 @@ _EXCLUSIVE = (
 _REFUSED = 1
 _LONGEST_SHOWN = 60
 _NO_USER = "--user is empty (an unset variable?); leave it out for your own crontab"
-
-
-class Plan(NamedTuple):
-    """A crontab and what it is to become."""
-
-    source: files.CrontabFile
-    crontab: Crontab
-    rewritten: Rewritten
 
 
 def rewrite(
@@ -192,12 +184,12 @@ def _plan(
     source: files.CrontabFile,
     change: Callable[[Crontab, files.CrontabFile], Rewritten],
     cron: Cron,
-) -> Plan:
+) -> files.Plan:
     """Rewrite a crontab. After an error, the original is written to standard output if the new one belongs there."""
     try:
         crontab = scan(source.data, system="user-field" in given, cron=cron)
         refuse_wrong_kind(crontab, source)
-        return Plan(source, crontab, change(crontab, source))
+        return files.Plan(source, crontab, change(crontab, source))
     except OncecronError:
         if not any(name in given for name in _WITHOUT_OUTPUT):
             output.give(source.data)
@@ -238,7 +230,7 @@ def _is_program(word: str, path: str) -> bool:
         return False
 
 
-def _report(plan: Plan) -> None:
+def _report(plan: files.Plan) -> None:
     source, crontab, rewritten = plan
     for problem in rewritten.unchanged:
         complain(
@@ -248,7 +240,9 @@ def _report(plan: Plan) -> None:
         complain(f"{source.place_of(problem.number)}: {problem.reason}{_line(crontab, problem)}")
 
 
-def _carry_out(given: Mapping[str, str], plans: Sequence[Plan], command: str, done: str) -> int:
+def _carry_out(
+    given: Mapping[str, str], plans: Sequence[files.Plan], command: str, done: str
+) -> int:
     """Show the changes, and write the new crontabs unless --check forbids it; return the exit status."""
     output.standard_output()  # nothing is written if the answer cannot be
     writing = "check" not in given and ("install" in given or "in-place" in given)
@@ -268,7 +262,7 @@ def _carry_out(given: Mapping[str, str], plans: Sequence[Plan], command: str, do
     return EX_CHANGES if "check" in given and changed else 0
 
 
-def _put(given: Mapping[str, str], plan: Plan, done: str) -> str:
+def _put(given: Mapping[str, str], plan: files.Plan, done: str) -> str:
     """Replace a crontab; return what was done. Raises `OutputError`."""
     source, _, rewritten = plan
     if not rewritten.changed:
@@ -289,7 +283,7 @@ def _answer(given: Mapping[str, str], text: str) -> None:
         output.say(text, output.standard_output())
 
 
-def _summary(plans: Sequence[Plan], done: str) -> str:
+def _summary(plans: Sequence[files.Plan], done: str) -> str:
     changed = [plan.rewritten.changed for plan in plans if plan.rewritten.changed]
     left = sum(len(plan.rewritten.unchanged) for plan in plans)
     lines = f"{_counted(sum(changed))} {done} in {len(changed)}" if changed else "nothing to change"

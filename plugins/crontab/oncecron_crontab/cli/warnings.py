@@ -26,7 +26,7 @@ from oncecron_crontab.scanner import scan
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from oncecron_crontab.cli.rewriting import Plan
+    from oncecron_crontab.cli.files import Plan
     from oncecron_crontab.prefix import Prefix
     from oncecron_crontab.scanner import Crontab
 

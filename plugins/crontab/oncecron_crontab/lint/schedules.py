@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
 from oncecron.core.time_zone import canonical
-from oncecron_crontab.crons import CRON_TZ, zone_variable
+from oncecron_crontab.crons import CRON_TZ
 from oncecron_crontab.fields import NAMES, Field, read_field, without_empty_day
-from oncecron_crontab.firing_times import schedule_of
+from oncecron_crontab.firing_times import schedule_of, zone_variable
 from oncecron_crontab.lint.line import Diagnostic
 from oncecron_crontab.scanner import Entry, scan
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from oncecron.core.derived_key import derived_key
 from oncecron.core.errors import InputError
-from oncecron_crontab.cli.files import CrontabFile, read_source
-from oncecron_crontab.cli.rewriting import Plan
+from oncecron_crontab.cli.files import CrontabFile, Plan, read_source
 from oncecron_crontab.cli.warnings import warn_of_missing_store
 from oncecron_crontab.firing_times import schedule_of
 from oncecron_crontab.percent_sign import CUT, CUT_CURE, shell_command
