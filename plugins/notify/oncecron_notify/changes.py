@@ -33,16 +33,13 @@ from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.stderr import complain, visible
 from oncecron.core.tick import instant_of
 from oncecron.watch.findings import STATES, Finding
+from oncecron_notify.message import ENDED, Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import Notice
     from oncecron_notify.channels import Channel
-    from oncecron_notify.endings import Ending
-
-RECOVERED, CLOSED = "recovered", "closed"
-ENDED = (RECOVERED, CLOSED)
 
 _ROOM = 1 << 19
 """For what a channel knows, in bytes: half of the longest document that a store takes."""
@@ -71,6 +68,17 @@ class Known(NamedTuple):
     """The state that the last change tells; `ok` while its end is under way."""
     changed_at: float
     """When the first message with that change was made: a repetition is the same change."""
+
+
+class Ending(NamedTuple):
+    """How a finding ended."""
+
+    change: str
+    """`recovered` or `closed`."""
+    words: str
+    """A sentence, without its subject if that is a key."""
+    is_covered: bool = False
+    """Whether it is not said while another finding about the same key or host is open that is as bad."""
 
 
 class Failing(NamedTuple):
@@ -168,18 +176,6 @@ def failing_channels(notices: Iterable[Notice]) -> dict[str, Failing]:
     """Return how channels fail, by name."""
     states = ((notice.channel, knowledge_in(notice).failing) for notice in notices)
     return {channel: failing for channel, failing in states if failing is not None}
-
-
-class Change(NamedTuple):
-    """What is to be said about one finding."""
-
-    change: str
-    finding: Finding
-    """Of one that is over: in the state `ok`."""
-    previous: str
-    """Its state as the channel knows it; `ok` if it does not."""
-    change_id: str = ""
-    """The same in whichever message it comes, until it is acknowledged; see `with_ids`."""
 
 
 class News(NamedTuple):

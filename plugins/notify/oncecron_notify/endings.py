@@ -9,7 +9,7 @@ As long as neither can be said, because a run is under way, or because a dead ho
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oncecron.core.log_rows import is_success
 from oncecron.core.timing import CHANNEL_FORGOTTEN
@@ -18,6 +18,7 @@ from oncecron.log.job_summary import NO_END
 from oncecron.log.missed import paused_time
 from oncecron.log.silent_hosts import last_ticks, newest_rows, recent, silences
 from oncecron.watch.findings import kinds
+from oncecron_notify.changes import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -28,17 +29,6 @@ if TYPE_CHECKING:
     from oncecron.log.silent_hosts import HostSilence
     from oncecron.watch.findings import Limits, Situation
     from oncecron_notify.changes import Failing, Identity, Known
-
-
-class Ending(NamedTuple):
-    """How a finding ended."""
-
-    change: str
-    """`recovered` or `closed`."""
-    words: str
-    """A sentence, without its subject if that is a key."""
-    is_covered: bool = False
-    """Whether it is not said while another finding about the same key or host is open that is as bad."""
 
 
 class Now:

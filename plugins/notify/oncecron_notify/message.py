@@ -15,13 +15,14 @@ from oncecron.core.masking import without_logins
 from oncecron.core.stderr import visible
 from oncecron.core.text import Clock
 from oncecron.watch.findings import STATES, cure, sentence, title
-from oncecron_notify.changes import CLOSED, ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from oncecron_notify.changes import Change
+    from oncecron.watch.findings import Finding
 
+RECOVERED, CLOSED = "recovered", "closed"
+ENDED = (RECOVERED, CLOSED)
 FORMAT = 1
 """The version of the JSON form."""
 
@@ -33,6 +34,18 @@ _LONGEST_SUBJECT = 69
 """With `Subject: ` the line of a mail has at most the 78 characters that RFC 5322 recommends, so nothing folds it."""
 _BREAK = "\u200b"
 """A blank without width: Mattermost takes `@all` and `<!all>` for a mention, also where a webhook sends them."""
+
+
+class Change(NamedTuple):
+    """What is to be said about one finding."""
+
+    change: str
+    finding: Finding
+    """Of one that is over: in the state `ok`."""
+    previous: str
+    """Its state as the channel knows it; `ok` if it does not."""
+    change_id: str = ""
+    """The same in whichever message it comes, until it is acknowledged; see `with_ids`."""
 
 
 class Evidence(NamedTuple):

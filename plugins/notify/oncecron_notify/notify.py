@@ -28,7 +28,6 @@ from oncecron.core.timing import CHANNEL_REPORTS, PING_TIMEOUT
 from oncecron.log.silent_hosts import recent, silences
 from oncecron.watch.findings import OK, check
 from oncecron_notify.changes import (
-    ENDED,
     Identity,
     Knowledge,
     document_of,
@@ -45,7 +44,7 @@ from oncecron_notify.changes import (
 )
 from oncecron_notify.channels import ChannelError, ping, send
 from oncecron_notify.endings import Now, ending_of
-from oncecron_notify.message import Evidence, Message
+from oncecron_notify.message import ENDED, Evidence, Message
 from oncecron_notify.settings import NOTIFY_KEY, PING
 
 if TYPE_CHECKING:
@@ -53,9 +52,9 @@ if TYPE_CHECKING:
 
     from oncecron.stores.reader import Reader
     from oncecron.watch.findings import Finding, Limits, Situation
-    from oncecron_notify.changes import Change, Known
+    from oncecron_notify.changes import Ending, Known
     from oncecron_notify.channels import Channel
-    from oncecron_notify.endings import Ending
+    from oncecron_notify.message import Change
     from oncecron_notify.settings import Notify
 
 _ACCOUNTS = 5

@@ -22,9 +22,9 @@ from oncecron.log.sources import Sources
 from oncecron.watch.findings import STATES, Limits, finding, usual_states
 from oncecron.watch.situation import situation_of
 from oncecron_notify import notify as passes
-from oncecron_notify.changes import ENDED, Knowledge, identity, knowledge_in
+from oncecron_notify.changes import Knowledge, identity, knowledge_in
 from oncecron_notify.channels import Channel, ChannelError
-from oncecron_notify.message import Evidence, text
+from oncecron_notify.message import ENDED, Evidence, text
 from oncecron_notify.settings import Notify
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from lives import Due, Host, Key
 
     from oncecron.watch.findings import Finding
-    from oncecron_notify.changes import Change, Identity
-    from oncecron_notify.message import Message
+    from oncecron_notify.changes import Identity
+    from oncecron_notify.message import Change, Message
 
 LIVES = int(os.environ.get("ONCECRON_TEST_LIVES", "2"))
 HOURS = 5

@@ -13,6 +13,7 @@ from oncecron.core.text import Clock
 from oncecron.core.timing import CHANNEL_FORGOTTEN
 from oncecron.watch.findings import Limits, Situation, check, finding, usual_states
 from oncecron_notify.changes import (
+    Ending,
     Failing,
     Knowledge,
     document_of,
@@ -26,12 +27,11 @@ from oncecron_notify.changes import (
     with_ids,
 )
 from oncecron_notify.channels import Channel
-from oncecron_notify.endings import Ending
 from oncecron_notify.plugin import of_channels
 
 if TYPE_CHECKING:
     from oncecron.watch.findings import Finding
-    from oncecron_notify.changes import Change
+    from oncecron_notify.message import Change
 
 NOW = 1_795_400_000.0
 DAY = 86400.0

@@ -13,9 +13,9 @@ from oncecron.core.text import Clock
 from oncecron.log.job_summary import JobSummary
 from oncecron.watch.findings import Limits, Situation, check, finding, usual_states
 from oncecron_notify import channels
-from oncecron_notify.changes import Change, Failing
+from oncecron_notify.changes import Failing
 from oncecron_notify.channels import Channel, mail_of, render
-from oncecron_notify.message import CHATS, Evidence, Message, as_json, summary, text
+from oncecron_notify.message import CHATS, Change, Evidence, Message, as_json, summary, text
 from oncecron_notify.plugin import of_channels
 
 if TYPE_CHECKING:
