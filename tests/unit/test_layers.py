@@ -44,6 +44,20 @@ EXCEPTIONS = {
 }
 """What of the core imports a plugin today, and what of a plugin another. This list only becomes shorter."""
 
+CIRCLES = {
+    "oncecron.core.duration_advice oncecron.core.units": "a refusal says what was meant, by the rules that refused it",
+    "oncecron.config.file oncecron.config.file_reader oncecron.config.ping_table": "who has no file loads no reader",
+    "oncecron.run.process_tree oncecron.run.sandbox": "after a failure, each call is tried by itself",
+    "oncecron.run.seams oncecron.run.spec": "a spec carries a body, which begins with the spec; for types alone",
+    "oncecron.run.firing_states oncecron.run.guard": "a state moves the guard, which is in a state; for types alone",
+    "oncecron.cli.command oncecron.cli.completion": "each command is asked at a TAB, and asks the store for names",
+    "oncecron.log.audit oncecron.log.gaps oncecron.log.sources oncecron.plugins oncecron.watch.findings":
+        "what a plugin may bring is of types that stand above what asks for it",
+    "oncecron_each.list oncecron_each.runner oncecron_each.spec oncecron_each.worker":
+        "a body names what runs in the place of the command, which reads the body",
+}  # fmt: skip
+"""The circles of modules, of imports in functions and for types, too; and why each is one. It only becomes shorter."""
+
 STORES = ("postgres", "redis", "sqlite")
 LIGHT_FLOORS = ("core", "config", "run", "stores")
 """What a firing imports: `typing` for the type checker alone."""
@@ -192,6 +206,31 @@ def test_the_files_of_a_store_know_no_plugin(folder: str, made: str, named: str)
     found = re.findall(made, brought, re.MULTILINE)
     assert bool(found) == bool(brought)
     assert [name for name in found if re.search(named.format(name), core)] == []
+
+
+def within_reach(start: str, imports: dict[str, set[str]]) -> set[str]:
+    """Return the modules that a module imports, and those that these import, and so on."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = imports[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    """A package is read from below. A circle that is no more has to go from the list."""
+    imports = {name: {*imported(tree)} & names() - {name} for name, tree in modules()}
+    reach = {name: within_reach(name, imports) for name in imports}
+    circles = {
+        " ".join(sorted(other for other in reached if name in reach[other]))
+        for name, reached in reach.items()
+        if name in reached
+    }
+    here = {each for each in CIRCLES if each.partition(".")[0] in {path.name for path in PACKAGES}}
+    assert sorted(circles - here) == []
+    assert sorted(here - circles) == []
 
 
 def test_stores_know_nothing_of_each_other() -> None:
