@@ -1,5 +1,6 @@
 # What tests/run, tests/chaos and tests/simulate need, set up: Debian packages where root may install them, a virtual
-# environment with oncecron as a user installs it. To be sourced by bash in the top directory; afterwards `venv` names the environment.
+# environment with oncecron and its plugins as a user installs them. To be sourced by bash in the top directory;
+# afterwards `venv` names the environment.
 #
 # As root missing packages are installed and everything must be proved: a test that cannot run here
 # fails. ONCECRON_TEST_VENV names another directory than .venv-test. ONCECRON_TEST_PYTHON is a version of CPython, which
@@ -107,15 +108,19 @@ set_up_system() {
 
 digest() { sha256sum | cut -d ' ' -f 1; }
 
+# The distributions, of one version.
+distributions=(. ./plugins/web ./plugins/drill)
+
 sources_digest() {
-  find oncecron plugins/*/oncecron_* pyproject.toml README.md LICENSE -type f ! -name '*.pyc' -print0 |
+  find oncecron plugins/*/oncecron_* "${distributions[@]/%//pyproject.toml}" README.md LICENSE -type f ! -name '*.pyc' -print0 |
     sort -z | xargs -0 sha256sum | digest
 }
 
-from_pyproject() {
-  "$python" -c "import tomllib
-project = tomllib.load(open('pyproject.toml', 'rb'))
-print($1)"
+from_pyprojects() {
+  "$python" -c "import sys, tomllib
+for path in sys.argv[1:]:
+    project = tomllib.load(open(path + '/pyproject.toml', 'rb'))
+    print($1)" "${distributions[@]}"
 }
 
 # Every package in the version and with the hashes of the lock file, also those that build, without isolation: so a
@@ -126,7 +131,7 @@ set_up_venv() {
   exec 9>"$venv/.lock"
   flock 9
   echo '*' >"$venv/.gitignore"  # also where the checkout's own does not name it
-  dependencies=$({ "$python" -VV; from_pyproject "project['project'], project['build-system']"; cat tests/requirements.txt; } |
+  dependencies=$({ "$python" -VV; from_pyprojects "project['project'], project['build-system']"; cat tests/requirements.txt; } |
     digest)
   sources=$(sources_digest)
   if ! grep -qs "^dependencies $dependencies$" "$stamp" || [ ! -x "$venv/bin/pytest" ]; then
@@ -134,9 +139,9 @@ set_up_venv() {
     rm -rf "$venv"/{bin,lib,lib64,include,pyvenv.cfg} "$stamp"
     "$python" -m venv "$venv"
     pip install --require-hashes -r tests/requirements.txt
-    pip install --no-build-isolation --no-deps .
+    pip install --no-build-isolation --no-deps "${distributions[@]}"
   elif ! grep -qs "^sources $sources$" "$stamp"; then
-    pip install --no-build-isolation --no-deps --force-reinstall .
+    pip install --no-build-isolation --no-deps --force-reinstall "${distributions[@]}"
   fi
   printf 'dependencies %s\nsources %s\n' "$dependencies" "$sources" >"$stamp"
   exec 9>&-

@@ -1,10 +1,12 @@
 """Write the lock files: every package with its version, and the hashes of all its files for every platform.
 
-    requirements.txt         what oncecron needs to run
-    tests/requirements.txt   the same, and what the tests, the site and the build need: tests/environment.sh installs it
-    tools/requirements.txt   what tools/packages needs, which installs it
+    requirements.txt                what the wheel of a host needs to run
+    plugins/NAME/requirements.txt   what a plugin with a wheel of its own needs besides
+    tests/requirements.txt          all of these, and what the tests, the site and the build need: tests/environment.sh
+                                    installs it
+    tools/requirements.txt          what tools/packages needs, which installs it
 
-Run it in an environment with uv, after the requirements in pyproject.toml have changed, or to take newer versions.
+Run it in an environment with uv, after the requirements in a pyproject.toml have changed, or to take newer versions.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPILE = (
@@ -21,22 +24,33 @@ COMPILE = (
 
 
 def main() -> None:
-    """Write both."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    build = "\n".join(project["build-system"]["requires"])
-    tools = [
-        each
-        for each in project["project"]["optional-dependencies"]["test"]
-        if each.startswith("nfpm")
-    ]
-    _write("requirements.txt", "pyproject.toml")
-    _write("tests/requirements.txt", "pyproject.toml", "--all-extras", "-", more=build)
-    _write("tools/requirements.txt", "-", more="\n".join([build, *tools]))
+    """Write all of them."""
+    project = _read(ROOT)
+    extras = project["project"]["optional-dependencies"]
+    build = project["build-system"]["requires"]
+    plugins = {path.parent: _needed(path.parent) for path in ROOT.glob("plugins/*/pyproject.toml")}
+    runs = [*_needed(ROOT), *(each for needed in plugins.values() for each in needed)]
+    _write(ROOT, _needed(ROOT))
+    for plugin, needed in plugins.items():
+        _write(plugin, needed)
+    _write(ROOT / "tests", [*runs, *extras["test"], *extras["docs"], *build])
+    _write(ROOT / "tools", [*build, *(each for each in extras["test"] if each.startswith("nfpm"))])
 
 
-def _write(path: str, *arguments: str, more: str = "") -> None:
-    command = [*COMPILE, *arguments, "--output-file", path]
-    subprocess.run(command, cwd=ROOT, input=more, text=True, check=True, stdout=subprocess.DEVNULL)
+def _read(directory: Path) -> dict[str, dict[str, Any]]:
+    return tomllib.loads((directory / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def _needed(directory: Path) -> list[str]:
+    """Return what a distribution needs that is not of this repository."""
+    needed = _read(directory)["project"]["dependencies"]
+    return [each for each in needed if not each.startswith("oncecron==")]
+
+
+def _write(directory: Path, requirements: list[str]) -> None:
+    command = [*COMPILE, "-", "--output-file", directory / "requirements.txt"]
+    text = "\n".join(requirements)
+    subprocess.run(command, cwd=ROOT, input=text, text=True, check=True, stdout=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from command_tree import every_command
@@ -38,13 +39,23 @@ def test_a_manual_page_is_named_after_its_command() -> None:
 
 
 def test_every_manual_page_is_installed() -> None:
-    """Where man looks for it, of the wheel's own prefix."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    shared = project["tool"]["hatch"]["build"]["targets"]["wheel"]["shared-data"]
-    installed = {source: to for source, to in shared.items() if source.startswith("man/")}
-    assert installed == {
-        f"man/{page.name}": f"share/man/man{page.suffix[1:]}/{page.name}" for page in manual_pages()
+    """By the distribution that has the command, where man looks for it, of the wheel's own prefix."""
+    pages = {page.name: page for page in manual_pages()}
+    package = {
+        f"oncecron-{name.replace(' ', '-')}.1": command._use.__module__.partition(".")[0]
+        for name, command in every_command().items()
+        if command.callback
     }
+    for path in ("", "plugins/drill/", "plugins/web/"):
+        project = tomllib.loads((ROOT / path / "pyproject.toml").read_text(encoding="utf-8"))
+        wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
+        packages = [Path(each).name for each in wheel["packages"]]
+        shared = wheel["shared-data"].items()
+        assert {source: to for source, to in shared if source.startswith("man/")} == {
+            f"man/{name}": f"share/man/man{page.suffix[1:]}/{name}"
+            for name, page in pages.items()
+            if package.get(name, "oncecron") in packages
+        }
 
 
 @pytest.mark.parametrize(

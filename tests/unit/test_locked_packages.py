@@ -1,8 +1,9 @@
-"""The lock files have every package that pyproject.toml requires, in a version that it accepts, with hashes."""
+"""The lock files have every package that a pyproject.toml requires, in a version that it accepts, with hashes."""
 
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import sys
 import tomllib
@@ -14,13 +15,18 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-RUNS = PROJECT["project"]["dependencies"]
-EXTRAS = [each for extra in PROJECT["project"]["optional-dependencies"].values() for each in extra]
-REQUIRED = {
-    "requirements.txt": RUNS,
-    "tests/requirements.txt": [*RUNS, *EXTRAS, *PROJECT["build-system"]["requires"]],
+import oncecron
+
+DISTRIBUTIONS = {
+    path: tomllib.loads((ROOT / path / "pyproject.toml").read_text(encoding="utf-8"))
+    for path in (".", "plugins/drill", "plugins/web")
 }
+RUNS = {path: each["project"]["dependencies"] for path, each in DISTRIBUTIONS.items()}
+MAIN = DISTRIBUTIONS["."]
+EXTRAS = [each for extra in MAIN["project"]["optional-dependencies"].values() for each in extra]
+BUILD = MAIN["build-system"]["requires"]
+REQUIRED = {f"{path}/requirements.txt": needed for path, needed in RUNS.items()}
+REQUIRED["tests/requirements.txt"] = [*itertools.chain(*RUNS.values()), *EXTRAS, *BUILD]
 LOCKED = re.compile(
     r"^([\w.-]+)==([\w.]+)(?: ; (.*?))? \\\n((?:    --hash=\S+(?: \\)?\n)+)", re.MULTILINE
 )
@@ -41,6 +47,8 @@ def test_a_lock_file_has_what_is_required(path: str) -> None:
     there = locked(path)
     for text in REQUIRED[path]:
         requirement = Requirement(text)
+        if requirement.name == "oncecron":
+            continue
         wanted = [canonicalize_name(requirement.name)]
         wanted += [canonicalize_name(f"{requirement.name}-{extra}") for extra in requirement.extras]
         for name in wanted:
@@ -65,25 +73,44 @@ def test_the_tests_run_with_the_locked_versions() -> None:
             assert here == [metadata.version(name)], name
 
 
-def test_what_is_installed_by_default_suffices() -> None:
-    """Whatever a command imports, wherever it does, is in the standard library or in a package that is required."""
-    required = {canonicalize_name(Requirement(text).name) for text in RUNS}
-    packages = metadata.packages_distributions()
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+@pytest.mark.parametrize("path", DISTRIBUTIONS)
+def test_what_a_distribution_requires_suffices(path: str) -> None:
+    """Whatever a command imports, wherever it does, is in the standard library, or comes with its distribution."""
+    required = {canonicalize_name(Requirement(text).name) for text in [*RUNS["."], *RUNS[path]]}
+    found = metadata.packages_distributions()
+    packages = DISTRIBUTIONS[path]["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    folders = {(ROOT / path / package).resolve() for package in packages}
+    for module in sources():
+        if folders.isdisjoint(module.parents):
+            continue
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [each.name for each in node.names] if isinstance(node, ast.Import) else []
             for name in {name.partition(".")[0] for name in names} - sys.stdlib_module_names:
                 if name.startswith(("oncecron", "_")):  # a part of an interpreter
                     continue
-                of = {canonicalize_name(each) for each in packages.get(name, [])}
-                assert of & required, f"{path}: {name} is not installed by default"
+                of = {canonicalize_name(each) for each in found.get(name, [])}
+                assert of & required, f"{module}: {name} is not installed by default"
 
 
-def test_both_lock_the_same_versions() -> None:
+def test_every_module_is_in_one_distribution() -> None:
+    """And each distribution beside that of the host requires its very version."""
+    packages = [
+        (ROOT / path / package).resolve()
+        for path, each in DISTRIBUTIONS.items()
+        for package in each["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    ]
+    for module in sources():
+        assert len([each for each in packages if each in module.parents]) == 1, module
+    for path in DISTRIBUTIONS:
+        assert path == "." or f"oncecron=={oncecron.__version__}" in RUNS[path]
+
+
+@pytest.mark.parametrize("path", DISTRIBUTIONS)
+def test_all_lock_the_same_versions(path: str) -> None:
     """What is tested is what is installed."""
     tested = locked("tests/requirements.txt")
-    for name, versions in locked("requirements.txt").items():
+    for name, versions in locked(f"{path}/requirements.txt").items():
         assert {version for version, _ in versions} <= {version for version, _ in tested[name]}, (
             name
         )
