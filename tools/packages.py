@@ -1,8 +1,8 @@
-"""Build every package of this version: .deb, .rpm, .apk, Arch's, wheel and sdist, their digests and what is inside.
+"""Build every package of this version: .deb, .rpm, .apk, Arch's, wheels and sources, their digests and what is inside.
 
 Run by tools/packages, which installs the locked tools. What the packages have beside Python's own library is locked in
-requirements.txt, and comes from the package index. The same tree gives the same bytes: all times are that of the
-commit, or $SOURCE_DATE_EPOCH.
+the requirements.txt of each distribution, and comes from the package index. The same tree gives the same bytes: all
+times are that of the commit, or $SOURCE_DATE_EPOCH.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from datetime import UTC, datetime
 from email.parser import HeaderParser
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 from packaging.markers import Marker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Mapping, Sequence
     from email.message import Message
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,7 +48,18 @@ COMMON_LICENCES = {"Apache-2.0": "Apache-2.0", "LGPL-3.0-only": "LGPL-3"}
 LOCKED = re.compile(
     r"^([\w.-]+)==(\S+)(?: ; (.*?))?( \\\n(?:    --hash=\S+(?: \\)?\n)+)", re.MULTILINE
 )
+OURS = re.compile(r"oncecron([-_](web|drill))?[-_]\d")
 HOME = "usr/lib/oncecron"
+PLUGINS = {
+    "oncecron-web": "pages for a browser and metrics for Prometheus of oncecron",
+    "oncecron-drill": "put a store of oncecron to the proof",
+}
+"""The distributions beside that of a host, each with what it is for."""
+ABOUT = """\
+{summary}
+  oncecron runs a crontab entry once cluster-wide. This package has its
+  {commands}."""
+"""What the package of such a distribution says of itself."""
 
 
 def main() -> None:
@@ -57,25 +69,20 @@ def main() -> None:
     os.environ |= {"SOURCE_DATE_EPOCH": str(date), "VERSION": version}
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as name:
-        work, built = Path(name), Path(name) / "built"
-        run(sys.executable, "-m", "hatchling", "build", "-d", built)
-        stage(work, next(built.glob("*.whl")), version, date)
-        for packager in PACKAGERS:
-            run(
-                "nfpm",
-                "package",
-                "-f",
-                ROOT / "packaging" / "nfpm.yaml",
-                "-p",
-                packager,
-                "-t",
-                built,
-                cwd=work,
-            )
+        built = Path(name) / "built"
+        inside = {}
+        for package in ("oncecron", *PLUGINS):
+            work = Path(name) / package
+            work.mkdir()
+            run(sys.executable, "-m", "hatchling", "build", "-d", built, cwd=source_of(package))
+            inside[package] = stage(work, package, wheel_of(package, built), version, date)
+            for packager in PACKAGERS:
+                command = ["nfpm", "package", "-f", "nfpm.yaml", "-p", packager, "-t", built]
+                run(*command, cwd=work)
         contents = built / f"oncecron-{version}.spdx.json"
-        contents.write_text(spdx(work / "root" / HOME / "package", version, date))
+        contents.write_text(spdx(inside, version, date))
         out.mkdir(parents=True, exist_ok=True)
-        for old in out.glob("oncecron[-_][0-9]*"):
+        for old in ours(out):
             old.unlink()
         for path in built.iterdir():
             shutil.copy(path, out)
@@ -85,11 +92,26 @@ def main() -> None:
 def checksums(out: Path) -> str:
     """Write the digests of all that a directory has of this program, and return them."""
     text = "".join(
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
-        for path in sorted(out.glob("oncecron[-_][0-9]*"))
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in ours(out)
     )
     (out / "SHA256SUMS").write_text(text)
     return text
+
+
+def ours(out: Path) -> list[Path]:
+    """Return the files of this program in a directory."""
+    return sorted(path for path in out.iterdir() if OURS.match(path.name))
+
+
+def source_of(package: str) -> Path:
+    """Return the directory that has the `pyproject.toml` of a distribution."""
+    return ROOT / "plugins" / package.partition("-")[2] if package in PLUGINS else ROOT
+
+
+def wheel_of(package: str, directory: Path) -> Path:
+    """Return the wheel of a distribution."""
+    [wheel] = directory.glob(f"{package.replace('-', '_')}-*.whl")
+    return wheel
 
 
 def the_version() -> str:
@@ -101,6 +123,11 @@ def the_version() -> str:
         sys.exit(
             f"oncecron/__init__.py has version {version}, the newest of CHANGELOG.md is {newest}; correct one"
         )
+    for package in PLUGINS:
+        if f'"oncecron=={version}"' not in (source_of(package) / "pyproject.toml").read_text():
+            sys.exit(
+                f"{source_of(package)}/pyproject.toml does not require oncecron=={version}; correct it"
+            )
     return str(version)
 
 
@@ -122,19 +149,65 @@ def the_date() -> int:
     return int(done.stdout)
 
 
-def stage(work: Path, wheel: Path, version: str, date: int) -> None:
-    """Lay the files out as packaging/nfpm.yaml names them."""
+def stage(work: Path, package: str, wheel: Path, version: str, date: int) -> Path:
+    """Lay the files of a package out as its nfpm.yaml names them; return the directory with what it imports."""
+    share = work / "root" / "usr" / "share"
+    modules = work / "root" / "usr" / "lib" / package / "package"
+    bundle(work, modules, package, wheel)
+    for page in wheel_pages(wheel):
+        write(
+            share / "man" / f"man{page.suffix[1:]}" / f"{page.name}.gz", zipped(page.read_bytes())
+        )
+    documents = share / "doc" / package
+    write(documents / "copyright", copyright_file(modules, package))
+    debian = work / "debian" / "usr" / "share"
+    write(
+        debian / "doc" / package / "changelog.Debian.gz",
+        zipped(debian_changelog(package, version, date).encode()),
+    )
+    overrides = (ROOT / "packaging" / "deb" / "lintian-overrides").read_text()
+    write(
+        debian / "lintian" / "overrides" / package,
+        overrides.replace("oncecron:", f"{package}:").replace(HOME, f"usr/lib/{package}"),
+    )
+    if package in PLUGINS:
+        write(work / "nfpm.yaml", plugin_config(package, [*wheel_pages(wheel)]))
+    else:
+        write(work / "nfpm.yaml", (ROOT / "packaging" / "nfpm.yaml").read_text())
+        stage_programs(work, documents, debian)
+    shutil.copytree(ROOT / "packaging", work / "scripts")
+    for path in work.rglob("*"):
+        os.utime(path, (date, date))
+        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
+    return modules
+
+
+def wheel_pages(wheel: Path) -> list[Path]:
+    """Return the manual pages of a wheel, which are those of its commands."""
+    with zipfile.ZipFile(wheel) as archive:
+        return [ROOT / "man" / Path(name).name for name in archive.namelist() if "/man/" in name]
+
+
+def plugin_config(package: str, pages: list[Path]) -> str:
+    """Return how nfpm makes the package of a plugin."""
+    names = [f"`{page.stem.replace('-', ' ')}`" for page in pages]
+    commands = ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
+    text = (ROOT / "packaging" / "plugin" / "nfpm.yaml").read_text()
+    about = ABOUT.format(summary=PLUGINS[package], commands=f"commands {commands}")
+    about = about.replace("commands", "command") if len(names) == 1 else about
+    for word, value in (("NAME", package), ("ABOUT", about), ("SUMMARY", PLUGINS[package])):
+        text = text.replace(f" {word}\n", f" {value}\n")
+    return text
+
+
+def stage_programs(work: Path, documents: Path, debian: Path) -> None:
+    """Lay out what the package oncecron alone has: the programs, and what shells and the system find."""
     home, share = work / "root" / HOME, work / "root" / "usr" / "share"
-    bundle(work, home / "package", wheel)
     shutil.copy(ROOT / "packaging" / "activate.py", home)
     for name, python in (("python3", "/usr/bin/python3"), ("any-python", f"/{HOME}/python")):
         for program, function in (("oncecron", "main"), ("oncecron-shell", "shell")):
             text = (ROOT / "packaging" / "program").read_text()
             write(work / name / program, text.format(python=python, function=function), 0o755)
-    for page in (ROOT / "man").iterdir():
-        write(
-            share / "man" / f"man{page.suffix[1:]}" / f"{page.name}.gz", zipped(page.read_bytes())
-        )
     completions = ROOT / "oncecron" / "completions"
     for source, target in (
         ("oncecron.bash", share / "bash-completion" / "completions" / "oncecron"),
@@ -142,36 +215,21 @@ def stage(work: Path, wheel: Path, version: str, date: int) -> None:
         ("_oncecron", work / "zsh" / "_oncecron"),
     ):
         write(target, (completions / source).read_bytes())
-    documents = share / "doc" / "oncecron"
     write(documents / "changelog.gz", zipped(changelog().encode()))
-    write(documents / "copyright", copyright_file(home / "package"))
     write(
         documents / "examples" / "oncecron.toml",
         (ROOT / "packaging" / "oncecron.toml").read_bytes(),
     )
-    debian = work / "debian" / "usr" / "share"
-    write(
-        debian / "doc" / "oncecron" / "changelog.Debian.gz",
-        zipped(debian_changelog(version, date).encode()),
-    )
-    source = ROOT / "packaging" / "deb"
-    write(
-        debian / "lintian" / "overrides" / "oncecron", (source / "lintian-overrides").read_bytes()
-    )
     write(
         debian / "python3" / "runtime.d" / "oncecron.rtupdate",
-        (source / "rtupdate").read_bytes(),
+        (ROOT / "packaging" / "deb" / "rtupdate").read_bytes(),
         0o755,
     )
-    shutil.copytree(ROOT / "packaging", work / "scripts")
-    for path in work.rglob("*"):
-        os.utime(path, (date, date))
-        path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
 
 
-def bundle(work: Path, target: Path, wheel: Path) -> None:
-    """Install the wheel and the locked packages that it needs, without machine code."""
-    install(work, target, locked())
+def bundle(work: Path, target: Path, package: str, wheel: Path) -> None:
+    """Install a wheel and the locked packages that it needs, without machine code."""
+    install(work, target, locked(package))
     pip(target, wheel)
     for name in ("bin", "share"):
         shutil.rmtree(target / name, ignore_errors=True)
@@ -201,11 +259,12 @@ def bundle(work: Path, target: Path, wheel: Path) -> None:
             keep_record(path)
 
 
-def locked(only: str = "") -> str:
-    """Return the locked requirements of the packages that bring no machine code, or of one that does."""
+def locked(package: str, only: str = "") -> str:
+    """Return the locked requirements of a distribution that bring no machine code, or the one that does."""
+    text = (source_of(package) / "requirements.txt").read_text()
     return "".join(
         f"{name}=={version}{hashes}"
-        for name, version, marker, hashes in LOCKED.findall((ROOT / "requirements.txt").read_text())
+        for name, version, marker, hashes in LOCKED.findall(text)
         if (name == only if only else name not in NOT_PACKAGED)
         and (only or not marker or Marker(marker).evaluate(OLDEST))
     )
@@ -237,9 +296,10 @@ def pip(target: Path, *words: object) -> None:
 
 def keep_record(path: Path) -> None:
     """Keep the digests of our own files alone, by which `oncecron doctor` knows an upgrade that did not end."""
-    ours = ("oncecron/", "oncecron_")
     lines = path.read_text().splitlines(keepends=True)
-    kept = [line for line in lines if line.startswith(ours) and "/py.typed," not in line]
+    kept = [
+        line for line in lines if re.match(r"oncecron(_\w+)?/", line) and "/py.typed," not in line
+    ]
     if kept:
         path.write_text("".join(sorted(kept)))
     else:
@@ -260,7 +320,7 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def copyright_file(target: Path) -> str:
+def copyright_file(target: Path, package: str = "oncecron") -> str:
     """Return who holds the rights, in Debian's form (DEP-5)."""
     parts = [
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: oncecron\n"
@@ -272,7 +332,7 @@ def copyright_file(target: Path) -> str:
             description["Author"] or description["Author-email"] or description["Maintainer-email"]
         )
         texts[licence] = texts.get(licence) or licence_text(licence, path)
-        where = "*" if name == "oncecron" else f"{HOME}/package/{files}"
+        where = "*" if name == package else f"usr/lib/{package}/package/{files}"
         parts.append(
             f"Files: {where}\nCopyright: {authors}\nLicense: {licence.replace(' AND ', ' and ')}\n"
         )
@@ -295,25 +355,31 @@ def licence_text(licence: str, path: Path) -> str:
     return "\n".join([*said, *(file.read_text(encoding="utf-8") for file in sorted(files))])
 
 
-def debian_changelog(version: str, date: int) -> str:
-    """Return a changelog in Debian's form; what has changed is in the other one."""
+def debian_changelog(package: str, version: str, date: int) -> str:
+    """Return a changelog in Debian's form; what has changed is in the other one, of oncecron."""
     when = datetime.fromtimestamp(date, UTC).strftime("%a, %d %b %Y %H:%M:%S +0000")
     return (
-        f"oncecron ({version}-1) unstable; urgency=medium\n\n  * Version {version}: see changelog.gz.\n\n"
+        f"{package} ({version}-1) unstable; urgency=medium\n\n  * Version {version}: see changelog.gz.\n\n"
         f" -- The oncecron founders <oncecron@localhost>  {when}\n"
     )
 
 
-def spdx(target: Path, version: str, date: int, more: Iterable[tuple[str, str, str]] = ()) -> str:
-    """Return the list of what is inside, with licences, as SPDX 2.3 (https://spdx.github.io/spdx-spec/).
+def spdx(
+    inside: Mapping[str, Path], version: str, date: int, more: Sequence[tuple[str, str, str]] = ()
+) -> str:
+    """Return the list of what is inside packages, with licences, as SPDX 2.3 (https://spdx.github.io/spdx-spec/).
 
-    `more`: name, version and licence of what is no package of Python's.
+    `inside`: where each has its modules. `more`: name, version and licence of what is no package of Python's.
     """
     created = datetime.fromtimestamp(date, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    of_python = [
-        (normal(description["Name"]), description["Version"], licence)
-        for description, licence, _ in descriptions(target)
-    ]
+    found = {
+        package: [
+            (normal(description["Name"]), description["Version"], licence)
+            for description, licence, _ in descriptions(target)
+        ]
+        for package, target in inside.items()
+    }
+    of_python = sorted({each for of_one in found.values() for each in of_one})
     packages: list[dict[str, object]] = [
         {
             "SPDXID": f"SPDXRef-{name}",
@@ -332,9 +398,13 @@ def spdx(target: Path, version: str, date: int, more: Iterable[tuple[str, str, s
         for kind, listed in (("pypi", of_python), ("generic", more))
         for name, of, licence in listed
     ]  # fmt: skip
-    inside = [each["SPDXID"] for each in packages if each["name"] != "oncecron"]
-    relations = [("SPDXRef-DOCUMENT", "DESCRIBES", "SPDXRef-oncecron")]
-    relations += [("SPDXRef-oncecron", "CONTAINS", str(each)) for each in inside]
+    relations = [("DOCUMENT", "DESCRIBES", package) for package in inside]
+    relations += [
+        (package, "CONTAINS", name)
+        for package, of_one in found.items()
+        for name, *_ in [*of_one, *more]
+        if name != package
+    ]
     document = {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
@@ -344,7 +414,7 @@ def spdx(target: Path, version: str, date: int, more: Iterable[tuple[str, str, s
         "creationInfo": {"created": created, "creators": ["Tool: tools/packages"]},
         "packages": packages,
         "relationships": [
-            {"spdxElementId": one, "relationshipType": how, "relatedSpdxElement": other}
+            {"spdxElementId": f"SPDXRef-{one}", "relationshipType": how, "relatedSpdxElement": f"SPDXRef-{other}"}
             for one, how, other in relations
         ],
     }  # fmt: skip

@@ -44,17 +44,17 @@ def main() -> None:
     os.umask(0o022)
     with tempfile.TemporaryDirectory() as name:
         top = Path(name) / f"oncecron-{version}-linux-{platform.machine()}"
-        lay_out(top, next(out.glob("oncecron-*.whl")))
+        lay_out(top, out)
         pack(top, out / f"{top.name}.tar.xz", date)
-        spdx = packages.spdx(top / "lib" / "modules", version, date, versions(top))
+        spdx = packages.spdx({"oncecron": top / "lib" / "modules"}, version, date, [*versions(top)])
         (out / f"{top.name}.spdx.json").write_text(spdx)
         needed = glibc(top)
     packages.checksums(out)
     print(f"{top.name}.tar.xz needs glibc {needed} or newer")
 
 
-def lay_out(top: Path, wheel: Path) -> None:
-    """Lay the files out as they are unpacked."""
+def lay_out(top: Path, wheels: Path) -> None:
+    """Lay the files out as they are unpacked: those of all distributions."""
     shutil.copytree(python(), top / "lib" / "python", symlinks=True)
     documents = top / "share" / "doc"
     documents.parent.mkdir()
@@ -63,8 +63,11 @@ def lay_out(top: Path, wheel: Path) -> None:
     (top / "lib" / "python" / "launcher").unlink()
     modules = top / "lib" / "modules"
     with tempfile.TemporaryDirectory() as name:
-        packages.bundle(Path(name), modules, wheel)
-        packages.install(Path(name), modules, packages.locked("psycopg-binary"), PYTHON)
+        for package in ("oncecron", *packages.PLUGINS):
+            wheel = packages.wheel_of(package, wheels)
+            packages.bundle(Path(name), modules, package, wheel)
+        binary = packages.locked("oncecron", "psycopg-binary")
+        packages.install(Path(name), modules, binary, PYTHON)
     for program, function in (("oncecron", "main"), ("oncecron-shell", "shell")):
         packages.write(top / "bin" / program, launcher, 0o755)
         text = (SOURCES / "program").read_text()

@@ -76,10 +76,9 @@ def of_program() -> Diagnosis:
         return Diagnosis("warn", "program", text, "remove all but one")
     waiting = installation.waiting()
     if waiting:
-        text += f"; its package has brought {waiting}, which is not in use"
-        return Diagnosis(
-            "warn", "program", text, "`dpkg --configure -a`, or install the package again"
-        )
+        text += f"; a package has brought {waiting}, which is not in use"
+        cure = "`dpkg --configure -a`, or install all packages of oncecron again, in one version"
+        return Diagnosis("warn", "program", text, cure)
     return Diagnosis("ok", "program", text)
 
 

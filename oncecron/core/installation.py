@@ -36,6 +36,8 @@ _PACKAGES = {
 }
 """How another package is installed, by a file that is there where the distribution's package came this way."""
 _LIST = ".dist-info"
+_DISTRIBUTIONS = ("oncecron", "oncecron_drill", "oncecron_web")
+"""Those of our repository, of one version."""
 _OURS = ("oncecron/", "oncecron_")
 """How the names of our files begin in it: those of the core, and those of the plugins."""
 
@@ -101,9 +103,13 @@ def mixed() -> ConfigurationError | None:
     Every installer keeps a list of the files with their digests. Without one nothing is known, as in a clone.
     """
     lists = _lists(HOME)
-    which = " and ".join(sorted(map(os.path.basename, lists))) if len(lists) > 1 else ""
-    if len(lists) == 1 and (strange := _strange_file(f"{lists[0]}/RECORD")):
-        which = f"{strange} is not that of {os.path.basename(lists[0])}"
+    which = ""
+    if len({name.partition("-")[2] for name in lists}) > 1:
+        which = " and ".join(lists)
+    else:
+        for name in lists:
+            if strange := _strange_file(f"{HOME}/{name}/RECORD"):
+                which = f"{strange} is not that of {name}"
     if not which:
         return None
     return ConfigurationError(
@@ -112,16 +118,20 @@ def mixed() -> ConfigurationError | None:
 
 
 def waiting() -> str | None:
-    """Return what the distribution's package has brought that is not in use, because its installation did not end."""
+    """Return what a package of the distribution has brought that is not in use.
+
+    Its installation did not end, or it has another version than the package oncecron.
+    """
     if not _is_private():
         return None
-    brought = {os.path.basename(path) for path in _lists(f"{PRIVATE}package")}
-    used = {os.path.basename(path) for path in _lists(HOME)}
-    return next((name.removesuffix(_LIST) for name in brought - used), None)
+    brought = _lists(f"{PRIVATE[:-1]}*/package")
+    return next((name.removesuffix(_LIST) for name in brought if name not in _lists(HOME)), None)
 
 
 def _lists(directory: str) -> list[str]:
-    return glob.glob(f"{directory}/oncecron-*{_LIST}")
+    """Return the names of the lists of our own distributions."""
+    names = sorted(map(os.path.basename, glob.glob(f"{directory}/oncecron*{_LIST}")))
+    return [name for name in names if name.partition("-")[0] in _DISTRIBUTIONS]
 
 
 def _strange_file(record: str) -> str | None:

@@ -3,6 +3,7 @@
 In a copy of this machine's root file system; with ONCECRON_TEST_ROOTS=all also in bare Debian 12 and 13.
 """
 
+import itertools
 import json
 import os
 import re
@@ -26,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 ALL = os.environ.get("ONCECRON_TEST_ROOTS") == "all"
 OLD = "0.0.9"
 NEW = oncecron.__version__
+LATER = "0.1.1"
+PACKAGES = ("oncecron", "oncecron-web", "oncecron-drill")
 NEEDED = ("python3", "libpq5", "tzdata", "ca-certificates")
 FIRING = "until [ -e /root/done ]; do oncecron run --key loop --no-tick -- echo fired || exit; done"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.turns(1, "systems")]
@@ -58,17 +61,75 @@ def packages_before() -> Path:
     tree = directory / "tree"
     kept = shutil.ignore_patterns(".git", ".venv*", "build", "dist", ".*_cache", "__pycache__")
     shutil.copytree(ROOT, tree, symlinks=True, ignore=kept)
-    for name in ("oncecron/__init__.py", "CHANGELOG.md"):
+    required = [f"plugins/{name}/pyproject.toml" for name in ("drill", "web")]
+    for name in ("oncecron/__init__.py", "CHANGELOG.md", "packaging/plugin/nfpm.yaml", *required):
         text = (tree / name).read_text()
         assert NEW in text
         (tree / name).write_text(text.replace(NEW, OLD))
     return build(tree, directory / "old", SOURCE_DATE_EPOCH="1780000000")
 
 
-def of(directory: Path, suffix: str) -> Path:
+def of(directory: Path, suffix: str, package: str = "oncecron") -> Path:
     """Return the package of a kind."""
-    [found] = directory.glob(f"*{suffix}")
+    [found] = (
+        path
+        for path in directory.glob(f"*{suffix}")
+        if re.match(rf"{package}[-_]\d", path.name) and ".tar.xz" not in path.name
+    )
     return found
+
+
+def all_of(directory: Path, suffix: str, to: Path) -> list[Path]:
+    """Return the packages of a kind, copied to where a host sees them: that of oncecron, and those beside it."""
+    return [Path(shutil.copy(of(directory, suffix, name), to)) for name in PACKAGES]
+
+
+@pytest.fixture
+def packages_after(packages: Path, public_path: Path) -> list[Path]:
+    """Give the .deb files of a later version, which are otherwise the same."""
+    made = []
+    for name in PACKAGES:
+        tree = public_path / f"later-{name}"
+        subprocess.run(["dpkg-deb", "-R", of(packages, ".deb", name), tree], check=True)
+        modules = tree / "usr" / "lib" / name / "package"
+        [record] = modules.glob("oncecron*.dist-info")
+        record.rename(record.with_name(record.name.replace(NEW, LATER)))
+        for path in (tree / "DEBIAN" / "control", modules / "oncecron" / "__init__.py"):
+            if path.exists():
+                path.write_text(
+                    re.sub(
+                        rf'^(Version: |__version__ = "){NEW}',
+                        rf"\g<1>{LATER}",
+                        path.read_text(),
+                        flags=re.MULTILINE,
+                    )
+                )
+        made.append(pack(tree, public_path / f"{name}-later.deb"))
+    return made
+
+
+def pack(tree: Path, made: Path) -> Path:
+    """Make a .deb of a directory, as dpkg-deb has unpacked it."""
+    command = ["dpkg-deb", "-Zgzip", "--root-owner-group", "-b", tree, made]
+    subprocess.run(command, check=True, capture_output=True)
+    return made
+
+
+@pytest.fixture
+def with_everything(packages_before: Path, public_path: Path) -> Path:
+    """Give a .deb of the version before that has what three have now."""
+    tree = public_path / "tree"
+    subprocess.run(["dpkg-deb", "-R", of(packages_before, ".deb"), tree], check=True)
+    for name in PACKAGES[1:]:
+        directory = public_path / name
+        subprocess.run(["dpkg-deb", "-x", of(packages_before, ".deb", name), directory], check=True)
+        shutil.rmtree(next(directory.rglob("oncecron_*.dist-info")))
+        for theirs, its in (
+            (f"usr/lib/{name}/package", "usr/lib/oncecron/package"),
+            ("usr/share/man", "usr/share/man"),
+        ):
+            shutil.copytree(directory / theirs, tree / its, dirs_exist_ok=True)
+    return pack(tree, public_path / "everything.deb")
 
 
 @pytest.fixture
@@ -126,14 +187,14 @@ def fire_side_by_side(log: PostgresLog, one: Root, other: Root) -> None:
     ]
 
 
-def finish_an_interrupted_upgrade(host: Root, new: str) -> None:
+def finish_an_interrupted_upgrade(host: Root, new: list[Path]) -> None:
     """Between its two halves the version before goes on, and `doctor` says how to end it."""
-    host("dpkg", "--unpack", new)
+    host("dpkg", "--unpack", *new)
     assert host("oncecron", "--version") == f"oncecron {OLD}\n"
     found = json.loads(host("sh", "-c", "oncecron doctor --json || :"))
     [of_program] = [each for each in found if each["subject"] == "program"]
     assert of_program["state"] == "warn"
-    assert f"; its package has brought oncecron-{NEW}, which is not in use" in of_program["text"]
+    assert f"; a package has brought oncecron-{NEW}, which is not in use" in of_program["text"]
     assert of_program["cure"].startswith("`dpkg --configure -a`")
     host("dpkg", "--configure", "-a")
     assert host("oncecron", "--version") == f"oncecron {NEW}\n"
@@ -156,7 +217,7 @@ def test_a_deb_from_its_installation_to_its_purge(
     release: str, new_root: New, ready: Database, public_path: Path, packages: Path, packages_before: Path,
 ) -> None:  # fmt: skip
     """On two hosts with a cron daemon: the job that runs meanwhile ends as usual, and no firing notices anything."""
-    old, new = (shutil.copy(of(each, ".deb"), public_path) for each in (packages_before, packages))
+    old, new = (all_of(each, ".deb", public_path) for each in (packages_before, packages))
     log = PostgresLog(ready)
     hosts = [new_root(name, release) for name in ("alpha", "beta")]
     for host in hosts:
@@ -165,7 +226,7 @@ def test_a_deb_from_its_installation_to_its_purge(
     hosts[0]("apt-get", "install", "-y", "--no-upgrade", *NEEDED)
     before = hosts[0].changes()
     for host in hosts:
-        host("apt-get", "install", "-y", old)
+        host("apt-get", "install", "-y", *old)
         configure(host, ready.url())
         assert host("oncecron", "--version") == f"oncecron {OLD}\n"
 
@@ -177,7 +238,7 @@ def test_a_deb_from_its_installation_to_its_purge(
         host("crontab", "-r")
     [name] = started.read_text().split()
     one, other = hosts if name == "alpha" else reversed(hosts)
-    upgrade_while_it_fires(one, "apt-get", "install", "-y", new)
+    upgrade_while_it_fires(one, "apt-get", "install", "-y", *new)
     fire_side_by_side(log, one, other)
     assert [row.outcome for row in log.executions("by-cron")] == ["running"]
     enough.touch()
@@ -194,22 +255,84 @@ def test_a_deb_from_its_installation_to_its_purge(
     assert "by-cron" in hosts[0]("cat", "/root/told")
     compiled = ("find", "/usr/lib/oncecron/current/oncecron/run/", "-name", "firing.*.pyc")
     host = hosts[0]
-    used = host("readlink", "/usr/lib/oncecron/current")
+    host("sh", "-c", "rm -r /usr/lib/oncecron/current/oncecron/run/__pycache__")
     host("/usr/share/python3/runtime.d/oncecron.rtupdate", "rtupdate", "python3.10", "python3.11")
-    assert host("readlink", "/usr/lib/oncecron/current") != used
     assert host(*compiled)
 
     host("oncecron", "run", "--store", "local", "--key", "here", "--no-tick", "--", "true")
     host("rm", "/root/told")
-    said = host("apt-get", "remove", "-y", "oncecron")
+    said = host("apt-get", "remove", "-y", "oncecron")  # and what depends on it
     kept = re.findall(
         "^oncecron: (/.*) stays; to remove it: apt-get purge oncecron$", said, re.MULTILINE
     )
     assert kept == ["/etc/oncecron.toml", "/var/lib/oncecron"]
     left = host.changes() - before
     assert [path for path in left if not path.startswith((*kept, "/root/done"))] == []
-    host("apt-get", "purge", "-y", "oncecron")
+    host("apt-get", "purge", "-y", *PACKAGES)
     assert host.changes() - before <= {"/root/done"}
+
+
+def works(host: Root, version: str, *commands: str) -> None:
+    """Whatever dpkg has done, the host fires, of these commands has each, and nothing is left half done."""
+    assert host("oncecron", "--version") == f"oncecron {version}\n"
+    fired = host(
+        "oncecron", "run", "--store", "local", "--key", "k", "--no-tick", "--", "echo", "I"
+    )
+    assert fired == "I\n"
+    for name in ("metrics", "drill"):
+        status = host("sh", "-c", f"oncecron {name} --help >/dev/null 2>&1; echo $?")
+        assert (status == "0\n") == (name in commands), name
+    assert host("dpkg", "--audit") == ""
+    host("apt-get", "check")
+
+
+def test_debs_are_upgraded_in_any_order(
+    release: str, new_root: New, public_path: Path, packages: Path, packages_after: list[Path]
+) -> None:
+    """One by one: a plugin of another version than oncecron is not used; then all are."""
+    before = all_of(packages, ".deb", public_path)
+    for number, order in enumerate(itertools.permutations(range(3))):
+        if not ALL and number not in (0, 3):  # oncecron first, and in the midst
+            continue
+        host = new_root(f"host{number}", release)
+        host("apt-get", "install", "-y", "--no-upgrade", *NEEDED)
+        host("dpkg", "-i", *before)
+        works(host, NEW, "metrics", "drill")
+        done: set[int] = set()
+        for which in order:
+            host("dpkg", "-i", packages_after[which])
+            done.add(which)
+            names = {1: "metrics", 2: "drill"}
+            used = [name for each, name in names.items() if (each in done) == (0 in done)]
+            works(host, LATER if 0 in done else NEW, *used)
+        host("dpkg", "-r", "oncecron-web")
+        works(host, LATER, "drill")
+
+
+def test_debs_replace_one_that_had_everything(
+    release: str, new_root: New, public_path: Path, packages: Path, with_everything: Path
+) -> None:
+    """Together or oncecron first; a plugin alone is refused, and breaks nothing."""
+    oncecron_, *plugins = all_of(packages, ".deb", public_path)
+    for together in (True, False):
+        host = new_root(f"together{together}".lower(), release)
+        host("apt-get", "install", "-y", "--no-upgrade", *NEEDED)
+        host("dpkg", "-i", with_everything)
+        works(host, OLD, "metrics", "drill")
+        if together:
+            said = host("sh", "-c", f"dpkg -i {plugins[0]} 2>&1 && echo installed; :")
+            assert "installed" not in said.splitlines()
+            assert "breaks oncecron" in said
+            works(host, OLD, "metrics", "drill")
+            host("apt-get", "install", "-y", oncecron_, *plugins)
+        else:
+            host("dpkg", "-i", oncecron_)
+            works(host, NEW)
+            for plugin in plugins:
+                host("dpkg", "-i", plugin)
+        works(host, NEW, "metrics", "drill")
+        page = "/usr/share/man/man1/oncecron-web.1.gz"
+        assert host("dpkg", "-S", page) == f"oncecron-web: {page}\n"
 
 
 @pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")
@@ -218,27 +341,32 @@ def test_an_rpm_from_its_installation_to_its_removal(
 ) -> None:
     """By rpm itself, on a Debian. So not proved: that dnf finds what it requires, and Enterprise Linux's own Python."""
     host = new_root("alpha", "12")
-    old, new = (shutil.copy(of(each, ".rpm"), public_path) for each in (packages_before, packages))
+    old, new = (all_of(each, ".rpm", public_path) for each in (packages_before, packages))
     host("apt-get", "install", "-y", "rpm")
     rpm = ("rpm", "--nodeps", "--dbpath", "/var/cache/rpm")
-    assert "Python 3.11 or newer is needed" in host("sh", "-c", f"{' '.join(rpm)} -i {old} 2>&1; :")
+    assert "Python 3.11 or newer is needed" in host(
+        "sh", "-c", f"{' '.join(rpm)} -i {old[0]} 2>&1; :"
+    )
     host("apt-get", "install", "-y", *NEEDED)
     host(*rpm, "-e", "oncecron")
     before = host.changes()
-    host(*rpm, "-i", old)
+    host(*rpm, "-i", *old)
     configure(host, "sqlite:///var/lib/oncecron/x.db")
     started, enough = public_path / "started", public_path / "enough"
     job = f"touch {started}; until [ -e {enough} ]; do sleep 0.1; done"
     running = host.start("oncecron", "run", "--key", "job", "--no-tick", "--", "sh", "-c", job)
     eventually(started.exists)
-    upgrade_while_it_fires(host, *rpm, "-U", new)
+    upgrade_while_it_fires(host, *rpm, "-U", *new)
     enough.touch()
     assert running.wait(30) == 0
     assert [row["outcome"] for row in json.loads(host("oncecron", "history", "job", "--json"))] == [
         "succeeded"
     ]
     assert host("readlink", "/usr/lib/oncecron/python") == "/usr/bin/python3\n"
-    said = host(*rpm, "-e", "oncecron").splitlines()
+    assert "oncecron drill" in host("oncecron", "drill", "--help")
+    host(*rpm, "-e", "oncecron-drill")
+    assert host("sh", "-c", "oncecron drill --help >/dev/null 2>&1 || echo gone") == "gone\n"
+    said = host(*rpm, "-e", "oncecron", "oncecron-web").splitlines()
     assert said == ["oncecron: /etc/oncecron.toml stays", "oncecron: /var/lib/oncecron stays"]
     left = {path for path in host.changes() - before if not path.startswith("/var/lib/oncecron")}
     assert left == {"/etc/oncecron.toml", "/root/done"}
@@ -247,13 +375,8 @@ def test_an_rpm_from_its_installation_to_its_removal(
 @pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")
 def test_lintian_has_nothing_to_say(packages: Path) -> None:
     """But for what packaging/deb/lintian-overrides has, with its reasons."""
-    command = [
-        program("lintian"),
-        "--allow-root",
-        "--display-info",
-        "--pedantic",
-        of(packages, ".deb"),
-    ]
+    command = [program("lintian"), "--allow-root", "--display-info", "--pedantic"]
+    command += [of(packages, ".deb", name) for name in PACKAGES]
     assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == ""
 
 
@@ -270,7 +393,7 @@ def test_the_same_tree_gives_the_same_packages(packages: Path, tmp_path: Path) -
     done = subprocess.run(
         ["sha256sum", "-c", "SHA256SUMS"], cwd=packages, capture_output=True, text=True, check=True
     )
-    assert done.stdout.count(": OK") == len(list(packages.iterdir())) - 1 == 7
+    assert done.stdout.count(": OK") == len(list(packages.iterdir())) - 1 == 19
 
 
 FORMS = {
@@ -301,6 +424,18 @@ def unpack(package: Path, directory: Path) -> Path:
 def test_every_package_has_the_same_files(packages: Path, tmp_path: Path) -> None:
     """Where its system has them; no machine code, so on every architecture; and the list says what is inside."""
     found: dict[str, set[str]] = {}
+    document = json.loads(of(packages, ".spdx.json").read_text())
+    assert all(each["licenseDeclared"] for each in document["packages"])
+    versions = {each["SPDXID"]: each["versionInfo"] for each in document["packages"]}
+    inside = [
+        {
+            f"{relation['relatedSpdxElement'][8:].replace('-', '_')}-"
+            f"{versions[relation['relatedSpdxElement']]}.dist-info"
+            for relation in document["relationships"]
+            if f"SPDXRef-{name}" in (relation["spdxElementId"], relation["relatedSpdxElement"])
+        }
+        for name in PACKAGES
+    ]
     for suffix, (python, zsh) in FORMS.items():
         root = unpack(of(packages, suffix), tmp_path / suffix)
         files = [path for path in root.rglob("*") if path.is_file() and "usr" in path.parts]
@@ -311,15 +446,20 @@ def test_every_package_has_the_same_files(packages: Path, tmp_path: Path) -> Non
         modules = root / "usr/lib/oncecron/package"
         for program_ in ("oncecron", "oncecron-shell"):
             assert (root / "usr/bin" / program_).stat().st_mode & 0o777 == 0o755
-        document = json.loads(of(packages, ".spdx.json").read_text())
-        inside = {
-            f"{each['name']}-{each['versionInfo']}".replace("-", "_", each["name"].count("-"))
-            for each in document["packages"]
-        }
-        assert {
-            path.name.removesuffix(".dist-info") for path in modules.glob("*.dist-info")
-        } == inside
-        assert all(each["licenseDeclared"] for each in document["packages"])
+        there = [{path.name for path in modules.glob("*.dist-info")}]
+        for name in PACKAGES[1:]:
+            beside = unpack(of(packages, suffix, name), tmp_path / f"{suffix}-{name}")
+            names = {
+                str(path.relative_to(beside)) for path in beside.rglob("usr/**/*") if path.is_file()
+            }
+            assert names & found[suffix] == set()
+            assert {f"usr/share/doc/{name}/copyright", f"usr/share/man/man1/{name}.1.gz"} <= names
+            assert not [
+                path for path in names if (beside / path).read_bytes().startswith(b"\x7fELF")
+            ]
+            packaged = beside / "usr/lib" / name / "package"
+            there.append({path.name for path in packaged.glob("*.dist-info")})
+        assert [*map(set, there)] == inside
     private = {
         suffix: {path for path in files if "/lib/" in path} for suffix, files in found.items()
     }

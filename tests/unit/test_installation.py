@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata, util
 from pathlib import Path
 
@@ -75,6 +76,29 @@ def test_plugins_are_of_the_same_version(home: Path) -> None:
     code = "from oncecron.core.installation import mixed; print(mixed())"
     said = subprocess.check_output([sys.executable, "-c", code], cwd=home, text=True)
     assert f"{broken.parent.name}/__init__.py is not that of oncecron-" in said
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (
+            "echo >>oncecron_web/__init__.py",
+            "oncecron_web/__init__.py is not that of oncecron_web-",
+        ),
+        (
+            "mv oncecron_web-*.dist-info oncecron_web-0.0.1.dist-info",
+            f"oncecron-{oncecron.__version__}.dist-info and oncecron_web-0.0.1.dist-info",
+        ),
+        ("mv oncecron_web-*.dist-info oncecron_other-0.0.1.dist-info", "None"),
+    ],
+)
+def test_distributions_are_of_the_same_version(home: Path, harm: str, said: str) -> None:
+    """One may have been upgraded alone; what others bring has versions of its own."""
+    [record] = PACKAGE.parent.glob("oncecron_web-*.dist-info")
+    shutil.copytree(record, home / record.name)
+    subprocess.run(["sh", "-c", harm], cwd=home, check=True)
+    code = "from oncecron.core.installation import mixed; print(mixed())"
+    assert said in subprocess.check_output([sys.executable, "-c", code], cwd=home, text=True)
 
 
 def test_a_python_that_is_too_old_is_one_line() -> None:
@@ -160,36 +184,104 @@ exec(compile(open(source).read(), source, "exec"), {"__name__": "activate"})
 """
 
 
+Activate = Callable[..., int]
+
+
+def lay(directory: Path, name: str, version: str, module: str) -> None:
+    """Lay a package of a version, as a package manager does."""
+    shutil.rmtree(directory / "package", ignore_errors=True)
+    (directory / "package" / f"{name}-{version}.dist-info").mkdir(parents=True)
+    (directory / "package" / f"{name}-{version}.dist-info" / "METADATA").write_text(version)
+    (directory / "package" / module).write_text(f"version = {version!r}\n")
+
+
+@pytest.fixture
+def package_home(tmp_path: Path) -> Path:
+    """Give the directory of the package oncecron."""
+    return tmp_path / "oncecron"
+
+
+@pytest.fixture
+def activate(package_home: Path) -> Activate:
+    """Give a function that brings the packages there into use; `killed` at a step, which may be carried out."""
+    text = (Path(__file__).parents[2] / "packaging" / "activate.py").read_text()
+    script = package_home.parent / "activate.py"
+    script.write_text(text.replace("/usr/lib/oncecron", str(package_home)))
+
+    def activated(*killed: str) -> int:
+        how = ["-P", "-c", KILLED, script, *killed] if killed else ["-IS", script]
+        return subprocess.run([sys.executable, *how], check=False).returncode
+
+    return activated
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(
-    "step",
-    ["shutil.copytree", "compileall.compile_dir", "os.symlink", "os.replace", "shutil.rmtree"],
+    "step", ["os.link", "compileall.compile_dir", "os.symlink", "os.replace", "shutil.rmtree"]
 )
 def test_a_package_whose_activation_was_killed_is_activated(
-    tmp_path: Path, step: str, when: str
+    package_home: Path, activate: Activate, step: str, when: str
 ) -> None:
     """By the next call, at any step: dpkg would fail for ever. What was left goes, and the version before stays."""
-    home = tmp_path / "oncecron"
-    (home / "package" / "oncecron-1.0.dist-info").mkdir(parents=True)
-    (home / "package" / "module.py").write_text("x = 1\\n")
-    text = (Path(__file__).parents[2] / "packaging" / "activate.py").read_text()
-    script = tmp_path / "activate.py"
-    script.write_text(text.replace("/usr/lib/oncecron", str(home)))
-    activate = [sys.executable, "-IS", str(script)]
-    for _ in range(3):  # in one second, too
-        subprocess.run(activate, check=True)
-    running = (home / "current").readlink()
-    killed = subprocess.run(
-        [sys.executable, "-P", "-c", KILLED, script, *step.split("."), when], check=False
-    )
-    assert killed.returncode == 9
-    assert (home / "current" / "module.py").exists()
-    switched = (home / "current").readlink()
-    assert (switched != running) == (
-        step == "shutil.rmtree" or (step, when) == ("os.replace", "after")
-    )
-    subprocess.run(activate, check=True)
-    assert (home / "current" / "module.py").exists()
-    assert {path.name for path in home.iterdir()} == {
-        *("package", "current", str((home / "current").readlink()), str(switched)),
+    current = package_home / "current"
+    for version in ("1.0", "2.0"):
+        lay(package_home, "oncecron", version, "module.py")
+        assert activate() == 0
+    running = current.readlink()
+    lay(package_home, "oncecron", "3.0", "module.py")
+    assert activate(*step.split("."), when) == 9
+    assert (current / "module.py").exists()
+    switched = step == "shutil.rmtree" or (step, when) == ("os.replace", "after")
+    assert (current.readlink() != running) == switched
+    assert activate() == 0
+    assert (current / "module.py").read_text() == "version = '3.0'\n"
+    assert {path.name for path in package_home.iterdir()} == {
+        *("package", "current", str(current.readlink()), str(running)),
     }
+    assert [*(current / "__pycache__").iterdir()]
+
+
+def test_an_activation_without_a_change_changes_nothing(
+    package_home: Path, activate: Activate
+) -> None:
+    """So several packages, installed one after the other, leave the files of the version before to its jobs."""
+    web = package_home.parent / "oncecron-web"
+    for version in ("1.0", "2.0"):
+        lay(package_home, "oncecron", version, "module.py")
+        activate()
+        lay(web, "oncecron_web", version, "web.py")
+        activate()
+        used = (package_home / "current").readlink()
+        activate()
+        assert (package_home / "current").readlink() == used
+    kept = [path.name for path in package_home.iterdir() if path.name.startswith("1.0.")]
+    assert len(kept) == 2
+
+
+def test_a_package_is_used_in_the_version_of_oncecron_alone(
+    package_home: Path, activate: Activate
+) -> None:
+    """In whichever order they are upgraded; and no longer when it has been removed."""
+    current, web = package_home / "current", package_home.parent / "oncecron-web"
+
+    def used() -> tuple[str, bool]:
+        assert activate() == 0
+        text = (current / "module.py").read_text()
+        names = {path.name for path in current.glob("oncecron*.dist-info")}
+        there = (current / "web.py").exists()
+        assert len(names) == 1 + there
+        return text.split("'")[1], there
+
+    lay(package_home, "oncecron", "1.0", "module.py")
+    lay(web, "oncecron_web", "1.0", "web.py")
+    assert used() == ("1.0", True)
+    lay(web, "oncecron_web", "2.0", "web.py")
+    assert used() == ("1.0", False)
+    lay(package_home, "oncecron", "2.0", "module.py")
+    assert used() == ("2.0", True)
+    lay(package_home, "oncecron", "3.0", "module.py")
+    assert used() == ("3.0", False)
+    lay(web, "oncecron_web", "3.0", "web.py")
+    assert used() == ("3.0", True)
+    shutil.rmtree(web)
+    assert used() == ("3.0", False)
