@@ -82,7 +82,7 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
         )
     output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
     if path is not None:  # last, so that a file that cannot be written costs nobody the certificate
-        from oncecron_drill.page import as_html  # noqa: PLC0415 - only where it is wanted
+        from oncecron_drill.certificate_page import as_html  # noqa: PLC0415 - only where it is wanted
 
         replace(path, as_html(certificate).encode("utf-8"))
     return _ENDINGS[certificate.verdict]

@@ -10,7 +10,7 @@ from sample_certificates import certificate
 from story_stores import rotated, seed
 
 from oncecron_drill.certificate import Finding
-from oncecron_drill.page import as_html
+from oncecron_drill.certificate_page import as_html
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from hostile_texts import HOSTILE, Tags
 from sample_certificates import certificate
 
 from oncecron_drill.certificate import FaultCount, Finding
-from oncecron_drill.page import as_html
+from oncecron_drill.certificate_page import as_html
 
 
 def every_text(text: str) -> dict[str, Any]:
