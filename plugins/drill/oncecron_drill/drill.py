@@ -31,8 +31,8 @@ from oncecron_drill.keeper import PREFIX, Ground
 from oncecron_drill.nemesis import Pace
 from oncecron_drill.place import Place, make_hosts
 from oncecron_drill.run import Run, UnreadableError, Wanted
+from oncecron_drill.store_watch import FORGETFUL, Progress, Watch
 from oncecron_drill.stores import open_drilled
-from oncecron_drill.watch import FORGETFUL, Progress, Watch
 
 ORDER = (
     *("stubborn", "leader", "gives-up", "failover", "shared", "letters", "limited", "schedule"),

@@ -16,8 +16,8 @@ from oncecron_drill.faults import StoreFault
 from oncecron_drill.hosts import DrillHost
 from oncecron_drill.keeper import MARK
 from oncecron_drill.proxy import FaultProxy
+from oncecron_drill.store_watch import Watch
 from oncecron_drill.stores import DrilledStore
-from oncecron_drill.watch import Watch
 
 LARGEST_ERROR = 120.0
 """Seconds by which a host's clock may be wrong."""
