@@ -11,7 +11,7 @@ from servers.process import Process, as_ourselves
 from servers.require import program
 from servers.skew import skewed
 
-from oncecron_drill.hosts import FiringHost
+from oncecron_drill.firing_hosts import FiringHost
 
 CHAIN = ("--wait", "-A", "INPUT")
 

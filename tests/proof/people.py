@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
+from oncecron_drill.firing_hosts import FiringHost
 from oncecron_drill.history import Operation, Recorder, now
-from oncecron_drill.hosts import FiringHost
 
 GAP = 4.0
 """Seconds between two deeds, on average."""

@@ -19,8 +19,8 @@ from servers import Host, Network
 
 from oncecron_drill import history
 from oncecron_drill.faults import HostFaults
+from oncecron_drill.firing_hosts import FiringHost
 from oncecron_drill.generator import TTL
-from oncecron_drill.hosts import FiringHost
 from oncecron_drill.run import Run, Wanted
 
 HOSTS = ("host-a", "host-b", "host-c")

@@ -24,9 +24,9 @@ from oncecron_drill import history
 from oncecron_drill.assess import Told, assess
 from oncecron_drill.certificate import Certificate
 from oncecron_drill.faults import OUTLIVING
+from oncecron_drill.firing_hosts import FiringHost
 from oncecron_drill.generator import ITEM_KEYS, KEYS, Key
 from oncecron_drill.history import Fault, Log, now
-from oncecron_drill.hosts import FiringHost
 from oncecron_drill.keeper import PREFIX, Ground
 from oncecron_drill.nemesis import Pace
 from oncecron_drill.place import Place, make_hosts

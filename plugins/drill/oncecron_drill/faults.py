@@ -11,9 +11,9 @@ from functools import partial
 from random import Random
 from typing import NamedTuple
 
+from oncecron_drill.firing_hosts import FiringHost, Tree, firing_of
 from oncecron_drill.generator import KEYS, TTL
 from oncecron_drill.history import Firing
-from oncecron_drill.hosts import FiringHost, Tree, firing_of
 from oncecron_drill.processes import Process, process_table, send
 from oncecron_drill.proxy import FaultProxy
 

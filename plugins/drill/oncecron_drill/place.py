@@ -13,7 +13,7 @@ from oncecron.core.installation import own_command
 from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron_drill.faults import StoreFault
-from oncecron_drill.hosts import DrillHost
+from oncecron_drill.firing_hosts import DrillHost
 from oncecron_drill.keeper import MARK
 from oncecron_drill.proxy import FaultProxy
 from oncecron_drill.store_watch import Watch

@@ -20,9 +20,9 @@ from random import Random
 from typing import Any, BinaryIO, Protocol
 
 from oncecron_drill.faults import OUTLIVING, HostFaults, StoreFault
+from oncecron_drill.firing_hosts import FiringHost, firing_of, locked_files
 from oncecron_drill.generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
 from oncecron_drill.history import CALM_TICK, Firing, Recorder, now
-from oncecron_drill.hosts import FiringHost, firing_of, locked_files
 from oncecron_drill.nemesis import USUAL, Nemesis, Pace
 from oncecron_drill.processes import command_line, send
 from oncecron_drill.proxy import FaultProxy

@@ -13,8 +13,8 @@ import pytest
 from servers import descendants, eventually, spawn
 from servers.process import end, send
 
+from oncecron_drill.firing_hosts import locked_files
 from oncecron_drill.generator import WITNESS, sys_python
-from oncecron_drill.hosts import locked_files
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from oncecron_drill.hosts import LAUNCHER
+from oncecron_drill.firing_hosts import LAUNCHER
 
 SHOWS = "import time; print(time.time(), time.time_ns(), time.clock_gettime(time.CLOCK_REALTIME), time.monotonic())"
 
