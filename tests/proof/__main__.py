@@ -22,8 +22,8 @@ from run import Proof, one  # noqa: E402
 from servers.oncecron import CONSOLE_SCRIPT  # noqa: E402
 
 from oncecron_drill.checker import check  # noqa: E402
+from oncecron_drill.narration import draw, summary  # noqa: E402
 from oncecron_drill.rules.verdict import Verdict  # noqa: E402
-from oncecron_drill.timeline import draw, summary  # noqa: E402
 
 SEEDS = 3
 """Runs of a broken copy until it is found out: what shows it may not have met the right moment in one."""

@@ -15,8 +15,8 @@ from servers.require import require_root
 
 from oncecron_drill.checker import check
 from oncecron_drill.history import History
+from oncecron_drill.narration import draw, summary
 from oncecron_drill.pulse import SLOW
-from oncecron_drill.timeline import draw, summary
 
 MINUTES = float(os.environ.get("ONCECRON_TEST_CHAOS_MINUTES", "0.25"))
 BROKEN = {"few": ("lock-without-tick",), "all": tuple(mutations.ALL)}[

@@ -10,10 +10,10 @@ from oncecron import __version__
 from oncecron_drill.certificate import Certificate, FaultCount, Finding, Judgement
 from oncecron_drill.checker import Verdict, Violation, check
 from oncecron_drill.history import Fault, Firing, History
+from oncecron_drill.narration import draw
 from oncecron_drill.pulse import SLOW
 from oncecron_drill.rules.joined import Joined, alive_until, option, undone, was_lost
 from oncecron_drill.store_watch import AWAY, Watch, utc
-from oncecron_drill.timeline import draw
 
 FEWEST_FAULTS, FEWEST_STARTS = 3, 5
 """With fewer than these nothing has been shown."""

@@ -7,8 +7,8 @@ from invented import KEY, Invented
 
 from oncecron_drill.checker import check
 from oncecron_drill.history import Firing, Start
+from oncecron_drill.narration import draw, summary
 from oncecron_drill.rules.verdict import Violation
-from oncecron_drill.timeline import draw, summary
 
 
 @pytest.fixture
