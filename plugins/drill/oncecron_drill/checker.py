@@ -22,10 +22,10 @@ from oncecron_drill.rules.afterwards import blocked, incomplete, left
 from oncecron_drill.rules.attempts import doubles, standbys
 from oncecron_drill.rules.exclusion import fence, overlaps, stale_writes, tokens
 from oncecron_drill.rules.firings import noise, own_leases, unexplained, untrue
-from oncecron_drill.rules.items import items
+from oncecron_drill.rules.healthy_ticks import missed
 from oncecron_drill.rules.joined import Joined
 from oncecron_drill.rules.logged import audited
-from oncecron_drill.rules.missed import missed
+from oncecron_drill.rules.once_per_item import items
 from oncecron_drill.rules.people import commands, hindered, stopped
 from oncecron_drill.rules.records import recorded, running, started
 from oncecron_drill.rules.statuses import exits, leftovers, orphans, timeouts
