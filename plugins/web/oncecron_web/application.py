@@ -28,8 +28,8 @@ from urllib.parse import parse_qsl, urlsplit
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.stderr import show_trace
 from oncecron_web.addresses import Link, address
+from oncecron_web.live_pages import draw_notice
 from oncecron_web.shared_readings import AwayError, BrokenError, BusyError
-from oncecron_web.views import draw_notice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

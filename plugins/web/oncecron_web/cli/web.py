@@ -68,8 +68,8 @@ def application(*, is_local: bool = True, **given: str) -> WSGIApplication:
 def _application(settings: Settings, *, is_local: bool) -> WSGIApplication:
     from oncecron_web.application import Application, View
     from oncecron_web.cli.web_contents import LiveOverview, host_page, key_page
+    from oncecron_web.live_pages import draw_host, draw_key, draw_overview
     from oncecron_web.shared_readings import SharedReadings
-    from oncecron_web.views import draw_host, draw_key, draw_overview
 
     check_stores(settings)
     shown = Clock(settings["utc"])
