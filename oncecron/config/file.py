@@ -39,7 +39,7 @@ class File(NamedTuple):
     redis: tuple[tuple[str, str], ...] = ()
     """Connection settings for a Redis store; see `oncecron.stores.redis.address`."""
     notify: Mapping[str, Any] = {}
-    """The table [notify] as it stands there; see `oncecron_notify.settings`."""
+    """The table [notify] as it stands there; see `oncecron_notify.notify_table`."""
     plugin: Mapping[str, Any] = {}
     """The tables [plugin.NAME] of other packages as they stand there. A firing does not look into them."""
     mode: int = 0

@@ -30,7 +30,7 @@ from servers.oncecron import CONSOLE_SCRIPT, installed
 from servers.process import public_directory, remove_directory
 from true_time import TrueServer, TrueTime, at
 
-from oncecron_notify.settings import NOTIFY_KEY
+from oncecron_notify.notify_table import NOTIFY_KEY
 
 MINUTES = int(os.environ.get("ONCECRON_TEST_MINUTES", "2"))
 KEYS = ("by-minute", "by-schedule", "fails", "on-redis")

@@ -23,7 +23,7 @@ from snippet_output import differences
 from snippet_source import PROMPT, SHELL, Block, Command, Scenario, blocks, blocks_of, scenarios
 
 from oncecron.config import file, run_parser
-from oncecron_notify.settings import parse_notify
+from oncecron_notify.notify_table import parse_notify
 
 BLOCKS = blocks()
 SCENARIOS = [

@@ -23,7 +23,7 @@ from oncecron.core.stderr import complain
 from oncecron.core.timing import NOTIFY_TIMEOUT, NOTIFY_TTL, NOTIFY_WAITS
 from oncecron_notify.channels import render
 from oncecron_notify.message import Evidence
-from oncecron_notify.settings import NOTIFY_KEY, read_notify
+from oncecron_notify.notify_table import NOTIFY_KEY, read_notify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from oncecron.stores.reader import Reader
     from oncecron.watch.findings import Finding, Limits, Situation
     from oncecron_notify.notify import Context, Result
-    from oncecron_notify.settings import Notify
+    from oncecron_notify.notify_table import Notify
 
 # ruff: noqa: PLC0415 - most hosts skip the pass, each minute
 

@@ -45,7 +45,7 @@ from oncecron_notify.changes import (
 from oncecron_notify.channels import ChannelError, ping, send
 from oncecron_notify.endings import Now, ending_of
 from oncecron_notify.message import ENDED, Evidence, Message
-from oncecron_notify.settings import NOTIFY_KEY, PING
+from oncecron_notify.notify_table import NOTIFY_KEY, PING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from oncecron_notify.changes import Ending, Known
     from oncecron_notify.channels import Channel
     from oncecron_notify.message import Change
-    from oncecron_notify.settings import Notify
+    from oncecron_notify.notify_table import Notify
 
 _ACCOUNTS = 5
 """The number of changes whose tick is explained in a message."""

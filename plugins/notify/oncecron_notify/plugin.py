@@ -12,7 +12,7 @@ from oncecron.core.timing import CHANNEL_FORGOTTEN, CHANNEL_TRIES
 from oncecron.plugins import Plugin
 from oncecron.watch.findings import CRITICAL, Kind, finding
 from oncecron_notify.changes import failing_channels
-from oncecron_notify.settings import NOTIFY_KEY, channel_names, channel_section, parse_notify
+from oncecron_notify.notify_table import NOTIFY_KEY, channel_names, channel_section, parse_notify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -25,7 +25,7 @@ from oncecron_notify import notify as passes
 from oncecron_notify.changes import Knowledge, identity, knowledge_in
 from oncecron_notify.channels import Channel, ChannelError
 from oncecron_notify.message import ENDED, Evidence, text
-from oncecron_notify.settings import Notify
+from oncecron_notify.notify_table import Notify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from oncecron.core.errors import ConfigurationError
 from oncecron.plugins import problems_of
 from oncecron_notify.channels import Channel
 from oncecron_notify.mail_server import MailServer
-from oncecron_notify.settings import NOTIFY_KEY, parse_notify, read_notify
+from oncecron_notify.notify_table import NOTIFY_KEY, parse_notify, read_notify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,7 +229,7 @@ def test_a_mail_server_has_its_port_and_its_tls(
 
 def test_to_read_the_table_imports_no_mail_and_no_tls() -> None:
     """`config check` reads it, and so does each host that is skipped."""
-    code = "import sys, oncecron_notify.settings; print(sorted(sys.modules))"
+    code = "import sys, oncecron_notify.notify_table; print(sorted(sys.modules))"
     loaded = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     ).stdout
