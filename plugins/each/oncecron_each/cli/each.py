@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def _each(given: dict[str, str], words: list[str]) -> int:
     from oncecron.cli.run import observe  # noqa: PLC0415 - not for --help
-    from oncecron_each.host import each  # noqa: PLC0415 - likewise
+    from oncecron_each.host_slots import each  # noqa: PLC0415 - likewise
 
     display = _Display() if os.isatty(2) else None
     try:
