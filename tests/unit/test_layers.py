@@ -53,7 +53,7 @@ CIRCLES = {
     "oncecron.cli.command oncecron.cli.completion": "each command is asked at a TAB, and asks the store for names",
     "oncecron.log.audit oncecron.log.gaps oncecron.log.sources oncecron.plugins oncecron.watch.findings":
         "what a plugin may bring is of types that stand above what asks for it",
-    "oncecron_each.list oncecron_each.runner oncecron_each.spec oncecron_each.worker":
+    "oncecron_each.loader oncecron_each.runner oncecron_each.spec oncecron_each.worker":
         "a body names what runs in the place of the command, which reads the body",
 }  # fmt: skip
 """The circles of modules, of imports in functions and for types, too; and why each is one. It only becomes shorter."""

@@ -11,7 +11,7 @@ import pytest
 from oncecron.config.options import Option, values_of
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.schedule_fields import read_schedule
-from oncecron_each.list import ItemError, item_of_json, item_of_line
+from oncecron_each.loader import ItemError, item_of_json, item_of_line
 
 OF_PYTHON = re.compile(
     r"recursion|4300|sys\.|int\(\)|unpack|NoneType|subscript|indices|codec|Errno|None|__|utf-8-sig"

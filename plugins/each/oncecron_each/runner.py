@@ -58,7 +58,7 @@ RESULTS = 3
 
 
 class Runner:
-    """What runs as the job of a shard: the load of the list (`list`), or the commands for its items (`draw`)."""
+    """What runs as the job of a shard: the load of the list (`loader`), or the commands for its items (`worker`)."""
 
     @classmethod
     def body(

@@ -80,7 +80,7 @@ class ItemsSpec(NamedTuple):
         self, spec: RunSpec, lease: Lease, environment: Mapping[str, str]
     ) -> Callable[[], int]:
         """Return what runs in the place of the command; see `Body.begin`."""
-        from oncecron_each.list import Loader  # noqa: PLC0415 - likewise
+        from oncecron_each.loader import Loader  # noqa: PLC0415 - likewise
         from oncecron_each.worker import Worker  # noqa: PLC0415 - a firing that is skipped needs neither
 
         runner: type[Runner] = Loader if self.loads else Worker

@@ -25,7 +25,7 @@ from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_TEMPFAIL, StoreError, sho
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.safe_paths import memory_file
 from oncecron.core.timing import CALL_TIMEOUT, PROGRESS_INTERVAL
-from oncecron_each.list import check_drawn
+from oncecron_each.loader import check_drawn
 from oncecron_each.runner import LEASE_LOST, RESULTS, Runner
 from oncecron_each.values import LONGEST_REASON, Draw, ItemResult, after_failure, item_id, item_ids
 
