@@ -16,8 +16,8 @@ from kernel import INF, Process
 from store import Caller
 
 from oncecron.core.retry import RetryPolicy
-from oncecron_each.page import Page
 from oncecron_each.runner import CommandEnd
+from oncecron_each.shared_page import Page
 from oncecron_each.spec import ItemsSpec
 from oncecron_each.values import Item, ItemList
 from oncecron_each.worker import Worker, results_of

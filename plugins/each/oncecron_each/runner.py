@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import Lease
     from oncecron.run.spec import RunSpec
-    from oncecron_each.page import Verdict
+    from oncecron_each.shared_page import Verdict
     from oncecron_each.spec import ItemsSpec
 
     Answer = TypeVar("Answer")

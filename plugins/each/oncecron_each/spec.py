@@ -17,7 +17,7 @@ from oncecron.core.retry import RetryPolicy, random_fraction
 from oncecron.core.timing import LONGEST_LOAD
 from oncecron.run.spec import check_together, key_of, random_uuid, retry_policy, spec_of
 from oncecron_each.options import EACH_OPTIONS, ONLY_IN_RUN
-from oncecron_each.page import Page
+from oncecron_each.shared_page import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -3,7 +3,7 @@
 import os
 
 from oncecron.core.model import REFUSAL_REASONS
-from oncecron_each.page import VERDICTS, Page
+from oncecron_each.shared_page import VERDICTS, Page
 from oncecron_each.values import ItemCounts
 
 
