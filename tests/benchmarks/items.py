@@ -41,8 +41,8 @@ from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Retenti
 from oncecron.core.tick import named_tick
 from oncecron.stores import open_lease_store, open_reader
 from oncecron.stores.address import parse_address
+from oncecron_each.item_model import Chunk, Item, ItemList
 from oncecron_each.store import open_item_store
-from oncecron_each.values import Chunk, Item, ItemList
 
 if TYPE_CHECKING:
     from oncecron.core.model import Outcome

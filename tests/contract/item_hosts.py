@@ -9,8 +9,17 @@ from hosts import KEY, Host
 from oncecron.core import clock
 from oncecron.core.tick import Tick, named_tick
 from oncecron_each import reports
+from oncecron_each.item_model import (
+    Chunk,
+    Draw,
+    Drawn,
+    Item,
+    ItemCounts,
+    ItemList,
+    ItemResult,
+    Loaded,
+)
 from oncecron_each.reports import ItemQuery, ItemRow
-from oncecron_each.values import Chunk, Draw, Drawn, Item, ItemCounts, ItemList, ItemResult, Loaded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

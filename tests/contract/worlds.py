@@ -18,8 +18,8 @@ from oncecron.core import clock
 from oncecron.core.errors import OncecronError, StoreError
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import AskAgain, Firing, Lease, Output, Refusal, Request, Retention
+from oncecron_each.item_model import Chunk, Draw, Item, ItemList, ItemResult
 from oncecron_each.reports import ItemQuery, item_lists, items, mend_items
-from oncecron_each.values import Chunk, Draw, Item, ItemList, ItemResult
 
 if TYPE_CHECKING:
     from contract_stores import StoreKind

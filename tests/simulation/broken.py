@@ -12,7 +12,7 @@ from oncecron.core import decision, facts
 from oncecron.core.retry import RetryPolicy
 from oncecron.run import claimer, firing_states, store_thread
 from oncecron.stores import claim_loop
-from oncecron_each import values, worker
+from oncecron_each import item_model, worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,12 +118,12 @@ def store_forgets() -> None:
 
 def failed_item_is_done() -> None:
     """Take an item whose command failed for done."""
-    worker.after_failure = lambda item, *_, **__: values.ItemResult(item.position, "done")
+    worker.after_failure = lambda item, *_, **__: item_model.ItemResult(item.position, "done")
 
 
 def doubt_is_run_again() -> None:
     """Run again what is in doubt, whatever the firing says."""
-    worker.Draw = lambda *args, **named: values.Draw(*args, **{**named, "redraw_below": 3})
+    worker.Draw = lambda *args, **named: item_model.Draw(*args, **{**named, "redraw_below": 3})
 
 
 def lost_draw_is_another() -> None:

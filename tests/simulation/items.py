@@ -16,10 +16,10 @@ from kernel import INF, Process
 from store import Caller
 
 from oncecron.core.retry import RetryPolicy
+from oncecron_each.item_model import Item, ItemList
 from oncecron_each.runner import CommandEnd
 from oncecron_each.shared_page import Page
 from oncecron_each.spec import ItemsSpec
-from oncecron_each.values import Item, ItemList
 from oncecron_each.worker import Worker, results_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import Lease
     from oncecron.run.spec import RunSpec
-    from oncecron_each.values import Draw, Drawn, DrawnItem, ItemCounts, ItemResult
+    from oncecron_each.item_model import Draw, Drawn, DrawnItem, ItemCounts, ItemResult
 
 _COMMAND = 4.0
 """Seconds that a command takes on average."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from oncecron.core import clock, facts
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.model import recordable
-from oncecron_each import values
+from oncecron_each import item_model
+from oncecron_each.item_model import Drawn, DrawnItem, ItemCounts, Loaded
 from oncecron_each.reports import ItemRow
-from oncecron_each.values import Drawn, DrawnItem, ItemCounts, Loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Mending
     from oncecron.core.model import Lease
-    from oncecron_each.values import Chunk, Draw, ItemList, ItemResult
+    from oncecron_each.item_model import Chunk, Draw, ItemList, ItemResult
 
 
 class MemoryItems:
@@ -45,7 +45,7 @@ class MemoryItems:
             found |= {"from": found["total"], "known": 0, "repeated": 0, "number": -1}
             found["loader"] = (lease.key, lease.shard, lease.execution_id)
         if chunk.number not in (found["number"], found["number"] + 1):
-            raise RecordRefusedError(values.out_of_turn(chunk.number, found["number"]))
+            raise RecordRefusedError(item_model.out_of_turn(chunk.number, found["number"]))
         if chunk.number > found["number"]:
             found["number"] = chunk.number
             _add(found, items_of, chunk)
@@ -101,16 +101,16 @@ def _no_list() -> Row:
     return nothing | {"total": 0, "next": 0, "keep": 0.0}
 
 
-def loaded(items_of: ItemList, items: list[values.Item], now: float) -> Row:
+def loaded(items_of: ItemList, items: list[item_model.Item], now: float) -> Row:
     """Return a list as a load leaves it."""
     found = _no_list() | {"places": {}, "from": 0, "loaded_at": now}
-    _add(found, items_of, values.Chunk(0, items, is_last=True))
+    _add(found, items_of, item_model.Chunk(0, items, is_last=True))
     return found | {"total": len(items)}
 
 
 def _add(found: Row, items_of: ItemList, chunk: Chunk) -> None:
-    items = chunk.items[: values.LARGEST_CHUNK]
-    ids = values.item_ids(items_of, (each.identity for each in items))
+    items = chunk.items[: item_model.LARGEST_CHUNK]
+    ids = item_model.item_ids(items_of, (each.identity for each in items))
     for item, name in zip(items, ids, strict=True):
         if place := found["places"].get(name):
             found["known" if place <= found["from"] else "repeated"] += 1
@@ -137,7 +137,7 @@ def _settle(memory: Memory, slot: Row, results: dict[int, ItemResult]) -> None:
 
 def _take(memory: Memory, found: Row, lease: Lease, draw: Draw) -> list[Row]:
     """Take what is due, and then what comes next in the list; return it by position."""
-    wanted, begin, now = min(draw.wanted, values.LARGEST_BATCH), found["next"], memory.now()
+    wanted, begin, now = min(draw.wanted, item_model.LARGEST_BATCH), found["next"], memory.now()
     for row in found["items"][:begin] if wanted else ():
         if row["attempts"] < draw.redraw_below and _state(memory, row) == "lost":
             row |= {"state": "queued", "not_before": now}
@@ -177,7 +177,7 @@ def list_rows(memory: Memory) -> Iterator[tuple[Any, ...]]:
     for items_of, found in memory.lists.items():
         if found["loaded_at"] is not None:
             states = [_state(memory, row) for row in found["items"][: found["total"]]]
-            counts = map(states.count, values.ITEM_STATES)
+            counts = map(states.count, item_model.ITEM_STATES)
             yield *items_of, found["total"], *counts, found["loaded_at"]
 
 

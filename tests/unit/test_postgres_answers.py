@@ -27,8 +27,8 @@ from oncecron.stores.postgres.address import (
     sqlstate_of,
 )
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
+from oncecron_each.item_model import Chunk, Draw, ItemList
 from oncecron_each.postgres_store import PostgresItemStore
-from oncecron_each.values import Chunk, Draw, ItemList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

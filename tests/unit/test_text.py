@@ -12,7 +12,7 @@ from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.text import Clock
 from oncecron.log.jobs import WRONG
 from oncecron.log.state_kinds import kind_of, kind_of_skip
-from oncecron_each.values import ITEM_STATES
+from oncecron_each.item_model import ITEM_STATES
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 25, 22, 30, tzinfo=BERLIN)

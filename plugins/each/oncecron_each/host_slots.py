@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from oncecron.run.seams import Observer
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
+    from oncecron_each.item_model import ItemCounts
     from oncecron_each.spec import ItemsSpec
-    from oncecron_each.values import ItemCounts
 
     OpenStore = Callable[[], LeaseStore]
 

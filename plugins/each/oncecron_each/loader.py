@@ -20,14 +20,14 @@ from oncecron.core.errors import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import LOAD_CALL_TIMEOUT, NEVER
 from oncecron.run.program import look_up, shell
+from oncecron_each.item_model import LARGEST_CHUNK, LARGEST_ITEM, Chunk, Item
 from oncecron_each.runner import LEASE_LOST, Runner
-from oncecron_each.values import LARGEST_CHUNK, LARGEST_ITEM, Chunk, Item
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from oncecron_each.item_model import DrawnItem, Loaded
     from oncecron_each.runner import Processes
-    from oncecron_each.values import DrawnItem, Loaded
 
 _BLOCK = 1 << 16
 _BOM = b"\xef\xbb\xbf"

@@ -6,7 +6,7 @@ import json
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.stores.postgres.session import PostgresSession
-from oncecron_each.values import Drawn, DrawnItem, ItemCounts, Loaded
+from oncecron_each.item_model import Drawn, DrawnItem, ItemCounts, Loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import Lease
     from oncecron.stores.postgres.libpq import Column
-    from oncecron_each.values import Chunk, Draw, ItemList
+    from oncecron_each.item_model import Chunk, Draw, ItemList
 
 
 STOPPED: dict[Column, Literal["paused", "drained"]] = {b"paused": "paused", b"drained": "drained"}

@@ -9,8 +9,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.lease_store import RedisSession
-from oncecron_each.redis_items import short_id, texts_of
-from oncecron_each.values import (
+from oncecron_each.item_model import (
     Drawn,
     DrawnItem,
     ItemCounts,
@@ -19,13 +18,14 @@ from oncecron_each.values import (
     item_ids,
     out_of_turn,
 )
+from oncecron_each.redis_items import short_id, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
     from oncecron.core.model import Lease
-    from oncecron_each.values import Chunk, Draw, Item
+    from oncecron_each.item_model import Chunk, Draw, Item
 
 
 class RedisItemStore(RedisSession):

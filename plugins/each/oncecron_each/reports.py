@@ -9,7 +9,7 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import Mending
 from oncecron.core.model import recordable
 from oncecron.log.job_summary import Remark
-from oncecron_each.values import MENDABLE_STATES, ItemCounts, ItemList, item_ids
+from oncecron_each.item_model import MENDABLE_STATES, ItemCounts, ItemList, item_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution
     from oncecron.stores.reader import Reader
-    from oncecron_each.values import MendedState
+    from oncecron_each.item_model import MendedState
 
 
 class ItemQuery(NamedTuple):

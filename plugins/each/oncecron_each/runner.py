@@ -36,8 +36,8 @@ from oncecron.run import process_tree
 from oncecron.run.job import ENDING_SIGNALS, signal_note
 from oncecron.run.program import as_execvp
 from oncecron.stores import steady
+from oncecron_each.item_model import ItemList
 from oncecron_each.store import open_item_store
-from oncecron_each.values import ItemList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ import mmap
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import REFUSAL_REASONS
-from oncecron_each.values import ItemCounts
+from oncecron_each.item_model import ItemCounts
 
 if TYPE_CHECKING:
     from typing import Literal

@@ -9,7 +9,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable
 from oncecron.stores.sqlite.connection import Handle, file_of
 from oncecron.stores.sqlite.lease_store import find_stop, moment
-from oncecron_each.values import (
+from oncecron_each.item_model import (
     LARGEST_BATCH,
     LARGEST_CHUNK,
     Drawn,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from oncecron.stores.address import Address
     from oncecron.stores.sqlite.connection import Connection
     from oncecron.stores.sqlite.lease_store import Values
-    from oncecron_each.values import Chunk, Draw, ItemList, ItemResult
+    from oncecron_each.item_model import Chunk, Draw, ItemList, ItemResult
 
     _Row = tuple[Any, ...]
 

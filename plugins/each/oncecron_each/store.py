@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from oncecron.core.model import Lease
     from oncecron.stores.address import Address
-    from oncecron_each.values import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded
+    from oncecron_each.item_model import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded
 
 # ruff: noqa: PLC0415 - a firing imports one driver
 

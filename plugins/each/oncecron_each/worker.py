@@ -25,17 +25,24 @@ from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_TEMPFAIL, StoreError, sho
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.safe_paths import memory_file
 from oncecron.core.timing import CALL_TIMEOUT, PROGRESS_INTERVAL
+from oncecron_each.item_model import (
+    LONGEST_REASON,
+    Draw,
+    ItemResult,
+    after_failure,
+    item_id,
+    item_ids,
+)
 from oncecron_each.loader import check_drawn
 from oncecron_each.runner import LEASE_LOST, RESULTS, Runner
-from oncecron_each.values import LONGEST_REASON, Draw, ItemResult, after_failure, item_id, item_ids
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from oncecron.core.retry import RetryPolicy
+    from oncecron_each.item_model import Drawn, DrawnItem, ItemCounts, ItemList
     from oncecron_each.runner import CommandEnd
     from oncecron_each.spec import ItemsSpec
-    from oncecron_each.values import Drawn, DrawnItem, ItemCounts, ItemList
 
 _PLACEHOLDER = b"{}"
 _LONGEST_REPORT = 1 << 22

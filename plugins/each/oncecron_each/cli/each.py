@@ -12,7 +12,7 @@ from oncecron.core.units import format_duration
 from oncecron_each.options import EACH_OPTIONS
 
 if TYPE_CHECKING:
-    from oncecron_each.values import ItemCounts
+    from oncecron_each.item_model import ItemCounts
 
 
 def _each(given: dict[str, str], words: list[str]) -> int:

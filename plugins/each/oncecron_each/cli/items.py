@@ -24,15 +24,15 @@ from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.suggestion import not_one_of
 from oncecron.stores.address import shell_quoted
+from oncecron_each.item_model import ITEM_STATES, MENDABLE_STATES
 from oncecron_each.reports import ItemQuery, ItemRow, ListView, item_lists, items, mend_items
-from oncecron_each.values import ITEM_STATES, MENDABLE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.log.state_kinds import StateKind
     from oncecron.stores.reader import Reader
-    from oncecron_each.values import MendedState
+    from oncecron_each.item_model import MendedState
 
 _BETWEEN_ITEMS = "\0"  # no argument can contain it
 _STANDARD_INPUT = "-"

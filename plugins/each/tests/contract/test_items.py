@@ -10,8 +10,7 @@ import pytest
 from item_hosts import LIST, Field, deadline, items, many, positions, put
 
 from oncecron.core.errors import StoreError
-from oncecron_each.reports import ItemQuery, item_lists, mend_items
-from oncecron_each.values import (
+from oncecron_each.item_model import (
     Chunk,
     Draw,
     Drawn,
@@ -23,6 +22,7 @@ from oncecron_each.values import (
     Loaded,
     item_id,
 )
+from oncecron_each.reports import ItemQuery, item_lists, mend_items
 
 if TYPE_CHECKING:
     from contract_stores import StoreKind

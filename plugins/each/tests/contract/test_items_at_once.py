@@ -11,7 +11,7 @@ from item_hosts import Field, Slot, deadline, many
 from test_items import counts
 
 from oncecron.core.errors import StoreUnavailable
-from oncecron_each.values import Draw, Drawn, ItemResult
+from oncecron_each.item_model import Draw, Drawn, ItemResult
 
 if TYPE_CHECKING:
     from contract_stores import StoreKind

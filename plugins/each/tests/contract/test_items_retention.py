@@ -11,8 +11,8 @@ from test_items import counts
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Retention
+from oncecron_each.item_model import Chunk, ItemList, ItemResult, Loaded
 from oncecron_each.reports import item_lists
-from oncecron_each.values import Chunk, ItemList, ItemResult, Loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

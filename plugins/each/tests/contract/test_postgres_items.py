@@ -13,7 +13,7 @@ import pytest
 from item_hosts import Field, many, put
 from servers import eventually
 
-from oncecron_each.values import Chunk, ItemCounts, ItemResult
+from oncecron_each.item_model import Chunk, ItemCounts, ItemResult
 
 if TYPE_CHECKING:
     from postgres_stores import PostgresKind

@@ -12,8 +12,8 @@ from item_hosts import CAMPAIGN, LIST, LOADER, Slot, deadline, many, put
 from oncecron.core.errors import StoreRefusesError
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisLeaseStore
+from oncecron_each.item_model import Chunk, Draw
 from oncecron_each.redis_store import RedisItemStore
-from oncecron_each.values import Chunk, Draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncecron.core.retry import RetryPolicy
+from oncecron_each.item_model import DrawnItem, ItemList, item_id
 from oncecron_each.runner import CommandEnd
-from oncecron_each.values import DrawnItem, ItemList, item_id
 from oncecron_each.worker import Command, Report, reports_of, results_of
 
 LIST = ItemList("k", "one")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncecron_each.item_model import LARGEST_CHUNK, LARGEST_ITEM, Item
 from oncecron_each.loader import ItemError, chunks, item_of_json, item_of_line, items_in
-from oncecron_each.values import LARGEST_CHUNK, LARGEST_ITEM, Item
 
 
 def read(*blocks: bytes, null: bool = False, json: bool = False) -> list[str]:

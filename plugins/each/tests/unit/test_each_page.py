@@ -3,8 +3,8 @@
 import os
 
 from oncecron.core.model import REFUSAL_REASONS
+from oncecron_each.item_model import ItemCounts
 from oncecron_each.shared_page import VERDICTS, Page
-from oncecron_each.values import ItemCounts
 
 
 def test_a_slot_is_seen_by_the_others() -> None:

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from oncecron.core.retry import RetryPolicy
-from oncecron_each.values import DrawnItem, ItemList, ItemResult, after_failure, item_id
+from oncecron_each.item_model import DrawnItem, ItemList, ItemResult, after_failure, item_id
 
 LIST = ItemList("digest", "2026-11-20T02:00Z")
 POLICY = RetryPolicy(retries=2, delay=(5.0, 300.0), permanent=frozenset({64}))

@@ -1,4 +1,4 @@
--- The items of a tick: their tables, and how they are loaded and counted. draw.sql has how they are drawn and settled. oncecron_each/values.py says what the states mean.
+-- The items of a tick: their tables, and how they are loaded and counted. draw.sql has how they are drawn and settled. oncecron_each/item_model.py says what the states mean.
 --
 -- An execution proves with its owner id that it holds its lease, and keeps the key's row FOR KEY SHARE until its step has
 -- committed. Who takes the lease away locks that row FOR UPDATE, and so waits for the step.
@@ -103,7 +103,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
      for key share of k
 $$;
 
--- The first half of a SHA-256, as oncecron_each/values.py has it. Without settings of its own it becomes part of a query: 5,000 calls
+-- The first half of a SHA-256, as oncecron_each/item_model.py has it. Without settings of its own it becomes part of a query: 5,000 calls
 -- take 8 ms instead of 250 ms.
 create function {ns}.item_id(p_key text, p_tick text, p_identity text) returns bytea
 language sql stable parallel safe as $$

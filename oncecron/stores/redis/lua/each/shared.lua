@@ -1,4 +1,4 @@
--- The items of a tick; oncecron_each/values.py says what the states mean. KEYS has the names of the list after those of the part, and then
+-- The items of a tick; oncecron_each/item_model.py says what the states mean. KEYS has the names of the list after those of the part, and then
 -- the leases of all parts of its key:
 --
 --   list     hash   total, next (the next position to draw), loaded_at, keep; loading_...: the last load; slots: the number of

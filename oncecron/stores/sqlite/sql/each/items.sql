@@ -1,4 +1,4 @@
--- The items of a tick; oncecron_each/values.py says what the states mean.
+-- The items of a tick; oncecron_each/item_model.py says what the states mean.
 -- `living`: whether the execution of a slot s of a list l has its lease.
 
 -- name: living
