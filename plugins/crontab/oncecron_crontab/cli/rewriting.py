@@ -19,7 +19,7 @@ from oncecron.core.errors import EX_CHANGES, OncecronError, UsageError
 from oncecron.core.masking import masked_line
 from oncecron.core.stderr import complain
 from oncecron.core.text import visible
-from oncecron_crontab.cli import changes, files, user_crontab, warnings
+from oncecron_crontab.cli import files, shown_changes, user_crontab, warnings
 from oncecron_crontab.crons import CRONS
 from oncecron_crontab.scanner import WRITE_HERE, scan
 from oncecron_crontab.system_files import named_user
@@ -89,7 +89,7 @@ def rewrite(
     ]
     errors = sum(len(plan.rewritten.errors) for plan in plans)
     if "json" in given:
-        changes.give_records(plans, command)
+        shown_changes.give_records(plans, command)
     else:
         for plan in plans:
             _report(plan)
@@ -248,7 +248,7 @@ def _carry_out(
     writing = "check" not in given and ("install" in given or "in-place" in given)
     for plan in plans:
         if "diff" in given or ("install" in given and "json" not in given):
-            changes.give_difference(plan.source, plan.rewritten.data)
+            shown_changes.give_difference(plan.source, plan.rewritten.data)
         if command == "wrap":
             warnings.warn_of_missing_store(plan)
         if writing:
