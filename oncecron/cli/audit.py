@@ -17,7 +17,7 @@ from oncecron.cli.command import (
     store_and_log,
     writer,
 )
-from oncecron.cli.progress import progress_bar
+from oncecron.cli.progress_bar import progress_bar
 from oncecron.cli.sentences import known_keys, refuse_unknown_keys, valid_key
 from oncecron.cli.table import Kind
 from oncecron.config.options import Option

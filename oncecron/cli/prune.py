@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_readers, with_names
-from oncecron.cli.progress import progress_bar
+from oncecron.cli.progress_bar import progress_bar
 from oncecron.cli.sentences import count
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings

@@ -1,4 +1,4 @@
-"""`cli.progress`: when a bar is drawn, and that it leaves nothing behind."""
+"""`cli.progress_bar`: when a bar is drawn, and that it leaves nothing behind."""
 
 import os
 import pty
@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from oncecron.cli import progress
-from oncecron.cli.progress import Bar, progress_bar
+from oncecron.cli.progress_bar import Bar, progress_bar
 from oncecron.core.progress import no_progress
 from oncecron.core.stderr import complain
 
@@ -45,7 +44,7 @@ def shown(screen: int) -> str:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Give the time that the bar sees."""
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("oncecron.cli.progress_bar.time.monotonic", lambda: now[0])
     return now
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from oncecron.cli import output
 from oncecron.cli.command import JSON, TableCommand
-from oncecron.cli.progress import progress_bar
+from oncecron.cli.progress_bar import progress_bar
 from oncecron.cli.whole_file import check_place, replace
 from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
 from oncecron.config.settings import Settings

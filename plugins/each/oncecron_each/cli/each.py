@@ -31,7 +31,7 @@ class _Display:
     """The progress of the tick, of all hosts, at a terminal: first of the load, then of the items."""
 
     def __init__(self) -> None:
-        from oncecron.cli.progress import Bar  # noqa: PLC0415 - at a terminal alone
+        from oncecron.cli.progress_bar import Bar  # noqa: PLC0415 - at a terminal alone
 
         self._bar = Bar("items")
         self._began: tuple[float, int] | None = None

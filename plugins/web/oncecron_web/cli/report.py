@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, incomplete, moment, store_and_log
-from oncecron.cli.progress import progress_bar
+from oncecron.cli.progress_bar import progress_bar
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.whole_file import replace
 from oncecron.config.options import Option
