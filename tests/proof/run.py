@@ -21,7 +21,7 @@ from oncecron_drill import history
 from oncecron_drill.faults import HostFaults
 from oncecron_drill.firing_hosts import FiringHost
 from oncecron_drill.generator import TTL
-from oncecron_drill.run import Run, Wanted
+from oncecron_drill.run_under_faults import Run, Wanted
 
 HOSTS = ("host-a", "host-b", "host-c")
 

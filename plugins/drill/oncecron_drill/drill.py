@@ -30,7 +30,7 @@ from oncecron_drill.history import Fault, Log, now
 from oncecron_drill.keeper import PREFIX, Ground
 from oncecron_drill.nemesis import Pace
 from oncecron_drill.place import Place, make_hosts
-from oncecron_drill.run import Run, UnreadableError, Wanted
+from oncecron_drill.run_under_faults import Run, UnreadableError, Wanted
 from oncecron_drill.store_watch import FORGETFUL, Progress, Watch
 from oncecron_drill.stores import open_drilled
 
