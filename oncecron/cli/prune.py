@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_readers, with_names
@@ -11,20 +10,18 @@ from oncecron.cli.progress_bar import progress_bar
 from oncecron.cli.sentences import count
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
+from oncecron.core.model import Retention
 from oncecron.core.stderr import complain
 from oncecron.core.units import typed_duration
 from oncecron.plugins import plugins
-
-if TYPE_CHECKING:
-    from oncecron.core.model import Retention
 
 OPTIONS = (
     *(
         Option(
             what, "duration",
-            f"Remove {what} older than this. Default: [retention] in the configuration file, else {days}.", "AGE",
+            f"Remove {what} older than this. Default: [retention] in the configuration file, else {usual}.", "AGE",
         )
-        for what, days in (("executions", "400d"), ("skips", "7d"))
+        for what, usual in zip(Retention._fields, map(typed_duration, Retention()), strict=True)
     ),
     Option("dry-run", "flag", "Say how many records would be removed, and remove none."),
     *STORE_OPTIONS,

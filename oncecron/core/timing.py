@@ -1,8 +1,9 @@
 """Every wait and every time limit of the product, with its reason.
 
 In seconds, unless the text says otherwise. A fraction is a fraction of the ttl. The options that a user may set
-(`--ttl`, `--grace`, `--connect-timeout`, ...) have their defaults in the option table. Limits that a server applies
-by itself stand in its SQL and Lua files.
+(`--ttl`, `--grace`, `--connect-timeout`, ...) have their defaults in the option table. The default of `--min-gap` is
+here, because it depends on the rule of the tick, and so are those of [retention], which no firing has options for.
+Limits that a server applies by itself stand in its SQL and Lua files.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ DEFAULT_MIN_GAP = 30.0
 MAX_CLOCK_SKEW = 300.0
 """The largest difference between the host's clock and the store's clock at which a scheduled tick is accepted. An
 instant named with `--tick` may be this far ahead of the store's clock."""
+NOTABLE_CLOCK_SKEW = 2.0
+"""`doctor`, `check` and the pages warn if the clocks of host and store differ by more: NTP keeps them within
+milliseconds. Ticks are accepted up to `MAX_CLOCK_SKEW`."""
 FALSE_TIME_AGO = 1.0 * DAY
 """A time that only a wrong clock can have written counts as one so long ago. That is longer than a scheduled
 firing is usually late, and not longer than the log keeps executions, whose ticks are `done`."""
@@ -248,8 +252,6 @@ SLOW_AND_MORE = 60.0
 """A job is not slow before it has run this much longer than usual: short jobs vary by seconds."""
 SLOW_TIMES = 3
 """A job is slow when it has run this many times as long as usual: the default of `check --slow`."""
-NOTABLE_CLOCK_SKEW = 2.0
-"""`doctor` warns if the clocks of host and store differ by more: NTP keeps them within milliseconds."""
 EARLIEST_TIME, LATEST_TIME = -1.0 * DAY, 221845478400.0
 """What people may name: from the first day of 1970 to the last one of 8999 in any zone. Every clock can show these, and
 schedules find their next ticks: Python's calendar ends with 9999."""
