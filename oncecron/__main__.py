@@ -58,7 +58,7 @@ def _shell(arguments: list[str]) -> int:
 
 
 def _run(parsed: ParsedRun) -> int:
-    _load_firing()  # for a line of the shell
+    _load_firing()  # a line of the shell comes here without it
     from oncecron.run.firing import run  # noqa: PLC0415
 
     return run(parsed, _observer)

@@ -235,7 +235,8 @@ def decide(
 ) -> Refusal | AskAgain | Grant | Expire | Cut | Regain | LookCloser:
     """Decide, in the numbered steps above. Raises `ConfigurationError`.
 
-    `watched` and `alone` are those of `LeaseStore.claim`.
+    `watched`: the last heartbeat of a holder that has been silent since; `alone`: do without the session lock. Both are
+    those of `LeaseStore.claim`.
     """
     if state.own is not None:  # 0
         lost = _because_of("done", state.own)._replace(own=True)

@@ -1,6 +1,6 @@
 """The values that pass between a firing and its store.
 
-Wall times are float seconds since the epoch by the *store's* clock unless a name says `host`;
+Wall times are float seconds since the epoch by the *store's* clock unless a name or its text says host;
 durations are float seconds; trust is in seconds of the store's lease clock on this host.
 """
 

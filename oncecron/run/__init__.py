@@ -1,4 +1,4 @@
-"""One firing, in the order of its life."""
+"""One firing: its spec, wrapper, guard, job, store thread and spool. Here: the modules that every firing imports."""
 
 MODULES = (
     *("core.errors", "core.units", "core.timing", "core.light_modules", "core.system", "core.clock"),

@@ -106,7 +106,7 @@ class Claimer:
         """Take two functions.
 
         `sleep(seconds, descriptor)` returns True as soon as the descriptor is readable, and raises when the firing is
-        to end. `refused(firing, refusal, waits)` reports a refused shard: `waits` if it is claimed again.
+        to end. `report_refusal(firing, refusal, waits)` reports a refused shard: `waits` if it is claimed again.
         """
         self._connection = connection
         self._sleep = sleep

@@ -6,7 +6,7 @@
 4. Run the test of --only-if. If it fails, the firing is skipped as `unmet`, and nothing is claimed.
 5. Check that the command exists and is executable. If not, the firing is skipped as `broken` (126 or 127) and nothing
    is claimed. Otherwise a broken host, which fails fastest, would win every tick.
-6. Start wrapper and guard, which claim, start, renew, kill and record.
+6. Become the wrapper and fork the guard, which claims, starts, renews, kills and records.
 
 A signal that ends the firing in steps 3 and 4 is recorded as a skip, `interrupted`.
 """
@@ -51,7 +51,10 @@ def run(parsed: ParsedRun, observe: Callable[[RunSpec], Observer | None] | None 
 
 
 def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int]) -> int:
-    """Test the host and the command, and do what follows; return the exit status. Raises `CommandError`."""
+    """Take steps 3 to 5, then the next one; return the exit status. Raises `CommandError`.
+
+    `then`: `supervise`, or what `each` does instead, with the spec and what opens the store.
+    """
     process_tree.refuse_core()
 
     def open_store() -> LeaseStore:

@@ -74,6 +74,7 @@ class Guard:
         self._wrapper_gone = False
         self._ignored: str | None = None
         self._job_group: int | None = None
+        """The process group that the job joins: the wrapper's, on a terminal; None: one of its own."""
         self._signal_mask: Iterable[int] = ()
 
     # What the wrapper calls in the guard's process

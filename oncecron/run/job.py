@@ -91,7 +91,7 @@ def wrong_with(request: Request) -> str | None:
 
 
 NOTHING_TO_FENCE = 0.0
-"""No job runs: it has not started, or its tree is gone."""
+"""No job runs under a lease: it has not started, its tree is gone, or it has none (`--on-store-error run`)."""
 
 
 def term_at(trusted_until: float, ttl: float) -> float:
@@ -228,7 +228,7 @@ class Job:
     def judge(self, now: float, trusted_until: float) -> JobEnd | None:
         """Do what is due; return how the job ended once none of its processes is left.
 
-        `trusted_until` 0: there is no lease.
+        `trusted_until`: `Trust.until`.
         """
         children_left = self._tree.reap()
         status = self._tree.statuses.get(self._pid)

@@ -82,9 +82,9 @@ def check_kernel() -> None:
 
 
 def become_guard(*, terminal: bool) -> None:
-    """Lead a process group, in a session of its own unless it is on a terminal, and end the job there can be.
+    """Lead a process group, in a session of its own unless it is on a terminal, and adopt what the job leaves.
 
-    Raises `OSError` where this process could not do that.
+    Raises `OSError` where this process could not end the job.
     """
     if terminal:
         os.setpgid(0, 0)

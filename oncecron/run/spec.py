@@ -59,6 +59,7 @@ class RunSpec(NamedTuple):
     """How long a firing waits for a running job (`--wait`)."""
     retry_policy: RetryPolicy
     skip_exit: int
+    """The exit status of a firing that was refused (`--skip-exit`)."""
     on_store_error: Literal["fail", "skip", "run"]
     connect_timeout: float
     verbose: int
@@ -79,7 +80,7 @@ class RunSpec(NamedTuple):
     body: Body | None = None
     """What runs in the place of the command; None: it is executed."""
     observe: Callable[[RunSpec], Observer | None] | None = None
-    """Makes the observer of a key that has `pings`."""
+    """Makes the observer of a key that has `pings`, in the wrapper (`watch.pinger.start`)."""
     pings: tuple[Ping, ...] = ()
     """The services that are pinged for this key."""
     reread: Callable[[], Settings] | None = None

@@ -20,7 +20,7 @@ class Ring:
     """A ring of bytes, and the count of all bytes so far."""
 
     def __init__(self, size: int) -> None:
-        """Make it in memory that a forked process shares."""
+        """Make it in memory that a forked process shares; it keeps the last `size` bytes (`--capture`)."""
         self._size = size
         memory = memoryview(mmap.mmap(-1, _HEAD + size))
         self._counts = memory[:_HEAD].cast("Q")

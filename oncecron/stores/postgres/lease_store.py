@@ -158,9 +158,10 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         owned = (firing.owner, firing.shard)
         self._granting.add(owned)
         sent = clock.lease_time(self.lease_clock)
-        values = (
+        values = (  # in the order of the parameters (grant.sql)
             *(*state.version, grant.attempt, grant.cause),
             *list(start_values(firing).values())[2:],  # the version has the key's id
+            # How far into its minute it was fired: `last_lateness`.
             *(firing.fired_at % 60, firing.ttl, firing.starting_deadline),
             *(backend, BACKEND_START, alone, FULL if self._hold == "auto" else None),
             *presence_values(firing).values(),
