@@ -40,7 +40,7 @@ _LENGTHS = {
     "command": 1 << 16, "note": 1 << 16, "detail": 1 << 16, "refused": 1 << 16, "output": 8 << 20,
     "document": LONGEST_DOCUMENT,
 }  # fmt: skip
-"""In bytes of UTF-8."""
+"""In bytes of UTF-8. `output` has room for the most that `--capture` keeps (`LARGEST_SIZE`), each byte as an escape."""
 
 
 def check(record: dict[str, Any]) -> None:

@@ -1,4 +1,6 @@
-"""Read the clocks of this host: the wall clock names ticks, the lease clock ends trust.
+"""Read the clocks of this host: the wall clock names ticks, the lease clock ends trust. Tell what a wrong one wrote.
+
+How far two clocks may be apart is in `timing` (`MAX_CLOCK_SKEW`); `decision` refuses the tick, `doctor` tells a person.
 
 Wall times are float seconds since the epoch (UTC). Lease times are float seconds of the clock that the store uses:
 CLOCK_BOOTTIME, which counts suspend, or CLOCK_MONOTONIC for a store on this machine.

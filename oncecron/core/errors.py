@@ -1,7 +1,8 @@
 """The errors of oncecron: each class has an exit status, and its docstring is the default message.
 
-A refusal is a value and a lost lease is an event; neither is an error. Exit statuses follow sysexits(3), and 124, 126
-and 127 follow the shell.
+A refusal is a value and a lost lease is an event; neither is an error. A firing that was refused exits with
+`--skip-exit`, one whose job has lost its lease with `EX_TEMPFAIL` (`run.firing_states`). Exit statuses follow
+sysexits(3), and 124, 126 and 127 follow the shell.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _TENTHS_BELOW = 9.95
 _PAIRS = (("m", "s", 3600, 2), ("h", "m", 1440, 2), ("d", "h", _INFINITE, 1))
 _DURATION_EXPECTED = "expected a number and a unit (ms, s, m, h, d), such as 90s, 15m or 1h30m"
 LARGEST_SIZE = 1 << 20
-"""The largest size accepted, in bytes: captured output goes into a row of the log."""
+"""The largest size accepted, in bytes (`--capture`): captured output goes into a row of the log."""
 
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 _SIZE_EXPECTED = (

@@ -2,7 +2,8 @@
 
 Each store is a package of its kind's name with its own driver, and no store imports another.
 The package itself has the functions of `StorePackage`, which import what they need. A new kind of store is a new
-package, with its addresses in `address.py`.
+package, with its addresses in `address.py`. Plugins that keep something in stores (`each`), or break them (`drill`),
+have a module for each kind as well.
 """
 
 from __future__ import annotations
@@ -110,6 +111,7 @@ _QUESTIONS = (
     *("unblock", "put_notice", "other_notices", "mend_items", "prune", "initialise", "versions"),
     "examine",
 )
+"""The calls of people's `Reader` whose answers `open_reader` has understood."""
 
 
 def _understood(call: Callable[Given, Any]) -> Callable[Given, Any]:
@@ -148,6 +150,7 @@ _CALLS = (
     *("claim", "renew", "keep", "retry", "listen", "finish", "skip", "deliver", "evict"),
     *("load", "draw", "progress"),
 )
+"""The calls that `steady` makes steady: of `LeaseStore`, and of a plugin's store, such as that of items."""
 
 
 def steady(store: Store, address: Address, reread: Callable[[], Address | None] | None) -> Store:
