@@ -1,1 +1,1 @@
-"""Who is told of what is wrong: findings, `check`, `notify`, pings, metrics."""
+"""Who is told of what `check` finds: a pass (`notify`) sends its changes to channels, each until it is acknowledged."""

@@ -1,4 +1,4 @@
-"""The mail server of a channel: what `smtp = "HOST:PORT"` and the names beside it mean."""
+"""The mail server of a channel: what `smtp = "HOST:PORT"` and the names beside it mean. `smtp` sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pass: what has changed is sent to each channel, and what is acknowledged is written down.
+"""One pass: what has changed is sent to each channel, what is acknowledged is written down, the rest is sent next time.
 
 1. Read what each channel was notified of, then judge all keys.
 2. For each channel compare. If there are changes, write down that a message about them is under way, if the document is

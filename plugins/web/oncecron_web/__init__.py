@@ -1,1 +1,1 @@
-"""Pages for a browser: records of plain values come in, HTML goes out. Nothing of a store is read here."""
+"""Pages for a browser (jinja2, `render`): records of plain values come in, HTML goes out. Only `cli` reads a store."""
