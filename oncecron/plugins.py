@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oncecron.config.file import File
     from oncecron.config.file_reader import FileProblem
     from oncecron.config.settings import Settings
-    from oncecron.core.doctor import Diagnosis
+    from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.log_rows import ConfiguredValue, Execution
     from oncecron.log.audit import Question
     from oncecron.log.protocol import Finding

@@ -23,7 +23,7 @@ from oncecron.cli.table import Column, Kind
 from oncecron.cli.terminal import style_for
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.doctor import Diagnosis
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError, OncecronError
 from oncecron.core.text import Clock
 from oncecron.log.silent_hosts import recent

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from oncecron import __version__
 from oncecron.core import installation
-from oncecron.core.doctor import Diagnosis
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import OncecronError
 from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone

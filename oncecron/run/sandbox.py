@@ -11,7 +11,7 @@ import errno
 import mmap
 import os
 
-from oncecron.core.doctor import Diagnosis
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError, OncecronError, shortage_of
 from oncecron.core.light_ctypes import CDLL, get_errno
 from oncecron.core.light_modules import signal

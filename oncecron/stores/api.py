@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
     from oncecron.core.decision import PlainSkip
-    from oncecron.core.doctor import Diagnosis
+    from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.facts import Facts
     from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Released, Roles, Unblocked
     from oncecron.core.model import (

@@ -10,7 +10,7 @@ import memory_items
 from memory_store import is_named
 
 from oncecron.core import clock, log_rows
-from oncecron.core.doctor import Diagnosis
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.log_rows import Execution, LeaseView, Notice, Pause, Released, Skip, Unblocked
 from oncecron.core.model import LEAST, MOST_CHANNELS, recordable, recordable_values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from oncecron.core import clock
-from oncecron.core.doctor import Diagnosis, of_clock, of_encryption
+from oncecron.core.diagnosis import Diagnosis, of_clock, of_encryption
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.postgres.login_rights import quoted
 from oncecron.stores.postgres.session import FULL

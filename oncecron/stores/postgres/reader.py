@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from typing import Any
 
-    from oncecron.core.doctor import Diagnosis
+    from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress

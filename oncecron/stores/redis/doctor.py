@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncecron.core.doctor import Diagnosis, of_clock, of_encryption
+from oncecron.core.diagnosis import Diagnosis, of_clock, of_encryption
 from oncecron.core.errors import StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.redis.scripts import EVICTING

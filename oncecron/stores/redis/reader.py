@@ -20,7 +20,7 @@ from oncecron.stores.redis.views import LONGEST_NOTICE, RedisViews
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from oncecron.core.doctor import Diagnosis
+    from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.facts import Values
     from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
     from oncecron.core.model import Request, Retention

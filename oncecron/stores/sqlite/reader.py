@@ -11,7 +11,7 @@ from contextlib import closing
 from oncecron.core import clock
 from oncecron.core.bounds import LONGEST_DOCUMENT
 from oncecron.core.decision import PLAIN_WINDOW
-from oncecron.core.doctor import Diagnosis
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from oncecron.cli.doctor_checks import CRON_PATH, listed
-from oncecron.core.doctor import Diagnosis
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.plugins import Plugin
 from oncecron_crontab.cli.installed import crontabs_of_host, installed_cron
 from oncecron_crontab.crons import CRONS

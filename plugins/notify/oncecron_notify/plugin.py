@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli.sentences import count
-from oncecron.core.doctor import Diagnosis
+from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.log_rows import ConfiguredValue
 from oncecron.core.stderr import visible
 from oncecron.core.timing import CHANNEL_FORGOTTEN, CHANNEL_TRIES
