@@ -58,6 +58,16 @@ CIRCLES = {
 }  # fmt: skip
 """The circles of modules, of imports in functions and for types, too; and why each is one. It only becomes shorter."""
 
+SAME_NAME = {
+    "oncecron.cli.check oncecron.config.check": "what is wrong now, and what is wrong in the file",
+    "oncecron.cli.doctor oncecron.stores.postgres.doctor oncecron.stores.redis.doctor": "of a host, and of a server",
+    "oncecron.cli.history oncecron_drill.history": "the words of a log, and of what a checker reads",
+    "oncecron.config.options oncecron_each.options": "the table of the options of `run`, and of `each`",
+    "oncecron.core.installation oncecron.stores.postgres.installation": "of the program, and of a schema",
+    "oncecron.run.spec oncecron_each.spec": "what is decided before a process starts, of `run` and of `each`",
+}
+"""The modules that have one name by intent, and why."""
+
 STORES = ("postgres", "redis", "sqlite")
 LIGHT_FLOORS = ("core", "config", "run", "stores")
 """What a firing imports: `typing` for the type checker alone."""
@@ -228,9 +238,41 @@ def test_modules_import_each_other_in_no_circle() -> None:
         for name, reached in reach.items()
         if name in reached
     }
-    here = {each for each in CIRCLES if each.partition(".")[0] in {path.name for path in PACKAGES}}
-    assert sorted(circles - here) == []
-    assert sorted(here - circles) == []
+    assert sorted(circles - CIRCLES.keys()) == []
+    assert sorted(of_what_is_here(CIRCLES) - circles) == []
+
+
+def of_what_is_here(table: dict[str, str]) -> set[str]:
+    """Return the entries of a table none of whose plugins was thrown away."""
+    here = {package.name for package in PACKAGES}
+    return {each for each in table if {name.partition(".")[0] for name in each.split()} <= here}
+
+
+def shared_place(name: str) -> str:
+    """Return where a module has to differ in its name from others.
+
+    A command has the name of what it asks, in `log` or in its plugin. The packages of stores have the same files.
+    """
+    package, _, last = name.rpartition(".")
+    if package == "oncecron.cli" and f"oncecron.log.{last}" in names():
+        return "oncecron.log"
+    if package.startswith("oncecron.stores"):
+        return "oncecron.stores"
+    return package.removesuffix(".cli") if package.startswith("oncecron_") else package
+
+
+def test_the_name_of_a_module_stands_once() -> None:
+    """Who searches by a name finds what it says. Each plugin has a `plugin`, and may have a `cli`."""
+    found: dict[str, set[str]] = {}
+    for name in (name_of(path) for path in paths() if path.stem != "__init__"):
+        found.setdefault(name.rpartition(".")[2], set()).add(name)
+    twice = {
+        " ".join(sorted(same))
+        for last, same in found.items()
+        if last not in ("plugin", "cli") and len({*map(shared_place, same)}) > 1
+    }
+    assert sorted(twice - SAME_NAME.keys()) == []
+    assert sorted(of_what_is_here(SAME_NAME) - twice) == []
 
 
 def test_stores_know_nothing_of_each_other() -> None:
