@@ -1,6 +1,6 @@
 """Shared by all commands: click commands built from option tables, and access to the store.
 
-click only splits the command line. Values stay text until `config.Settings` converts them, so that
+click only splits the command line. Values stay text until `config.settings.Settings` converts them, so that
 every source is checked alike and an error names the option.
 
 A command's module is imported when the command is used or its help is printed. No module imports a driver:

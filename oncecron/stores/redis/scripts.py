@@ -148,7 +148,7 @@ class Names:
         return keys
 
     def of_list(self, shard: str, name: str, slots: int) -> list[str]:
-        """Return the keys of a step for a list of items, with the leases of the shards of its key, as in items.lua.
+        """Return the keys of a step for a list of items, with the leases of its key's shards, as in each/shared.lua.
 
         `shard`: the part of the step; `name`: KEY#TICK.
         """

@@ -80,7 +80,7 @@ class Page:
 
     @property
     def skip(self) -> str:
-        """The message of the first refusal since `forget_skips`; empty: there is none, or nobody wants it."""
+        """The message of the first refusal since `forget_refusals`; empty: there is none, or nobody wants it."""
         return self._read(0, _MESSAGE)
 
     def note_refusal(self, reason: RefusalReason, message: str) -> None:
