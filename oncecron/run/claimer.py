@@ -82,7 +82,7 @@ class StoreConnection:
         self._listening.clear()
         self.store.close()
 
-    def take_back(self, firing: Firing, spool: Spool, why: str) -> None:
+    def record_not_started(self, firing: Firing, spool: Spool, why: str) -> None:
         """Record that an attempt never began which was granted, or may have been: only that re-opens its tick."""
         record = not_started_record(firing, why)
         deadline = clock.lease_time(self.store.lease_clock) + CALL_TIMEOUT
@@ -164,7 +164,7 @@ class Claimer:
             answer = claim.ask(self._now())
             if isinstance(answer, Refusal) and answer.own:
                 why = "the answer to its claim came after the lease had ended"
-                self._connection.take_back(claim.firing, self._spec.spool, why)
+                self._connection.record_not_started(claim.firing, self._spec.spool, why)
                 return answer
             if isinstance(answer, Refusal):
                 self._report_refusal(claim.firing, answer, False)

@@ -375,7 +375,7 @@ class StoreThread:
         self._park()
         if unbegun:
             firing, why = self._spec.firing_of(self._lease), "its lease ended before it could start"
-            self._connection.take_back(firing, self._spec.spool, why)
+            self._connection.record_not_started(firing, self._spec.spool, why)
         self._post(Lost())
 
     def _keep(self, ending: Ending) -> None:
