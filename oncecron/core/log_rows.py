@@ -8,7 +8,6 @@ from __future__ import annotations
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Literal, Protocol
 
     class _Ended(Protocol):
@@ -282,23 +281,6 @@ class NewPause(NamedTuple):
     reason: str | None = None
     seconds: float | None = None
     """None: until it is resumed."""
-
-
-class Mending(NamedTuple):
-    """Which items of a list a person puts into another state."""
-
-    key: str
-    tick: str
-    identities: list[str] | None
-    """None: all of the list."""
-    item_ids: list[str] | None
-    """The same items by their id, hexadecimal: a store takes what it finds them by."""
-    states: Sequence[str]
-    """Only those that are `lost`, `dead`, `failed`."""
-    state: str
-    """`queued`: they are drawn at once. `done`: they are not drawn again."""
-    reason: str
-    """It is recorded."""
 
 
 class Notice(NamedTuple):

@@ -13,7 +13,7 @@ gets a request. Nothing depends on a notification.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from oncecron.core.log_rows import UNCHANGED
 from oncecron.core.progress import no_progress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oncecron.core.decision import PlainSkip
     from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.facts import Facts
-    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Released, Roles, Unblocked
+    from oncecron.core.log_rows import LeastRetention, NewPause, Released, Roles, Unblocked
     from oncecron.core.model import (
         AskAgain,
         Ending,
@@ -170,8 +170,8 @@ class Views(Protocol):
         Times are float seconds since the epoch, by the store's clock; durations are float seconds; None is NULL. The
         Reader converts and checks each row and applies every filter again, so a store may narrow or not; what it must
         apply exactly is named here. Rows come lazily where there may be many: `executions`, `timeline`, `runs`,
-        `skips`, `reasons`, `items`. The Reader may stop early, and may call other methods between two rows. A bound
-        that is None means any. A store that has to unpack a row before it knows the columns does it with
+        `skips`, `reasons`, those of plugins. The Reader may stop early, and may call other methods between two rows.
+        A bound that is None means any. A store that has to unpack a row before it knows the columns does it with
         `Reader.readable`.
 
         - `executions` (the fields of `HistoryQuery`): the fields of `Execution`, with `owner` as its
@@ -207,8 +207,8 @@ class Views(Protocol):
         - `least_retention`: one row with the fields of `Retention`, None for what nobody has set.
         - `namespaces`: the name. They are on this server, or in files beside this one; perhaps repeated, and
           without this one. It is for completion, so it may stop early on a large server.
-        - `item_lists` (key): the fields of `ListView`; `items` (key, tick, identities, item_ids: the same items by
-          their id, hexadecimal): those of `ItemRow`, by position. Exactly: the items. See `oncecron_each.reports`.
+        - `PLUGIN/VIEW`: what a plugin has in the store, as the plugin says it: a query of the plugin's folder beside
+          those of the store, or else a function of its own (`oncecron.stores.reader.brought`).
 
         Without `key`, `skips` and `executions` are of all keys.
         """
@@ -265,8 +265,11 @@ class Views(Protocol):
         With `remove` they are forgotten.
         """
 
-    def mend_items(self, mending: Mending) -> int:
-        """Put the items of a list that are in some states into another one; return how many."""
+    def change(self, name: str, by: Literal["run", "operate", "own"], **values: Any) -> Any:
+        """Change in one step what a plugin has in the store (`PLUGIN/STEP`); return what that answers.
+
+        `by`: whose right it needs, where a store has roles; for a message.
+        """
 
     def prune(
         self,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from functools import lru_cache
+from importlib import import_module
 from itertools import islice
 
 from oncecron.core import bounds
@@ -479,6 +480,12 @@ def is_wanted(minutes: Sequence[int], first: int, length: int = PLAIN_WINDOW) ->
     """Return whether one of some rising minutes is in a window of plain skips, or in one of another length."""
     place = bisect_left(minutes, first)
     return place < len(minutes) and minutes[place] < first + length
+
+
+def brought(name: str, kind: str) -> Any:
+    """Return the function for a view or a change of a plugin (`PLUGIN/NAME`) on a kind of store."""
+    plugin, _, function = name.partition("/")
+    return getattr(import_module(f"oncecron_{plugin}.{kind}_views"), function)
 
 
 class _Holder(NamedTuple):

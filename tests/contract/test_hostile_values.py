@@ -50,8 +50,8 @@ QUESTIONS: dict[str, Callable[[Reader], Any]] = {
     "notices": lambda store: store.notices(["ops"]),
     "namespaces": lambda store: list(store.namespaces()),
     "least_retention": lambda store: store.least_retention(),
-    "item_lists": lambda store: list(reports.item_lists(store)),
-    "items": lambda store: list(reports.items(store, reports.ItemQuery(LIST))),
+    "each/item_lists": lambda store: list(reports.item_lists(store)),
+    "each/items": lambda store: list(reports.items(store, reports.ItemQuery(LIST))),
 }
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from memory_store import Memory, Row
 
-    from oncecron.core.log_rows import Mending
     from oncecron.core.model import Lease
     from oncecron_each.item_model import Chunk, Draw, ItemList, ItemResult
 
@@ -197,11 +196,20 @@ def item_rows(
         yield tuple(shown[name] for name in ItemRow._fields)
 
 
-def mend(memory: Memory, mending: Mending) -> int:
+def mend_items(
+    memory: Memory,
+    key: str,
+    tick: str,
+    item_ids: list[str] | None,
+    states: list[str],
+    state: str,
+    reason: str,
+    **_: Any,
+) -> int:
     """Put the items in some states into another one; return how many."""
-    rows, now = _visible(memory, mending.key, mending.tick, mending.item_ids), memory.now()
-    wanted = [row for row in rows if _state(memory, row) in mending.states]
+    rows, now = _visible(memory, key, tick, item_ids), memory.now()
+    wanted = [row for row in rows if _state(memory, row) in states]
     for row in wanted:
-        row |= {"state": mending.state, "since": now, "reason": mending.reason}
-        row["not_before"] = now if mending.state == "queued" else None
+        row |= {"state": state, "since": now, "reason": reason}
+        row["not_before"] = now if state == "queued" else None
     return len(wanted)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from memory_store import Memory, Row
 
-    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
+    from oncecron.core.log_rows import LeastRetention, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
 
@@ -60,7 +60,7 @@ class MemoryReader(Reader):
         self._memory = memory
 
     def rows(self, view: str, **bounds: Any) -> Iterator[Any]:
-        return iter([*getattr(self, f"_view_{view}")(**bounds)])
+        return iter([*getattr(self, f"_view_{view.rpartition('/')[2]}")(**bounds)])
 
     def _all(self, keys: Keys = None) -> list[Row]:
         """Return executions by id."""
@@ -167,7 +167,7 @@ class MemoryReader(Reader):
     def _view_namespaces(self) -> Iterable[Any]:
         return ()
 
-    def _view_item_lists(self, key: str | None) -> Iterable[Any]:
+    def _view_item_lists(self, **_: Any) -> Iterable[Any]:
         return memory_items.list_rows(self._memory)
 
     def _view_items(
@@ -257,8 +257,8 @@ class MemoryReader(Reader):
             del self._memory.notices[each]
         return len(others)
 
-    def mend_items(self, mending: Mending) -> int:
-        return memory_items.mend(self._memory, mending)
+    def change(self, name: str, by: str, **values: Any) -> Any:
+        return getattr(memory_items, name.rpartition("/")[2])(self._memory, **values)
 
     def prune(
         self,

@@ -39,8 +39,6 @@ EXCEPTIONS = {
     "oncecron.config.file_reader": "oncecron_each.options",
     "oncecron.config.job_commands": "oncecron_each.options",
     "oncecron.config.toml_advice": "oncecron_each.options",
-    "oncecron.stores.redis.reader": "oncecron_each.redis_items",
-    "oncecron.stores.redis.views": "oncecron_each.redis_items",
 }
 """What of the core imports a plugin today, and what of a plugin another. This list only becomes shorter."""
 

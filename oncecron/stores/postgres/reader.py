@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.diagnosis import Diagnosis
-    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
+    from oncecron.core.log_rows import LeastRetention, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
     from oncecron.stores.address import Hold
@@ -64,15 +64,12 @@ _ENDERS_CURE = (
     "`select pg_terminate_backend({pid})`"
 )
 
-_CURES = dict.fromkeys(("leases", "notices", "item_lists"), _WATCHERS_CURE)
+_CURES_OF = {"run": _RUNNERS_CURE, "operate": _OPERATORS_CURE}
+_CURES = dict.fromkeys(("leases", "notices"), _WATCHERS_CURE)
 """For views that readers alone may not see."""
 _NO_FILTERS = HistoryQuery()._asdict() | {"before": None, "window": None}
-_STREAMED = (
-    *("timeline", "skips", "reasons", "reasons_of_ticks", "items", "key_hosts", "host_ticks"),
-)
+_STREAMED = (*("timeline", "skips", "reasons", "reasons_of_ticks", "key_hosts", "host_ticks"),)
 """Views of many rows, which the server sends as they are read."""
-_LARGE = ("newest", "item_lists")
-"""Views of which all rows are wanted at once, and may be more than one answer has room for."""
 
 
 def _reasons(
@@ -100,6 +97,8 @@ class PostgresReader(Connection, Reader):
         self._hold = hold
 
     def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
+        if "/" in view:
+            return self._stream(view.rpartition("/")[2], bounds, _WATCHERS_CURE)
         if view == "executions":
             return self._history(bounds)
         if view == "skips" and bounds["limit"] is not None:
@@ -111,12 +110,16 @@ class PostgresReader(Connection, Reader):
             view, bounds = _reasons(**bounds)
         if view in _STREAMED:
             return self._stream(view, bounds)
+        return iter(self._all(view, bounds))
+
+    def _all(self, view: str, bounds: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Return the rows of a view that has few, or of which all are wanted at once."""
         if view == "namespaces":
             with self._explained(READERS_CURE):
-                return iter(self._connected().execute(self._sql[view]).fetchall())
-        cure = _CURES.get(view, READERS_CURE)
-        of_all = self._stream if view in _LARGE else self._ask
-        return iter([*of_all(view, {**_NO_FILTERS, **bounds}, cure)])
+                return self._connected().execute(self._sql[view]).fetchall()
+        if view == "newest":  # they may be more than one answer has room for
+            return [*self._stream(view, bounds)]
+        return self._ask(view, {**_NO_FILTERS, **bounds}, _CURES.get(view, READERS_CURE))
 
     def _history(self, bounds: dict[str, Any]) -> Iterator[Row]:
         """Yield executions page by page."""
@@ -232,8 +235,8 @@ class PostgresReader(Connection, Reader):
                 f"PostgreSQL, schema {self._namespace}: backend pid {pid} is another role's session; {cure}"
             )
 
-    def mend_items(self, mending: Mending) -> int:
-        return int(self._ask("mend_items", mending._asdict(), _OPERATORS_CURE)[0][0])
+    def change(self, name: str, by: str, **values: Any) -> Any:
+        return self._ask(name.rpartition("/")[2], values, _CURES_OF[by])[0][0]
 
     def prune(
         self,

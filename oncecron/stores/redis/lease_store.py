@@ -362,16 +362,10 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
     def _expire_items(self, expired: Reply, retention: Retention, deadline: float) -> None:
         """Remove some items of a list if its tick is no longer in the log. An error must not lose the end."""
         name = expired.decode() if isinstance(expired, bytes) else ""
-        key, _, tick = name.partition("#")
-        shard = scripts.shard_of(key, 0)
-        values = {
-            **scripts.retention_values(retention, self._target.keep),
-            "list": name,
-            "tick": tick,
-            "most": scripts.ITEMS_PER_STEP,
-        }
+        kept = scripts.retention_values(retention, self._target.keep)
+        keys, values = self._names.of_expiry(name), scripts.expiry_values(name, kept)
         try:
-            self._run("each/expire", shard, self._names.of_list(shard, name, 0), values, deadline)
+            self._run("each/expire", str(values["part"]), keys, values, deadline)
         except StoreError:
             return
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from oncecron.core.progress import no_progress
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
+from oncecron.stores.reader import brought
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.doctor import examine
 from oncecron.stores.redis.explain import acl_command, acl_rule
@@ -19,15 +22,14 @@ from oncecron.stores.redis.views import LONGEST_NOTICE, RedisViews
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+    from typing import Any
 
     from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.facts import Values
-    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
+    from oncecron.core.log_rows import LeastRetention, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
-
-# ruff: noqa: PLC0415 - the module of items goes with the plugin
 
 _BATCH = 1000  # executions, skips or notices that one step removes
 
@@ -103,8 +105,15 @@ class RedisReader(RedisViews):
         if dry_run:
             return executions, skips
         for member in self._ask("ZRANGE", self._names.of_namespace("lists"), 0, -1):
-            self._expire_list(member, kept)
+            self._expire_list(member.decode(errors="replace"), kept)
         return executions, skips
+
+    def _expire_list(self, name: str, kept: Values) -> None:
+        """Remove a list of items if it has expired, some items in a step; one that gains items meanwhile is left."""
+        keys, values = self._names.of_expiry(name), scripts.expiry_values(name, kept)
+        before = math.inf
+        while 1 < (left := int(self._client.step_of_keys("each/expire", keys, values))) < before:
+            before = left
 
     def _prune_shard(
         self, name: str, values: Values, *, dry_run: bool
@@ -147,19 +156,9 @@ class RedisReader(RedisViews):
         answer = self._client.confirmed_step("notice", [], {**notice, "most": MOST_CHANNELS})
         return None if answer is None else bool(answer)
 
-    # Items: without the module and its Lua, the program has none.
-
-    def mend_items(self, mending: Mending) -> int:
-        from oncecron_each.redis_items import mend
-
-        return mend(self._client, mending)
-
-    def _expire_list(self, member: bytes, kept: Values) -> None:
-        from oncecron_each.redis_items import expire
-
-        left = expire(self._client, member, kept)
-        while 1 < (found := expire(self._client, member, kept) if left > 1 else 0) < left:
-            left = found
+    def change(self, name: str, by: str, **values: Any) -> Any:
+        del by
+        return brought(name, "redis")(self._client, **values)
 
     # What the server says
 

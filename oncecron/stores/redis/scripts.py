@@ -147,6 +147,10 @@ class Names:
             keys += [self.of_shard(name, shard) for name in _OF_SHARD]
         return keys
 
+    def of_expiry(self, name: str) -> list[str]:
+        """Return the keys of a step that removes a list, whose key's first shard is the part."""
+        return self.of_list(shard_of(name.partition("#")[0], 0), name, 0)
+
     def of_list(self, shard: str, name: str, slots: int) -> list[str]:
         """Return the keys of a step for a list of items, with the leases of its key's shards, as in each/shared.lua.
 
@@ -168,6 +172,13 @@ def shard_of(key: str, shard: int) -> str:
 def list_of(items_of: tuple[str, str]) -> str:
     """Return the name of the list of items of a key and a tick: KEY#TICK. A key has no number sign."""
     return "#".join(items_of)
+
+
+def expiry_values(name: str, retention: Values) -> Values:
+    """Return the arguments of a step that removes some items of an expired list."""
+    key, _, tick = name.partition("#")
+    of_list: Values = {"part": shard_of(key, 0), "list": name, "tick": tick}
+    return {**retention, **of_list, "most": ITEMS_PER_STEP}
 
 
 def arguments(values: Mapping[str, str | int | float | None]) -> list[str | int | float]:

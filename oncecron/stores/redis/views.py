@@ -16,7 +16,7 @@ from oncecron.core.model import LEAST
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import MAX_CLOCK_SKEW, PLAIN_SKIP_EARLY
 from oncecron.core.units import HOUR
-from oncecron.stores.reader import PackedRuns, Reader, is_wanted
+from oncecron.stores.reader import PackedRuns, Reader, brought, is_wanted
 from oncecron.stores.redis import rows, scripts
 from oncecron.stores.redis.explain import misfit
 from oncecron.stores.redis.people_client import PeopleClient
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from oncecron.stores.redis.rows import Shard, StoredExecution
 
     Columns = tuple[Any, ...]
-
-# ruff: noqa: PLC0415 - the module of items goes with the plugin
 
 _PAGE = 500
 _RUNS_AT_ONCE = 1000  # read together, in 2 ms of the server's time
@@ -66,7 +64,11 @@ class RedisViews(Reader):
         return misfit(self._target, self._namespace, layout, oldest) if layout else None
 
     def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
-        found: Iterable[Row | None] = getattr(self, f"_view_{view}")(**bounds)
+        found: Iterable[Row | None]
+        if "/" in view:
+            found = brought(view, "redis")(self._client, self, **bounds)
+        else:
+            found = getattr(self, f"_view_{view}")(**bounds)
         return (row for row in found if row is not None)
 
     def close(self) -> None:
@@ -528,21 +530,6 @@ class RedisViews(Reader):
             cursor = int(following)
             if not cursor:
                 return
-
-    # Items: without the module, the program has none.
-
-    def _view_item_lists(self, key: str | None) -> Iterable[Row]:
-        from oncecron_each.redis_items import listed
-
-        return listed(self._client, key, self)
-
-    def _view_items(
-        self, key: str, tick: str, identities: Any, item_ids: Sequence[str] | None
-    ) -> Iterator[Row]:
-        from oncecron_each.redis_items import ItemList, items
-
-        del identities
-        return items(self._client, ItemList(key, tick), item_ids, self)
 
 
 def _start(row: StoredExecution) -> float:

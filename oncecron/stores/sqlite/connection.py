@@ -124,6 +124,13 @@ def statements(name: str) -> dict[str, str]:
     return _read[name]
 
 
+def plugin_files() -> tuple[str, ...]:
+    """Return the names of the files that plugins alone have."""
+    folders = (entry.path for entry in os.scandir(_DIRECTORY) if entry.is_dir())
+    found = {name for folder in folders if folder != STEPS for name in os.listdir(folder)}
+    return tuple(name.removesuffix(".sql") for name in found.difference(os.listdir(_DIRECTORY)))
+
+
 def _sections(text: str) -> dict[str, str]:
     parts = (section.partition("\n") for section in f"\n{text}".split("\n-- name: ")[1:])
     found = {title.strip(): text.strip() for title, _, text in parts}

@@ -29,7 +29,7 @@ from oncecron.core.model import MOST_CHANNELS
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
 from oncecron.stores.address import DEFAULT_NAMESPACE
-from oncecron.stores.reader import PackedRuns, PackedSkips, Reader
+from oncecron.stores.reader import PackedRuns, PackedSkips, Reader, brought
 from oncecron.stores.sqlite.connection import (
     SCHEMA_OLDEST,
     SCHEMA_VERSION,
@@ -37,6 +37,7 @@ from oncecron.stores.sqlite.connection import (
     connect,
     explained,
     file_of,
+    plugin_files,
     statements,
 )
 from oncecron.stores.sqlite.lease_store import moment, raise_fence, take_away
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
     from typing import Any
 
-    from oncecron.core.log_rows import LeastRetention, Mending, NewPause, Roles
+    from oncecron.core.log_rows import LeastRetention, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
@@ -76,11 +77,12 @@ class SQLiteReader(Reader):
         super().__init__()
         self._default_path = path
         path = file_of(path, namespace)
-        names = ("reader", "firing", "items", "retention")
+        names = ("reader", "firing", "retention", *plugin_files())
         self._handle = Handle(path, create=False, statements=names)
         self._boot = boot_id()
 
     def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
+        view = view.rpartition("/")[2]  # a plugin's query is among the others
         if view == "namespaces":
             yield from ((name,) for name in self._namespaces())
             return
@@ -186,24 +188,10 @@ class SQLiteReader(Reader):
             store.execute("cut_marks", **asked)
         return found
 
-    def mend_items(self, mending: Mending) -> int:
-        now, states = moment(self._boot), mending.states
+    def change(self, name: str, by: str, **values: Any) -> Any:
+        del by
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
-            found = store.one("find_list", key=mending.key, tick=mending.tick)
-            if found is None:
-                return 0
-            identities = _bound(mending.identities)
-            in_list = {"list_id": found["list_id"], "identities": identities, **now}
-            dead = store.execute("dead_slots", **in_list).fetchall() if "lost" in states else ()
-            for slot in dead:
-                for step in ("doubt_items", "put_batch", "clear_slot"):
-                    store.execute(step, **dict(slot), state="lost", now=now["now"])
-            marked = store.execute("marked_items", **in_list).fetchall()
-            places = [row["position"] for row in marked if row["state"] in states]
-            for place in places:
-                mended = {"position": place, "state": mending.state, "reason": mending.reason}
-                store.execute("mend_item", **in_list, **mended)
-        return len(places)
+            return brought(name, "sqlite")(store, **values, **moment(self._boot))
 
     def prune(
         self,

@@ -18,7 +18,7 @@ from oncecron_each.item_model import (
     item_ids,
     out_of_turn,
 )
-from oncecron_each.redis_items import short_id, texts_of
+from oncecron_each.redis_views import short_id, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,6 @@ That is how far a tick is, what is in doubt, and what was left behind.
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.log_rows import Mending
 from oncecron.core.model import recordable
 from oncecron.log.job_summary import Remark
 from oncecron_each.item_model import MENDABLE_STATES, ItemCounts, ItemList, item_ids
@@ -83,14 +82,14 @@ class ListView(NamedTuple):
 
 def item_lists(store: Reader, key: str | None = None) -> list[ListView]:
     """Return the lists of items of a key, or of all keys, with their counts; the newest first."""
-    found = store.read("item_lists", ListView, "the items of key {0}", key=key)
+    found = store.read("each/item_lists", ListView, "the items of key {0}", key=key, tick=None)
     wanted = (view for view in found if key in (None, view.key))
     return sorted(wanted, key=lambda view: (-view.loaded_at, view.items_of))
 
 
 def items(store: Reader, query: ItemQuery) -> Iterator[ItemRow]:
     """Yield the items of one list, in the order of the list."""
-    found = store.read("items", ItemRow, "item {2} of key {0}", **_bounds(query))
+    found = store.read("each/items", ItemRow, "item {2} of key {0}", **_bounds(query))
     return (item for item in found if not query.states or item.state in query.states)
 
 
@@ -101,7 +100,8 @@ def mend_items(store: Reader, query: ItemQuery, state: MendedState, *, author: s
     """
     states = [each for each in query.states if each in MENDABLE_STATES]
     reason = f"{'queued again' if state == 'queued' else 'marked done'} by {author}"
-    return store.mend_items(Mending(**_bounds(query), states=states, state=state, reason=reason))
+    asked = {**_bounds(query), "states": states, "state": state, "reason": reason}
+    return int(store.change("each/mend_items", "operate", **asked))
 
 
 def _bounds(query: ItemQuery) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The lists of items on Redis: plain rows of them for people, how they are mended, and their retention."""
+"""The lists of items on Redis for people: plain rows of them, and how they are mended."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from oncecron.core.facts import Values
-    from oncecron.core.log_rows import Mending
     from oncecron.stores.api import Row
     from oncecron.stores.reader import Reader
     from oncecron.stores.redis.people_client import PeopleClient
@@ -44,12 +42,14 @@ def texts_of(value: str) -> tuple[str, str]:
     return identity, payload or identity
 
 
-def listed(client: PeopleClient, key: str | None, reader: Reader) -> Iterator[Row]:
+def item_lists(
+    client: PeopleClient, reader: Reader, key: str | None, tick: str | None
+) -> Iterator[Row]:
     """Yield the lists of a key, or of all keys, with their counts."""
     [members] = client.ask([("ZREVRANGE", client.names.of_namespace("lists"), 0, -1)])
     for member in members:
         items_of = reader.readable("the items {0!r}", list_named, member)
-        if items_of and key in (None, items_of.key):
+        if items_of and key in (None, items_of.key) and tick in (None, items_of.tick):
             row = reader.readable("the items of key {1} and tick {2}", _counted, client, *items_of)
             if row:
                 yield row
@@ -69,42 +69,36 @@ def _counted(client: PeopleClient, key: str, tick: str) -> tuple[Any, ...]:
     return found.view() if found.is_loaded else ()
 
 
-def mend(client: PeopleClient, mending: Mending) -> int:
-    """Queue items again, or mark them as done; see `Views.mend_items`."""
-    values: Values = {
-        "states": json.dumps(mending.states),
-        "state": mending.state,
-        "reason": mending.reason,
-    }
-    if mending.item_ids is not None:
-        values |= {"ids": json.dumps([*map(short_id, mending.item_ids)])}
-    return int(_step(client, "each/mend", ItemList(mending.key, mending.tick), values))
-
-
-def expire(client: PeopleClient, member: bytes, values: Values) -> int:
-    """Remove some items of a list if it has expired; return 0 if it stays, else how many are left, and 1 more."""
-    items_of = list_named(member)
-    told = {**values, "list": scripts.list_of(items_of), "tick": items_of.tick}
-    told["most"] = scripts.ITEMS_PER_STEP
-    return int(_step(client, "each/expire", items_of, told))
-
-
-def _step(client: PeopleClient, step: str, items_of: ItemList, values: Values) -> Any:
-    """Run a step on a list, with the first shard of its key."""
-    shard = scripts.shard_of(items_of.key, 0)
-    name = client.names.of_shard("list", scripts.list_of(items_of))
-    [slots] = client.ask([("HGET", name, "slots")])
-    keys = client.names.of_list(shard, scripts.list_of(items_of), int(slots or 1))
-    return client.step_of_keys(step, keys, {**values, "part": shard})
+def mend_items(
+    client: PeopleClient,
+    key: str,
+    tick: str,
+    item_ids: Sequence[str] | None,
+    states: Sequence[str],
+    **values: Any,
+) -> int:
+    """Queue items again, or mark them as done; with the first shard of their key."""
+    values |= {"identities": None, "states": json.dumps(states), "part": scripts.shard_of(key, 0)}
+    if item_ids is not None:
+        values["ids"] = json.dumps([*map(short_id, item_ids)])
+    name = scripts.list_of((key, tick))
+    [slots] = client.ask([("HGET", client.names.of_shard("list", name), "slots")])
+    keys = client.names.of_list(values["part"], name, int(slots or 1))
+    return int(client.step_of_keys("each/mend", keys, values))
 
 
 def items(
-    client: PeopleClient, items_of: ItemList, ids: Sequence[str] | None, reader: Reader
+    client: PeopleClient,
+    reader: Reader,
+    key: str,
+    tick: str,
+    item_ids: Sequence[str] | None,
+    **_: Any,
 ) -> Iterator[Row]:
     """Yield the items of one list, in the order of the list."""
-    found = _Reader(client, items_of)
-    for place, value, mark in found.rows(ids):
-        row = reader.readable("item {0} of key {1}", found.row, place, items_of.key, value, mark)
+    found = _Reader(client, ItemList(key, tick))
+    for place, value, mark in found.rows(item_ids):
+        row = reader.readable("item {0} of key {1}", found.row, place, key, value, mark)
         if row:
             yield row
 
