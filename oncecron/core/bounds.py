@@ -8,7 +8,7 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import MOST_CHANNELS, is_key, recordable
+from oncecron.core.model import is_key, recordable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +21,6 @@ _LONGEST = 1e10
 """317 years, in seconds."""
 _LONGEST_WORD = 80
 """Of an owner, an outcome, ... in bytes."""
-LONGEST_DOCUMENT = 1 << 20
-"""Of what a channel was notified of, in bytes."""
 _LONGEST_SHOWN = 80
 """How much of a wrong value a message shows."""
 
@@ -33,12 +31,11 @@ _SECONDS: dict[str, Callable[[float], bool]] = {
 _WHOLE = {
     "shard": (0, 999), "shards": (1, 1000), "attempt": (1, 1_000_000), "retries": (0, 1000),
     "exit_code": (0, 255), "signal": (1, 64), "pid": (0, _LARGEST_PID), "holder_pid": (0, _LARGEST_PID),
-    "fencing_token": (0, _EXACT), "output_cut": (0, _EXACT), "count": (0, _EXACT), "version": (0, _EXACT - 1),
+    "fencing_token": (0, _EXACT), "output_cut": (0, _EXACT), "count": (0, _EXACT),
 }  # fmt: skip
 _LENGTHS = {
     "tick": 800, "host": 1020, "holder_host": 1020, "reason": 1020, "user": 4000, "requested_by": 4000,
     "command": 1 << 16, "note": 1 << 16, "detail": 1 << 16, "refused": 1 << 16, "output": 8 << 20,
-    "document": LONGEST_DOCUMENT,
 }  # fmt: skip
 """In bytes of UTF-8. `output` has room for the most that `--capture` keeps (`LARGEST_SIZE`), each byte as an escape."""
 
@@ -50,16 +47,6 @@ def check(record: dict[str, Any]) -> None:
             shown = repr(value)
             shown = shown if len(shown) <= _LONGEST_SHOWN else shown[:_LONGEST_SHOWN] + "..."
             raise RecordRefusedError(f"the record has a {name} that no host can have: {shown}")
-
-
-def has_room(answer: object) -> bool:
-    """Return the answer to a written notice. Raises `RecordRefusedError` for none: other channels use all room."""
-    if answer is None:
-        raise RecordRefusedError(
-            f"the store has what {MOST_CHANNELS} channels were notified of, and room for no other one; have the "
-            "store's owner run `oncecron prune`"
-        )
-    return bool(answer)
 
 
 def is_possible(name: str, value: Any) -> bool:
@@ -77,7 +64,7 @@ def is_possible(name: str, value: Any) -> bool:
 
 
 def _is_possible_text(name: str, text: str) -> bool:
-    if name in ("key", "channel"):
+    if name == "key":
         return is_key(text)
     if len(text.encode()) > _LENGTHS.get(name, _LONGEST_WORD):
         return False

@@ -283,16 +283,6 @@ class NewPause(NamedTuple):
     """None: until it is resumed."""
 
 
-class Notice(NamedTuple):
-    """What a channel of `oncecron notify` was notified of."""
-
-    channel: str
-    version: int
-    """How often the document was written; 0: never."""
-    document: str
-    """JSON; see `oncecron_notify.changes`."""
-
-
 class Released(NamedTuple):
     """The result of a release."""
 

@@ -355,8 +355,5 @@ def is_key(text: str) -> bool:
 MOST_KEYS = 20_000
 """How many keys, each shard counted, a schema of PostgreSQL takes."""
 
-MOST_CHANNELS = 100
-"""How many channels of `oncecron notify` a store keeps documents of; a role that may fire can make them up."""
-
 LEAST = Retention(LEAST_EXECUTIONS, LEAST_SKIPS)
 """The least retention of a store where `init` has set none: no shorter one of a caller counts."""

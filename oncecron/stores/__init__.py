@@ -108,7 +108,7 @@ def open_reader(address: Address, namespace: str) -> Reader:
 
 _QUESTIONS = (
     *("rows", "pause", "resume", "drain", "undrain", "forget", "forget_host", "request", "release"),
-    *("unblock", "put_notice", "other_notices", "change", "prune", "initialise", "versions"),
+    *("unblock", "change", "prune", "initialise", "versions"),
     "examine",
 )
 """The calls of people's `Reader` whose answers `open_reader` has understood."""

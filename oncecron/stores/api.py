@@ -19,7 +19,7 @@ from oncecron.core.log_rows import UNCHANGED
 from oncecron.core.progress import no_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from oncecron.core.decision import PlainSkip
     from oncecron.core.diagnosis import Diagnosis
@@ -203,7 +203,6 @@ class Views(Protocol):
           be tens of thousands.
         - `leases`: the fields of `LeaseView` up to `asked_at`: every lease, and every session lock without one.
         - `pauses`: the fields of `Pause`. Exactly: those that have not ended.
-        - `notices` (channels: a list): the fields of `Notice`. Exactly: the channels.
         - `least_retention`: one row with the fields of `Retention`, None for what nobody has set.
         - `namespaces`: the name. They are on this server, or in files beside this one; perhaps repeated, and
           without this one. It is for completion, so it may stop early on a large server.
@@ -253,22 +252,10 @@ class Views(Protocol):
         claim can write it while that clock is right. The fencing token stays: tokens only rise.
         """
 
-    def write_notice(self, channel: str, version: int, document: str) -> bool | None:
-        """Write the document of a channel as the next version; False if another version was written meanwhile.
-
-        Version 0: the channel has none yet. None: other channels have used up `MOST_CHANNELS`.
-        """
-
-    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
-        """Return how many other channels there are, which anybody who may write to the store can make up.
-
-        With `remove` they are forgotten.
-        """
-
     def change(self, name: str, by: Literal["run", "operate", "own"], **values: Any) -> Any:
         """Change in one step what a plugin has in the store (`PLUGIN/STEP`); return what that answers.
 
-        `by`: whose right it needs, where a store has roles; for a message.
+        `by`: who may do it, where a store has roles: those that fire, operators, the owner in a prune. For a message.
         """
 
     def prune(

@@ -15,7 +15,6 @@ from functools import lru_cache
 from importlib import import_module
 from itertools import islice
 
-from oncecron.core import bounds
 from oncecron.core.clock import is_time
 from oncecron.core.decision import PLAIN_BITS, PLAIN_DONE, PLAIN_WINDOW
 from oncecron.core.errors import UNREADABLE, reason_of
@@ -32,7 +31,6 @@ from oncecron.core.log_rows import (
     KeyHost,
     LeaseView,
     NewPause,
-    Notice,
     Pause,
     Skip,
     SkipReason,
@@ -296,19 +294,6 @@ class Reader(Views):
 
     def _pause(self, row: Row | None) -> Pause | None:
         return None if row is None else self.readable("a pause of key {0} or host {1}", Pause, *row)
-
-    def notices(self, channels: Collection[str]) -> list[Notice]:
-        """Return what these channels of `oncecron notify` were notified of, by name."""
-        return sorted(self.read("notices", Notice, "the notice of {0}", channels=[*channels]))
-
-    def put_notice(self, notice: Notice) -> bool:
-        """Write the document of a channel, if its version is still that of the notice; return False if it is not.
-
-        The version rises by one. Version 0: the channel has none yet. Raises `RecordRefusedError`, also where other
-        channels have used up `MOST_CHANNELS`.
-        """
-        bounds.check(notice._asdict())
-        return bounds.has_room(self.write_notice(*notice))
 
     def least_retention(self) -> Retention:
         """Return the least retention: where a caller's is shorter, this one counts."""

@@ -17,7 +17,8 @@ from log_of import PostgresLog, Store
 from servers import Database
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
-from oncecron.core.model import MOST_CHANNELS, MOST_KEYS
+from oncecron.core.model import MOST_KEYS
+from oncecron_notify.notices import MOST_CHANNELS
 
 ROWS = int(os.environ.get("ONCECRON_TEST_FLOOD", "1200"))
 CONFIG = '[notify.channel.ops]\ncommand = "cat"\n'

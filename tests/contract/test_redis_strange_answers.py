@@ -11,7 +11,7 @@ from test_hostile_values import QUESTIONS
 
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError
-from oncecron.core.log_rows import Notice, Roles
+from oncecron.core.log_rows import Roles
 from oncecron.core.model import Request
 from oncecron.stores import open_lease_store, open_reader, steady
 from oncecron.stores.address import parse_address
@@ -47,8 +47,6 @@ CHANGES: dict[str, Callable[[Reader], Any]] = {
     "forget_host": lambda store: store.forget_host("h"),
     "request": lambda store: store.request("k", 0, 1, Request("stop", "a@b", 15, None)),
     "unblock": lambda store: store.unblock("k", None),
-    "put_notice": lambda store: store.put_notice(Notice("ops", 0, "{}")),
-    "other_notices": lambda store: store.other_notices(["ops"]),
     "prune": lambda store: store.prune(EVERYTHING),
     "initialise": lambda store: store.initialise(Roles()),
     "versions": lambda store: store.versions(),

@@ -12,8 +12,8 @@ from memory_store import is_named
 from oncecron.core import clock, log_rows
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.log_rows import Execution, LeaseView, Notice, Pause, Released, Skip, Unblocked
-from oncecron.core.model import LEAST, MOST_CHANNELS, recordable, recordable_values
+from oncecron.core.log_rows import Execution, LeaseView, Pause, Released, Skip, Unblocked
+from oncecron.core.model import LEAST, recordable, recordable_values
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL
 from oncecron.core.units import HOUR
@@ -158,8 +158,11 @@ class MemoryReader(Reader):
         stops, now = self._memory.stops.values(), self._memory.now()
         return [each for each in stops if each.until is None or each.until > now]
 
-    def _view_notices(self, channels: list[str]) -> Iterable[Any]:
-        return (each for name, each in self._memory.notices.items() if name in channels)
+    def _view_notices(self, channels: list[str], **_: Any) -> Iterable[Any]:
+        return ((name, *each) for name, each in self._memory.notices.items() if name in channels)
+
+    def _view_other_notices(self, channels: list[str]) -> Iterable[Any]:
+        return [(len({*self._memory.notices} - {*channels}),)]
 
     def _view_least_retention(self) -> Iterable[Any]:
         return [tuple(map(self._memory.least.get, LEAST._fields))]
@@ -242,23 +245,26 @@ class MemoryReader(Reader):
                 found += [Unblocked(number, *both)] if any(both) else []
         return found
 
-    def write_notice(self, channel: str, version: int, document: str) -> bool | None:
+    def change(self, name: str, by: str, **values: Any) -> Any:
+        return getattr(self, f"_{name.rpartition('/')[2]}")(**values)
+
+    def _put_notice(self, channel: str, version: int, document: str, most: int) -> bool | None:
         notices = self._memory.notices
-        if not version and len({*notices} - {channel}) >= MOST_CHANNELS:
+        if not version and len({*notices} - {channel}) >= most:
             return None
-        if version != (notices[channel].version if channel in notices else 0):
+        if version != notices.get(channel, (0,))[0]:
             return False
-        notices[channel] = Notice(channel, version + 1, document)
+        notices[channel] = (version + 1, document)
         return True
 
-    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
+    def _remove_other_notices(self, channels: list[str]) -> int:
         others = {*self._memory.notices} - {*channels}
-        for each in others if remove else ():
+        for each in others:
             del self._memory.notices[each]
         return len(others)
 
-    def change(self, name: str, by: str, **values: Any) -> Any:
-        return getattr(memory_items, name.rpartition("/")[2])(self._memory, **values)
+    def _mend_items(self, **values: Any) -> int:
+        return memory_items.mend_items(self._memory, **values)
 
     def prune(
         self,

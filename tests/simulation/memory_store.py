@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
-    from oncecron.core.log_rows import Notice, Pause
+    from oncecron.core.log_rows import Pause
     from oncecron.core.model import Ending, Firing, Lease, LostRun, Refusal, Unconfirmed
 
 Row = dict[str, Any]
@@ -124,7 +124,7 @@ class Memory:
         self.versions: Counter[str] = Counter()
         """Of what is known of a key; of `ALL_KEYS`: of the stops."""
         self.least: dict[str, float] = {}
-        self.notices: dict[str, Notice] = {}
+        self.notices: dict[str, tuple[int, str]] = {}
         self.lists: dict[tuple[str, str], Row] = {}
         """Of items; see `memory_items`."""
 

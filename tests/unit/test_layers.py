@@ -210,7 +210,7 @@ def test_the_files_of_a_store_know_no_plugin(folder: str, made: str, named: str)
     """What a plugin brings stands in a folder of its own, and can be deleted with it."""
     place = PACKAGE / "stores" / folder
     core = "\n".join(path.read_text() for path in sorted(place.glob("*.*")))
-    brought = "\n".join(path.read_text() for path in sorted(place.glob("each/*.*")))
+    brought = "\n".join(path.read_text() for path in sorted(place.glob("*/*.*")))
     found = re.findall(made, brought, re.MULTILINE)
     assert bool(found) == bool(brought)
     assert [name for name in found if re.search(named.format(name), core)] == []

@@ -50,6 +50,11 @@ def execution(number: int, host: str = "a", outcome: str = "failed", tick: str =
     )  # fmt: skip
 
 
+def pause(key: str) -> Row:
+    """Return a row of the pauses."""
+    return (key, None, "ann@desk", None, AT, None)
+
+
 def skip(at: Any, host: str = "b", reason: str = "held") -> Row:
     """Return a row of the skips."""
     return ("k", 0, "one", reason, "a", 5, host, 6, at, 1, None, None)
@@ -73,9 +78,9 @@ def test_filters_and_limit_are_applied_once_more(query: HistoryQuery, found: lis
 
 def test_what_is_short_is_sorted() -> None:
     """The newest executions come without what may be long."""
-    store = lazy(newest=[execution(1), execution(3)], notices=[("b", 1, "{}"), ("a", 1, "{}")])
+    store = lazy(newest=[execution(1), execution(3)], pauses=[pause("b"), pause("a")])
     assert [(each.execution_id, each.command) for each in store.newest(2)] == [(3, ""), (1, "")]
-    assert [each.channel for each in store.notices(["a", "b"])] == ["a", "b"]
+    assert [each.key for each in store.pauses()] == ["a", "b"]
 
 
 def test_packed_skips_come_among_the_others_by_their_time() -> None:

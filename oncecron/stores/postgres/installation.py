@@ -11,7 +11,7 @@ import os
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Roles
-from oncecron.core.model import LEAST, MOST_CHANNELS, MOST_KEYS
+from oncecron.core.model import LEAST, MOST_KEYS
 from oncecron.core.timing import ENDS_PER_PRUNE, HOST_FORGOTTEN_AFTER
 from oncecron.stores import schema_version
 from oncecron.stores.postgres import schema
@@ -139,7 +139,6 @@ def _filled(text: str, namespace: str, **values: str) -> str:
         "oldest": schema.OLDEST or "null",
         "host_forgotten_after": HOST_FORGOTTEN_AFTER,
         "ends_per_prune": ENDS_PER_PRUNE,
-        "most_channels": MOST_CHANNELS,
         "most_keys": MOST_KEYS,
         **{f"least_{name}": seconds for name, seconds in LEAST._asdict().items()},
         **values,

@@ -39,7 +39,7 @@ from oncecron.stores.postgres.people_connection import (
 from oncecron.stores.reader import PackedRuns, Reader
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from oncecron.core.diagnosis import Diagnosis
@@ -64,9 +64,12 @@ _ENDERS_CURE = (
     "`select pg_terminate_backend({pid})`"
 )
 
-_CURES_OF = {"run": _RUNNERS_CURE, "operate": _OPERATORS_CURE}
-_CURES = dict.fromkeys(("leases", "notices"), _WATCHERS_CURE)
-"""For views that readers alone may not see."""
+_CURES = {
+    "run": _RUNNERS_CURE,
+    "operate": _OPERATORS_CURE,
+    "own": OWNERS_CURE.format(words="prune"),
+}
+"""Of a change of a plugin: by whom it can be made."""
 _NO_FILTERS = HistoryQuery()._asdict() | {"before": None, "window": None}
 _STREAMED = (*("timeline", "skips", "reasons", "reasons_of_ticks", "key_hosts", "host_ticks"),)
 """Views of many rows, which the server sends as they are read."""
@@ -119,7 +122,8 @@ class PostgresReader(Connection, Reader):
                 return self._connected().execute(self._sql[view]).fetchall()
         if view == "newest":  # they may be more than one answer has room for
             return [*self._stream(view, bounds)]
-        return self._ask(view, {**_NO_FILTERS, **bounds}, _CURES.get(view, READERS_CURE))
+        cure = _WATCHERS_CURE if view == "leases" else READERS_CURE
+        return self._ask(view, {**_NO_FILTERS, **bounds}, cure)
 
     def _history(self, bounds: dict[str, Any]) -> Iterator[Row]:
         """Yield executions page by page."""
@@ -186,17 +190,6 @@ class PostgresReader(Connection, Reader):
     def forget(self, key: str, author: str) -> bool:
         return bool(self._ask("forget", {"key": key, "author": author}, _OPERATORS_CURE)[0][0])
 
-    def write_notice(self, channel: str, version: int, document: str) -> bool | None:
-        values = {"channel": channel, "version": version, "document": document}
-        written: bool | None = self._ask("put_notice", values, _RUNNERS_CURE)[0][0]
-        return written
-
-    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
-        section, cure = "count_other_notices", _WATCHERS_CURE
-        if remove:
-            section, cure = "remove_other_notices", OWNERS_CURE.format(words="prune")
-        return int(self._ask(section, {"channels": list(channels)}, cure)[0][0])
-
     def forget_host(self, host: str) -> bool:
         return bool(self._ask("forget_host", {"host": host}, _OPERATORS_CURE)[0][0])
 
@@ -236,7 +229,7 @@ class PostgresReader(Connection, Reader):
             )
 
     def change(self, name: str, by: str, **values: Any) -> Any:
-        return self._ask(name.rpartition("/")[2], values, _CURES_OF[by])[0][0]
+        return self._ask(name.rpartition("/")[2], values, _CURES[by])[0][0]
 
     def prune(
         self,

@@ -109,19 +109,20 @@ class PeopleClient:
         """Run a Lua script with these keys and return its reply."""
         return self._run(name, keys, values)[0]
 
-    def confirmed_step(self, name: str, shards: Sequence[str], values: Values) -> Any:
-        """Run a step that a failover must not undo.
+    def confirmed_step(
+        self, name: str, shards: Sequence[str], values: Values, more: Sequence[str] = ()
+    ) -> Any:
+        """Run a step that a failover must not undo. `more`: keys behind those of the shards.
 
         Raises `StoreUnavailable` if fewer replicas have it than `?wait=` asks for.
         """
         wanted = self._target.wait
+        keys = [*self.names.keys(*shards), *more]
         if not wanted:
-            return self.step(name, shards, values)
+            return self.step_of_keys(name, keys, values)
         # In the same batch, and so on the same connection: WAIT counts the replicas that have its writes.
         wait = ("WAIT", wanted, round(REPLICA_TIMEOUT * 1000))
-        answer, _, found = self._run(
-            name, self.names.keys(*shards), values, self.names.mark(), wait
-        )
+        answer, _, found = self._run(name, keys, values, self.names.mark(), wait)
         if found < wanted:
             raise StoreUnavailable(
                 f"Redis {self._target.shown}: the change is made, but only {found!r} of {wanted} replicas "

@@ -8,7 +8,6 @@ from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, Released, Unblocked
-from oncecron.core.model import MOST_CHANNELS
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.stores import schema_version
@@ -18,10 +17,10 @@ from oncecron.stores.redis import scripts
 from oncecron.stores.redis.doctor import examine
 from oncecron.stores.redis.explain import acl_command, acl_rule
 from oncecron.stores.redis.people_client import PeopleClient
-from oncecron.stores.redis.views import LONGEST_NOTICE, RedisViews
+from oncecron.stores.redis.views import RedisViews
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from oncecron.core.diagnosis import Diagnosis
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
 
-_BATCH = 1000  # executions, skips or notices that one step removes
+_BATCH = 1000  # executions or skips that one step removes
 
 
 class RedisReader(RedisViews):
@@ -44,15 +43,6 @@ class RedisReader(RedisViews):
         for shard in shards:
             self._client.step("forget", [shard.name], {"part": shard.name, "author": author})
         return bool(shards)
-
-    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
-        name = self._names.of_namespace("notices")
-        fetched = (each for each in channels if self._notice_size(each) <= LONGEST_NOTICE)
-        wanted = {channel.encode() for channel in fetched}
-        junk = [channel for channel in self._ask("HKEYS", name) if channel not in wanted]
-        for first in range(0, len(junk) if remove else 0, _BATCH):
-            self._ask("HDEL", name, *junk[first : first + _BATCH])
-        return len(junk)
 
     def forget_host(self, host: str) -> bool:
         return any(self._ask_shards("HDEL", "hosts", self._shards(None), host))
@@ -150,11 +140,6 @@ class RedisReader(RedisViews):
         answer = self._client.confirmed_step("pause", [], {"key": key, "drained": host, **what})
         now, before = (self._pause_row(key, host, text) if text else None for text in answer)
         return now, before
-
-    def write_notice(self, channel: str, version: int, document: str) -> bool | None:
-        notice = {"channel": channel, "version": str(version), "document": document}
-        answer = self._client.confirmed_step("notice", [], {**notice, "most": MOST_CHANNELS})
-        return None if answer is None else bool(answer)
 
     def change(self, name: str, by: str, **values: Any) -> Any:
         del by

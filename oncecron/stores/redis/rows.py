@@ -272,11 +272,3 @@ def pause(key: str | None, host: str | None, text: bytes) -> Columns:
     """Return a pause or a drain."""
     row = _row_of(text)
     return key, host, row["author"], row.get("reason"), row["at"], row.get("until")
-
-
-def notice(channel: str, text: bytes | None) -> Columns:
-    """Return a notice; None: it was not fetched."""
-    if text is None:
-        raise ValueError("it is longer than any that oncecron writes; `oncecron prune` removes it")
-    version, _, document = text.decode().partition(":")
-    return channel, int(version), document

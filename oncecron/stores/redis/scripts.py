@@ -36,8 +36,8 @@ _OF_A_RUN = (
     *("renew", "keep", "retry", "finish", "deliver"),
 )
 _OF_NAMESPACE = (
-    *("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains", "notices"),
-    *("lists", "given_up"),
+    *("namespace", "parts", "executions", "outputs", "divisions", "pauses", "drains", "lists"),
+    "given_up",
 )
 _OF_SHARD = (
     *("key", "lease", "ticks", "names", "owners", "log"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import heapq
 from itertools import count, islice
 
-from oncecron.core import bounds as limits
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Execution, HistoryQuery
 from oncecron.core.model import LEAST
@@ -44,7 +43,6 @@ _FIRST_OF_MANY = 10  # skips of each shard, likewise
 _CANDIDATES = 100  # failed executions that are looked at together
 _NAMES = 1000  # of a server that are looked at together, in 1.3 ms of its time
 _SCANS = 100
-LONGEST_NOTICE = limits.LONGEST_DOCUMENT + 20  # with the version before it
 
 
 class RedisViews(Reader):
@@ -485,7 +483,7 @@ class RedisViews(Reader):
         for shard, lease in held:
             yield self.readable("the lease of {0.name}", rows.lease, shard, lease, executions, now)
 
-    # Pauses, notices, settings
+    # Pauses, settings
 
     def _view_pauses(self) -> Iterator[Row | None]:
         now = self._now()
@@ -500,18 +498,6 @@ class RedisViews(Reader):
     def _pause_row(self, key: str | None, host: str | None, text: bytes) -> Row | None:
         name = "the pause of {0}" if host is None else "the pause of {1}"
         return self.readable(name, rows.pause, key, host, text)
-
-    def _view_notices(self, channels: list[str]) -> Iterator[Row | None]:
-        """Fetch no notice that is longer than any that is written."""
-        name = self._names.of_namespace("notices")
-        for channel in channels:
-            if size := self._notice_size(channel):
-                text = self._ask("HGET", name, channel) if size <= LONGEST_NOTICE else None
-                yield self.readable("the notice of {0}", rows.notice, channel, text)
-
-    def _notice_size(self, channel: str) -> int:
-        size: int = self._ask("HSTRLEN", self._names.of_namespace("notices"), channel)
-        return size
 
     def _view_least_retention(self) -> Iterator[Row]:
         fields = [f"least_{name}" for name in LEAST._fields]

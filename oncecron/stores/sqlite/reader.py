@@ -9,7 +9,6 @@ import sqlite3
 from contextlib import closing
 
 from oncecron.core import clock
-from oncecron.core.bounds import LONGEST_DOCUMENT
 from oncecron.core.decision import PLAIN_WINDOW
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
@@ -25,7 +24,6 @@ from oncecron.core.log_rows import (
     Unblocked,
     owner_digest,
 )
-from oncecron.core.model import MOST_CHANNELS
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
 from oncecron.stores.address import DEFAULT_NAMESPACE
@@ -44,23 +42,20 @@ from oncecron.stores.sqlite.lease_store import moment, raise_fence, take_away
 from oncecron.stores.sqlite.retention import NAMES_KEPT, prune
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
     from oncecron.core.log_rows import LeastRetention, NewPause, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
-    from oncecron.stores.sqlite.connection import Connection
 
 _SIGNATURE = b"SQLite format 3\0"
 """The first bytes of a database; its -wal and -shm files, which have names like a namespace's, begin differently."""
 _OWNER = Execution._fields.index("owner")
 _CONSTANTS = {
     "heartbeats": HEARTBEATS_PER_TTL,
-    "most": LONGEST_DOCUMENT,
     "plain_window": PLAIN_WINDOW,
-    "tick": None,
 }
 """What some statements need beside the bounds of their view and the time."""
 
@@ -128,23 +123,6 @@ class SQLiteReader(Reader):
     def forget(self, key: str, author: str) -> bool:
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             return bool(store.execute("forget", key=key, author=author, now=clock.wall()).rowcount)
-
-    def write_notice(self, channel: str, version: int, document: str) -> bool | None:
-        statement = "change_notice" if version else "make_notice"
-        notice = {"channel": channel, "version": version, "document": document}
-        with self._handle.until(_deadline()) as store, store.writing(durable=True):
-            if not version and _other_notices(store, [channel]) >= MOST_CHANNELS:
-                return None
-            return bool(store.execute(statement, **notice).rowcount)
-
-    def other_notices(self, channels: Collection[str], *, remove: bool = False) -> int:
-        with self._handle.until(_deadline()) as store:
-            if not remove:
-                return _other_notices(store, channels)
-            with store.writing(durable=True):
-                count = _other_notices(store, channels)
-                store.execute("remove_other_notices", channels=json.dumps([*channels]))
-                return count
 
     def forget_host(self, host: str) -> bool:
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
@@ -295,10 +273,6 @@ def _unless_packed(fields: int) -> Callable[[Any], Row]:
         return PackedSkips(*(row[field] for field in PackedSkips._fields))
 
     return made
-
-
-def _other_notices(store: Connection, channels: Collection[str]) -> int:
-    return int(store.one("count_other_notices", channels=json.dumps([*channels]))[0])
 
 
 def _bound(value: object) -> Any:

@@ -38,8 +38,8 @@ from oncecron_notify.message import ENDED, Change
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.core.log_rows import Notice
     from oncecron_notify.channels import Channel
+    from oncecron_notify.notices import Notice
 
 _ROOM = 1 << 19
 """For what a channel knows, in bytes: half of the longest document that a store takes."""

@@ -22,7 +22,6 @@ from concurrent.futures import Future, as_completed
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.errors import RecordRefusedError
-from oncecron.core.log_rows import Notice
 from oncecron.core.text import Clock
 from oncecron.core.timing import CHANNEL_REPORTS, PING_TIMEOUT
 from oncecron.log.silent_hosts import recent, silences
@@ -45,6 +44,7 @@ from oncecron_notify.changes import (
 from oncecron_notify.channels import ChannelError, ping, send
 from oncecron_notify.endings import Now, ending_of
 from oncecron_notify.message import ENDED, Evidence, Message
+from oncecron_notify.notices import Notice, notices, put_notice
 from oncecron_notify.notify_table import NOTIFY_KEY, PING
 
 if TYPE_CHECKING:
@@ -100,11 +100,11 @@ class Result(NamedTuple):
 
 def prepare(context: Context, notify: Notify) -> list[Prepared]:
     """Return what there is to send to each channel. Nothing is changed. Raises `StoreError`."""
-    notices = {notice.channel: notice for notice in context.store.notices(notify.names)}
+    noticed = {each.channel: each for each in notices(context.store, notify.names)}
     # What only one host can see is left out.
     limits = notify.limits._replace(states={**notify.limits.states, "spooled": OK})
     situation = context.gather(limits)
-    failing = failing_channels(notices.values())
+    failing = failing_channels(noticed.values())
     judged = {
         zone: _judged(Now(situation, limits, Clock(utc=True, zone=zone), notify.names, failing))
         for zone in {channel.zone for channel in notify.channels}
@@ -112,7 +112,7 @@ def prepare(context: Context, notify: Notify) -> list[Prepared]:
     unproven = unproven_silences(situation, limits)
     prepared = []
     for channel in notify.channels:
-        notice, before = _notice_of(notices, channel.name)
+        notice, before = _notice_of(noticed, channel.name)
         findings, ending = judged[channel.zone]
         new = unproven - before.known.keys() - before.waiting.keys()
         findings = [each for each in findings if identity(each) not in new]
@@ -155,8 +155,8 @@ def _judged(
     return found, lambda which, before: ending_of(which, before, now)
 
 
-def _notice_of(notices: dict[str, Notice], channel: str) -> tuple[Notice, Knowledge]:
-    notice = notices.get(channel)
+def _notice_of(noticed: dict[str, Notice], channel: str) -> tuple[Notice, Knowledge]:
+    notice = noticed.get(channel)
     return (notice, knowledge_in(notice)) if notice else (Notice(channel, 0, ""), Knowledge())
 
 
@@ -238,7 +238,7 @@ def deliver(context: Context, notify: Notify, prepared: Sequence[Prepared]) -> I
 
 def _put(context: Context, each: Prepared, knowledge: Knowledge) -> bool:
     """Write the document of a channel; return False if another pass has written it meanwhile."""
-    return context.store.put_notice(each.notice._replace(document=document_of(knowledge)))
+    return put_notice(context.store, each.notice._replace(document=document_of(knowledge)))
 
 
 def send_all(prepared: Sequence[Prepared]) -> Iterator[tuple[Prepared, str | None]]:
@@ -276,8 +276,8 @@ def _answer(channel: Channel, message: Message) -> Future[str | None]:
 
 def _ping(context: Context, url: str) -> Result:
     """Ask for the URL that expects every pass; write down when it begins to fail, and when it answers again."""
-    notices = {notice.channel: notice for notice in context.store.notices([PING])}
-    notice, before = _notice_of(notices, PING)
+    noticed = {each.channel: each for each in notices(context.store, [PING])}
+    notice, before = _notice_of(noticed, PING)
     try:
         ping(url, PING_TIMEOUT)
     except ChannelError as error:
@@ -286,5 +286,5 @@ def _ping(context: Context, url: str) -> Result:
     else:
         after, result = Knowledge(), Result(PING, 0)
     if after != before:
-        context.store.put_notice(notice._replace(document=document_of(after)))
+        put_notice(context.store, notice._replace(document=document_of(after)))
     return result

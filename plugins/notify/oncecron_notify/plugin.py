@@ -12,6 +12,7 @@ from oncecron.core.timing import CHANNEL_FORGOTTEN, CHANNEL_TRIES
 from oncecron.plugins import Plugin
 from oncecron.watch.findings import CRITICAL, Kind, finding
 from oncecron_notify.changes import failing_channels
+from oncecron_notify.notices import notices, other_notices, remove_other_notices
 from oncecron_notify.notify_table import NOTIFY_KEY, channel_names, channel_section, parse_notify
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
 
 
 def _findings(sources: Sources, file: File) -> Iterator[Finding]:
-    notices = sources.store.notices(channel_names(file))
-    return of_channels(failing_channels(notices), sources.now)
+    found = notices(sources.store, channel_names(file))
+    return of_channels(failing_channels(found), sources.now)
 
 
 def of_channels(failing: Mapping[str, Failing], now: float) -> Iterator[Finding]:
@@ -55,7 +56,8 @@ def of_channels(failing: Mapping[str, Failing], now: float) -> Iterator[Finding]
 def _others(settings: Settings, store: Reader, *, remove: bool = False) -> int:
     """Return how many channels the store knows that the file does not name: one without channels names none."""
     names = channel_names(settings.file)  # and the ping
-    return store.other_notices(names, remove=remove) if len(names) > 1 else 0
+    ask = remove_other_notices if remove else other_notices
+    return ask(store, names) if len(names) > 1 else 0
 
 
 def _store(settings: Settings, store: Reader) -> Iterator[Diagnosis]:

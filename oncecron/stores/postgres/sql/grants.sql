@@ -6,14 +6,14 @@ grant select on {ns}.meta to {role};
 grant execute on function
   {ns}.look_v1, {ns}.look_at_log_v1, {ns}.look_at_tick_v1, {ns}.register_v1, {ns}.grant_v1, {ns}.expire_v1, {ns}.cut_v1,
   {ns}.fence_holder_v1, {ns}.listen_v1, {ns}.renew_v1, {ns}.adopt_v1, {ns}.keep_v1, {ns}.retry_v1, {ns}.skip_v1,
-  {ns}.skip_plainly_v1, {ns}.deliver_v1, {ns}.put_notice_v1, {ns}.finish_v1,
+  {ns}.skip_plainly_v1, {ns}.deliver_v1, {ns}.finish_v1,
   {ns}.warm_look_v1, {ns}.warm_look_at_log_v1, {ns}.warm_look_at_tick_v1, {ns}.warm_grant_v1, {ns}.warm_skip_v1,
   {ns}.warm_skip_plainly_v1, {ns}.warm_finish_v1 to {role};
 
 -- name: read
 grant usage on schema {ns} to {role};
 grant select on
-  {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.plain_rows, {ns}.leases, {ns}.pauses, {ns}.key_hosts, {ns}.notices, {ns}.outputs to {role};
+  {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.plain_rows, {ns}.leases, {ns}.pauses, {ns}.key_hosts, {ns}.outputs to {role};
 
 -- name: job
 grant usage on schema {ns} to {role};
@@ -23,7 +23,7 @@ grant execute on function {ns}.assert_fence to {role};
 -- The views are those that an operator reads: what to stop, release or drain, and how it ended.
 grant usage on schema {ns} to {role};
 grant select on
-  {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.plain_rows, {ns}.leases, {ns}.pauses, {ns}.key_hosts, {ns}.notices to {role};
+  {ns}.meta, {ns}.keys, {ns}.executions, {ns}.skips, {ns}.plain_rows, {ns}.leases, {ns}.pauses, {ns}.key_hosts to {role};
 grant execute on function
   {ns}.pause_v1, {ns}.resume_v1, {ns}.drain_v1, {ns}.undrain_v1, {ns}.request_v1, {ns}.release_v1, {ns}.unblock_v1,
   {ns}.forget_v1, {ns}.forget_host_v1 to {role};

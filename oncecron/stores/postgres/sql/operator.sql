@@ -89,25 +89,6 @@ create view {ns}.pauses as
          p.author, p.reason, p.created_at as since, p.until
     from {ns}.pause p where p.until is null or p.until > pg_catalog.clock_timestamp();
 
-create view {ns}.notices as
-  select n.channel, n.version, n.document from {ns}.notice n;
-
--- Compare and set: whoever has read another version changes nothing. Version 0: the channel has no row yet. The channels
--- are counted behind a lock, so that a role that may fire cannot make more at once. Null: there are too many.
-create function {ns}.put_notice_v1(p_channel text, p_version bigint, p_document text) returns boolean
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '10s' as $$
-begin
-  if p_version > 0 then
-    update {ns}.notice n set version = n.version + 1, document = p_document where n.channel = p_channel and n.version = p_version;
-    return found;
-  end if;
-  lock table {ns}.notice in share row exclusive mode;
-  if (select count(*) from {ns}.notice n where n.channel <> p_channel) >= {most_channels} then return null; end if;
-  insert into {ns}.notice (channel, version, document) select p_channel, 1, p_document where p_version = 0
-    on conflict (channel) do nothing;
-  return found;
-end $$;
-
 -- Stop the starts of a key, of all keys or of a host. The lock on the table waits for the grants that are under way and
 -- keeps others waiting until this transaction ends. So do heartbeats, hence the short lock_timeout of its callers: a client
 -- asks again. It does not touch a job that checks its fence.

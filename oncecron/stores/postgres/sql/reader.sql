@@ -315,18 +315,6 @@ select {pause_columns} from {ns}.undrain_v1(%(host)s) p
 -- name: forget
 select {ns}.forget_v1(%(key)s, %(author)s)
 
--- name: notices
-select n.channel, n.version, n.document from {ns}.notices n where n.channel = any (%(channels)s::text[])
-
--- name: count_other_notices
-select count(*) from {ns}.notices n where n.channel <> all (%(channels)s::text[])
-
--- name: remove_other_notices
-with gone as (delete from {ns}.notice n where n.channel <> all (%(channels)s::text[]) returning 1) select count(*) from gone
-
--- name: put_notice
-select {ns}.put_notice_v1(%(channel)s, %(version)s, %(document)s)
-
 -- name: forget_host
 select {ns}.forget_host_v1(%(host)s)
 

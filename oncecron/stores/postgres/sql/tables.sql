@@ -213,13 +213,6 @@ create table {ns}.plain_skips (
 create index plain_skips_of_key on {ns}.plain_skips (key_id, plain_until, plain_from);
 create index plain_skips_until on {ns}.plain_skips using brin (plain_until) with (autosummarize = on, pages_per_range = 32);
 
--- What each channel of `oncecron notify` was notified of; put_notice_v1() bounds how many there are.
-create table {ns}.notice (
-  channel  {ns}.key_name primary key,
-  version  {ns}.exact_integer not null,      -- how often it was written
-  document {ns}.document_text not null       -- JSON
-);
-
 -- The pauses of keys, and the drains of hosts.
 create table {ns}.pause (
   kind       text not null check (kind in ('key', 'host')),

@@ -19,7 +19,6 @@
 --   lists       zset     KEY#TICK of every list of items, by when it was loaded, 0 before that. One that was looked at and kept comes
 --                        last of those that may expire
 --   mark        hash     nothing; it is written before each WAIT
---   notices     hash     channel -> "VERSION:DOCUMENT": what `oncecron notify` has notified it of
 --   key         hash     fence, high_water, running, last_start ...: what retention may not remove
 --   lease       hash     execution_id, owner, expires_at ...; the request to the holder. It has no TTL, because some policies
 --                        evict keys with one: expires_at is compared with TIME
@@ -57,7 +56,7 @@ end
 
 local OF_PART = {'key', 'lease', 'ticks', 'names', 'owners', 'log', 'skips', 'skip_rows', 'hosts', 'plain', 'plain_rows'}
 local shared, own_at =
-  named_keys(1, {'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains', 'notices', 'lists', 'given_up'})
+  named_keys(1, {'namespace', 'parts', 'executions', 'outputs', 'divisions', 'pauses', 'drains', 'lists', 'given_up'})
 local own, behind_own = named_keys(own_at, OF_PART)
 local other = named_keys(behind_own, OF_PART)
 local given = fields(ARGV)

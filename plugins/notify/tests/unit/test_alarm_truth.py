@@ -25,6 +25,7 @@ from oncecron_notify import notify as passes
 from oncecron_notify.changes import Knowledge, identity, knowledge_in
 from oncecron_notify.channels import Channel, ChannelError
 from oncecron_notify.message import ENDED, Evidence, text
+from oncecron_notify.notices import notices
 from oncecron_notify.notify_table import Notify
 
 if TYPE_CHECKING:
@@ -316,8 +317,8 @@ class Oracle:
             ticks.append(any(not self.world.keys[each].forgotten for each in host.fired))
             if host.lives_from > self.now and all(ticks) and self.is_so(dead):
                 assert ("silent-host", None, host.name) in known, host.name
-        notices = self.world.reader.notices(["ops"])
-        for which in [each for notice in notices for each in knowledge_in(notice).known]:
+        found = notices(self.world.reader, ["ops"])
+        for which in [each for notice in found for each in knowledge_in(notice).known]:
             if which.key is not None and which.finding not in ("slow", "expired"):
                 key = self.world.keys[which.key]
                 assert not key.forgotten or key.is_tried, which
@@ -418,7 +419,7 @@ def live(
     for _ in range(60):
         world.pass_minute()
         make_pass(oracle, {"pass": ""}, monkeypatch)
-    for notice in world.reader.notices(NOTIFY.names):
+    for notice in notices(world.reader, NOTIFY.names):
         assert knowledge_in(notice) == Knowledge(), notice
     oracle.everything_has_ended()
     world.close()

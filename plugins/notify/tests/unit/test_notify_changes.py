@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oncecron.core.bounds import LONGEST_DOCUMENT
-from oncecron.core.log_rows import Notice
 from oncecron.core.text import Clock
 from oncecron.core.timing import CHANNEL_FORGOTTEN
 from oncecron.watch.findings import Limits, Situation, check, finding, usual_states
@@ -27,6 +25,7 @@ from oncecron_notify.changes import (
     with_ids,
 )
 from oncecron_notify.channels import Channel
+from oncecron_notify.notices import LONGEST_DOCUMENT, Notice
 from oncecron_notify.plugin import of_channels
 
 if TYPE_CHECKING:

@@ -1,9 +1,0 @@
--- after shared
--- Write what a channel was notified of, if its version is still the given one. Returns whether it was; nil: there are too many.
-local before = redis.call('HGET', shared.notices, given.channel)
-local version = before and string.match(before, '^(%d+):') or '0'
-if version ~= given.version then return 0 end
-if not before and redis.call('HLEN', shared.notices) >= tonumber(given.most) then return nil end
-record_version()
-redis.call('HSET', shared.notices, given.channel, whole(version + 1) .. ':' .. given.document)
-return 1
