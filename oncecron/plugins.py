@@ -11,6 +11,8 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from oncecron.config.job_commands import RUN
+from oncecron.config.options import JOB_COMMANDS
 from oncecron.core.stderr import complain
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from oncecron.cli.group import Listed
     from oncecron.config.file import File
     from oncecron.config.file_reader import FileProblem
+    from oncecron.config.job_commands import JobCommand
     from oncecron.config.settings import Settings
     from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.log_rows import ConfiguredValue, Execution
@@ -61,6 +64,8 @@ class Plugin(NamedTuple):
     """What is wrong with its tables of the configuration file: for `config check`, `check` and `doctor`."""
     values: Callable[[Settings, str | None], Iterable[ConfiguredValue]] = _nothing
     """What its tables set, for a key or at all: for `config show`."""
+    job_command: JobCommand | None = None
+    """A command that runs a job once per tick, for lint and completion; `JOB_COMMANDS` has its name."""
     work: Callable[[Sources], Work] | None = None
     """For `jobs`, `locks`, `why` and all that judges keys."""
     kinds: Mapping[str, Kind] = {}
@@ -81,6 +86,14 @@ class Plugin(NamedTuple):
 def plugins() -> tuple[Plugin, ...]:
     """Return what the installed plugins bring. One that cannot be loaded is left out, with a line on standard error."""
     return (*_ours(), *of_others())
+
+
+def job_command(name: str) -> JobCommand | None:
+    """Return a command that runs a job once per tick; None: no installed one has this name."""
+    if name == RUN.name:
+        return RUN
+    brought = (each.job_command for each in plugins()) if name in JOB_COMMANDS else ()
+    return next((each for each in brought if each and each.name == name), None)
 
 
 def _ours() -> Iterator[Plugin]:

@@ -49,3 +49,4 @@ JOB_COMMAND: Mapping[str, JobCommand] = {
     ),
 }
 """The commands by name: `JOB_COMMANDS`."""
+RUN = JOB_COMMAND["run"]
