@@ -116,12 +116,17 @@ def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 
 def _verbose(name: str, *arguments: str) -> int:
-    """Return the number of -v among the options of a command; those of the job do not count."""
-    from oncecron.config.job_commands import JOB_COMMAND  # noqa: PLC0415
+    """Return the number of -v among the options of a command; those of the job do not count.
+
+    No plugin is asked, which may be what has failed: the options of its command end at --.
+    """
     from oncecron.config.run_parser import parse_run  # noqa: PLC0415
 
-    parsed = parse_run([*arguments], JOB_COMMAND[name].options)
-    return int(parsed.given.get("verbose", "0")) if parsed else 0
+    if name == "run":
+        parsed = parse_run([*arguments])
+        return int(parsed.given.get("verbose", "0")) if parsed else 0
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return sum(word.count("v") for word in options if word[:1] == "-" != word[1:2])
 
 
 def _failed(text: str, status: int) -> int:

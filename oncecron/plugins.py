@@ -65,7 +65,7 @@ class Plugin(NamedTuple):
     values: Callable[[Settings, str | None], Iterable[ConfiguredValue]] = _nothing
     """What its tables set, for a key or at all: for `config show`."""
     job_command: JobCommand | None = None
-    """A command that runs a job once per tick, for lint and completion; `JOB_COMMANDS` has its name."""
+    """A command that runs a job once per tick, for lint; `JOB_COMMANDS` has its name."""
     work: Callable[[Sources], Work] | None = None
     """For `jobs`, `locks`, `why` and all that judges keys."""
     kinds: Mapping[str, Kind] = {}

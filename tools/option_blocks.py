@@ -106,12 +106,16 @@ def _configuration() -> str:
     head = "| option | name in the file | place in the file | environment | default |\n|---|---|---|---|---|\n"
     where = {"job": "in `[job.KEY]`", "anywhere": "at the top, or in `[job.KEY]`"}
     rows = [
-        f"| `--{option.name}` | `{option.name.replace('-', '_')}` | {where[option.config]} "
+        f"| `--{option.name}` | `{option.name.replace('-', '_')}` | {_in_table(option, where[option.config])} "
         f"| {_as_code(option.environment)} | {_as_code(option.default)} |\n"
         for option in (*RUN_OPTIONS, *ITEM_OPTIONS)
         if option.config != "never"
     ]
     return head + "".join(rows)
+
+
+def _in_table(option: Option, words: str) -> str:
+    return words.replace("[job.KEY]", f"[job.KEY.{option.table}]") if option.table else words
 
 
 def _as_code(text: str | None) -> str:
@@ -167,7 +171,7 @@ def facts(option: Option) -> str:
     found = [f"Default: `{option.default}`."] if option.default is not None else []
     found += [_bounds(option)]
     found += [f"Environment: `{option.environment}`."] if option.environment else []
-    found += [_IN_THE_FILE[option.config]]
+    found += [_in_table(option, _IN_THE_FILE[option.config])]
     return " ".join(filter(None, found))
 
 

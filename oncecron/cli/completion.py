@@ -23,8 +23,7 @@ from click.shell_completion import CompletionItem, ShellComplete, split_arg_stri
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, completer, store_reader
 from oncecron.cli.sentences import known_keys, recent_hosts
-from oncecron.config.job_commands import JOB_COMMAND
-from oncecron.config.options import is_key
+from oncecron.config.options import JOB_COMMANDS, is_key
 from oncecron.config.run_parser import parse_run
 from oncecron.config.settings import Settings
 from oncecron.core.errors import OncecronError, UsageError
@@ -34,7 +33,7 @@ from oncecron.core.timing import COMPLETION_TIMEOUT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from oncecron.config.options import Completion
+    from oncecron.config.options import Completion, Option
     from oncecron.stores.reader import Reader
 
 SCRIPTS = {"bash": "oncecron.bash", "zsh": "_oncecron", "fish": "oncecron.fish"}
@@ -70,9 +69,8 @@ class Completer(ShellComplete):
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
         """Return whole words, also after `--option=`; a job's words are completed by the shell."""
-        job_command = JOB_COMMAND.get(args[0]) if args else None
-        if job_command:
-            parsed = parse_run([*args[1:], incomplete or "COMMAND"], job_command.options)
+        if args and args[0] in JOB_COMMANDS:
+            parsed = parse_run([*args[1:], incomplete or "COMMAND"], self._options_of(args[0]))
             if parsed and parsed.command:
                 length = _length(self._line, len(args) + 2 - len(parsed.command))
                 return [CompletionItem(str(length), type="command")]
@@ -80,6 +78,12 @@ class Completer(ShellComplete):
         before = name + equals if equals and name.startswith("--") and "--" not in args else ""
         items = super().get_completions(args, incomplete)
         return [CompletionItem(before + item.value, item.type, item.help) for item in items]
+
+    def _options_of(self, name: str) -> dict[str, Option]:
+        assert isinstance(self.cli, click.Group)  # noqa: S101 - for the type checker
+        command = self.cli.get_command(click.Context(self.cli), name)
+        assert isinstance(command, TableCommand)  # noqa: S101 - likewise
+        return {option.name: option for option in command.table}
 
     def format_completion(self, item: CompletionItem[Any]) -> str:
         """Return one line of the answer."""

@@ -20,12 +20,12 @@ from oncecron.core.stderr import complain
 from oncecron.plugins import plugins, problems_of
 from oncecron.run.program import shown_words
 from oncecron.stores.address import home_directory, masked
-from oncecron_each.options import ITEM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.config.file_reader import FileProblem
+    from oncecron.config.options import Option
 
 CHECK_OPTIONS = (
     JSON._replace(help="Print all fields as JSON (one array) instead of lines.", group="Options"),
@@ -68,14 +68,12 @@ def _public_fields(problem: FileProblem) -> dict[str, Any]:
 
 SHOW_OPTIONS = (*TABLE_OPTIONS, CONFIG)
 _CONFIGURABLE = tuple(option for option in RUN_OPTIONS if option.config != "never")
-_OF_ITEMS = tuple(option for option in ITEM_OPTIONS if option.config != "never")
-"""Options of `each`: shown where the section of the key sets one of them."""
 _DEFAULT = "default"
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
     key = valid_key(words[0]) if words else None
-    settings = Settings((*SHOW_OPTIONS, *_CONFIGURABLE, *_OF_ITEMS), given, key)
+    settings = Settings((*SHOW_OPTIONS, *_CONFIGURABLE), given, key)
     answer = writer(CONFIGURED_VALUES, settings, utc=False)
     rows = list(_values(settings, key))
     if key is not None and settings.file.path and key not in settings.file.jobs:
@@ -109,20 +107,23 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
         place = f"{path} {job_section(key)}" if command is not None else None
         shown = None if command is None else shown_words([command], "masked")[0]
         yield ConfiguredValue(COMMAND_KEY, shown, place)
-    section = settings.file.jobs.get(key or "", {})
-    has_items = any(option.name in section for option in _OF_ITEMS)
-    for option in (*_CONFIGURABLE, *(_OF_ITEMS if has_items else ())):
+    for option in _CONFIGURABLE:
         text = settings.store_text() if option.name == STORE.name else settings.text(option.name)
-        if text is not None and option.kind == "text":
-            text = shown_words([text], "masked")[0]
-            text = masked(text) if option.group == STORE.group else text
-        yield ConfiguredValue(option.name, text, _source(settings, option.name))
+        yield value_of(settings, option, text)
     file = settings.file
     for ping in file.pings if key is None else file.pings_for(key):
         keys = f" ({', '.join(ping.keys)})" if key is None else ""
         yield ConfiguredValue("ping", f"{ping.shown}{keys}", f"{file.path} [[ping]]")
     for plugin in plugins():
         yield from plugin.values(settings, key)
+
+
+def value_of(settings: Settings, option: Option, text: str | None) -> ConfiguredValue:
+    """Return the value of an option that is written so, without secrets."""
+    if text is not None and option.kind == "text":
+        text = shown_words([text], "masked")[0]
+        text = masked(text) if option.group == STORE.group else text
+    return ConfiguredValue(option.name, text, _source(settings, option.name))
 
 
 def _source(settings: Settings, name: str) -> str | None:

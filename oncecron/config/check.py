@@ -8,14 +8,13 @@ from __future__ import annotations
 import time
 
 from oncecron.config.file import COMMAND_KEY, job_section
-from oncecron.config.file_reader import FileProblem, parse, read_private
+from oncecron.config.file_reader import FileProblem, of_conflict, parse, read_private
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
-from oncecron.config.rules import conflicts, each_conflicts
+from oncecron.config.rules import conflicts
 from oncecron.config.settings import Settings
 from oncecron.core import tick
 from oncecron.core.errors import ConfigurationError, UnknownZoneError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron_each.options import ITEM_OPTIONS, ONLY_IN_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -66,25 +65,13 @@ def _of_section(file: File, key: str, place: FileProblem) -> Iterator[FileProble
     if not {"store", "log", "namespace"}.isdisjoint(section):
         yield from _of_addresses(file, place, key)
     yield from _of_schedule(section, place)
-    has_items = not section.keys().isdisjoint(option.name for option in ITEM_OPTIONS)
-    settings = Settings((*RUN_OPTIONS, *ITEM_OPTIONS), {}, key, of=file)
+    settings = Settings(RUN_OPTIONS, {}, key, of=file)
 
     def value(name: str) -> object:
         return section.get(COMMAND_KEY) if name == "shell" else settings[name]
 
-    if has_items:
-        for option in ONLY_IN_RUN:
-            if option.name in section:
-                name = _in_file(option.name)
-                text = f"{name} has no meaning for `oncecron each`; remove it"
-                yield place._replace(text=text, name=name)
-    for conflict in (each_conflicts if has_items else conflicts)(value, settings.is_typed):
-        names = [_in_file(name) for name in conflict.names]
-        yield place._replace(text=f"{' and '.join(names)}: {conflict.why}", name=names[0])
-
-
-def _in_file(option: str) -> str:
-    return COMMAND_KEY if option == "shell" else option.replace("-", "_")
+    for conflict in conflicts(value, settings.is_typed):
+        yield of_conflict(place, conflict)
 
 
 def _of_schedule(section: Mapping[str, str], place: FileProblem) -> Iterator[FileProblem]:

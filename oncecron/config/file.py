@@ -33,7 +33,10 @@ class File(NamedTuple):
     path: str | None
     values: dict[str, str]
     jobs: dict[str, dict[str, str]]
-    """The [job.KEY] sections by key, without what is wrong in them."""
+    """The [job.KEY] sections by key, without what is wrong in them.
+
+    What stands in [job.KEY.COMMAND] is here as COMMAND.NAME, for the plugin that has the command.
+    """
     store_file: str | None
     retention: Retention
     redis: tuple[tuple[str, str], ...] = ()
@@ -81,6 +84,11 @@ def find_file(environment: Mapping[str, str], home: Callable[[], str]) -> str | 
 def job_section(key: str) -> str:
     """Return the heading of a key's section; TOML needs quotes around some names."""
     return f"[job.{key}]" if _BARE.issuperset(key) else f'[job."{key}"]'
+
+
+def table_section(key: str, table: str) -> str:
+    """Return the heading of what one command alone has in a key's section."""
+    return f"{job_section(key)[:-1]}.{table}]" if table else job_section(key)
 
 
 def store_file_of(

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import stat
 
-from oncecron.config.file import COMMAND_KEY, File, job_section
-from oncecron.config.options import AUTO_KEY, RUN_OPTIONS, SHELL, convert
+from oncecron.config.file import COMMAND_KEY, File, job_section, table_section
+from oncecron.config.options import AUTO_KEY, JOB_COMMANDS, RUN_OPTIONS, SHELL, convert
 from oncecron.config.plain_toml import read_plain
 from oncecron.core.errors import ConfigurationError, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from oncecron.config.options import Option
     from oncecron.config.ping_table import Ping
+    from oncecron.config.rules import Conflict
 
 
 _LARGEST_FILE = 1 << 20
@@ -38,17 +39,11 @@ _PASSWORD = "a password"  # noqa: S105 - the word
 
 _JOB_KEYS = {option.name: option for option in RUN_OPTIONS if option.config != "never"}
 _JOB_KEYS[COMMAND_KEY] = SHELL
-"""What a [job.KEY] section may set for `run`, by name."""
+"""What a [job.KEY] section may set, by name."""
+_OWNERS = JOB_COMMANDS[1:]
+"""The commands of plugins that may have a table [job.KEY.COMMAND]."""
 _TEXT_OR_NUMBER = frozenset((str, int))
 """Types whose values are equal only if they are written alike: True is equal to 1."""
-
-
-def _job_keys() -> dict[str, Option]:
-    """Return what a [job.KEY] section may set, by name: for `run`, or for `each`."""
-    from oncecron_each.options import ITEM_OPTIONS  # noqa: PLC0415 - few files have them
-
-    items = {option.name: option for option in ITEM_OPTIONS if option.config != "never"}
-    return {**_JOB_KEYS, **items}
 
 
 class FileProblem(NamedTuple):
@@ -76,6 +71,12 @@ class FileProblem(NamedTuple):
     def shown(self) -> str:
         """The text; the URL of a ping or a channel may be in the place of another value."""
         return without_urls(self.text)
+
+
+def of_conflict(place: FileProblem, conflict: Conflict) -> FileProblem:
+    """Return the problem of options in a section that cannot be there together."""
+    names = [COMMAND_KEY if name == "shell" else name.replace("-", "_") for name in conflict.names]
+    return place._replace(text=f"{' and '.join(names)}: {conflict.why}", name=names[0])
 
 
 def parse_file(path: str) -> File:
@@ -169,6 +170,8 @@ class _Reader:
                 f"--key {key} stands for the derived key, so no job has this key; see `oncecron jobs` for the keys, "
                 "and name one of them",
             )
+        own = {name: each for name, each in value.items() if name in _OWNERS and _is_own(each)}
+        value = {name: each for name, each in value.items() if name not in own}
         if dict in map(type, value.values()):
             names = ".".join((key, *_tables_within(value)))
             self.wrong(
@@ -179,8 +182,20 @@ class _Reader:
                 f"a key with dots needs quotes; write {job_section(names)}",
             )
             value = {name: each for name, each in value.items() if not isinstance(each, dict)}
-        ours = all(name.replace("_", "-") in _JOB_KEYS for name in value)
-        return self.texts(place, value, _JOB_KEYS if ours else _job_keys())
+        found = self.texts(place, value, _JOB_KEYS)
+        for command, table in own.items():
+            found |= self._own(place._replace(section=table_section(key, command)), command, table)
+        return found
+
+    def _own(self, place: FileProblem, command: str, table: Mapping[str, Any]) -> dict[str, str]:
+        """Return the values of a table [job.KEY.COMMAND], as text: what they mean is known to the plugin."""
+        found = {}
+        for name, value in table.items():
+            try:
+                found[f"{command}.{name.replace('_', '-')}"] = _text(name, value)
+            except ValueError as error:
+                self.wrong(place, str(error), name)
+        return found
 
     def texts(
         self,
@@ -276,7 +291,7 @@ def _tables_below(table: Mapping[str, Any]) -> Iterator[str]:
 def _unknown(key: str, section: str, known: Iterable[str], also: Iterable[str]) -> str:
     from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
 
-    if not section and key.replace("_", "-") in _job_keys():
+    if not section and key.replace("_", "-") in _JOB_KEYS:
         return f"unknown key {key!r}; it belongs in a [job.KEY] section"
     names = sorted([*(option.replace("-", "_") for option in known), *also])
     return unknown("key", key, names, shown=lambda name: _TABLES.get(name, name))
@@ -290,7 +305,7 @@ def _may_stop_jobs(name: str, value: Any) -> bool:
     """
     from oncecron.core.suggestion import similar  # noqa: PLC0415 - for an error message alone
 
-    known = (*_OF_JOBS, *_OBSERVERS, *(option.replace("-", "_") for option in _job_keys()))
+    known = (*_OF_JOBS, *_OBSERVERS, *(option.replace("-", "_") for option in _JOB_KEYS))
     meant = [name] if name in known else similar(name, known)
     if meant:
         return meant[0] not in _OBSERVERS
@@ -300,9 +315,14 @@ def _may_stop_jobs(name: str, value: Any) -> bool:
 
 def _has_option(table: Mapping[str, Any]) -> bool:
     return any(
-        _has_option(value) if isinstance(value, dict) else name.replace("_", "-") in _job_keys()
+        _has_option(value) if isinstance(value, dict) else name.replace("_", "-") in _JOB_KEYS
         for name, value in table.items()
     )
+
+
+def _is_own(value: Any) -> bool:
+    """Return whether a table in a job's section is that of a command, and not the section of a key with a dot."""
+    return isinstance(value, dict) and not _has_option(value)
 
 
 def _text(name: str, value: Any) -> str:

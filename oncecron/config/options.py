@@ -61,11 +61,18 @@ class Option(NamedTuple):
     """What stands between the values of an option that is given several times."""
     completion: Completion = ()
     """For an option without `choices`."""
+    table: str = ""
+    """The command that alone has it: its place in the file is [job.KEY.COMMAND]."""
 
     @property
     def metavar(self) -> str:
         """What stands for the value in the help; empty for an option without a value."""
         return self.placeholder or "|".join(self.choices) or _PLACEHOLDERS.get(self.kind, "")
+
+    @property
+    def place(self) -> str:
+        """Its name among the texts of a [job.KEY] section (`File.jobs`)."""
+        return f"{self.table}.{self.name}" if self.table else self.name
 
     @property
     def takes_value(self) -> bool:

@@ -64,22 +64,6 @@ def conflicts(
         )
 
 
-def each_conflicts(
-    value: Callable[[str], Any], is_typed: Callable[[str], bool], words: Sequence[str] = ()
-) -> Iterator[Conflict]:
-    """Yield the conflicts among the options of `each`."""
-    yield from conflicts(value, is_typed, words)
-    if value("null") and value("json"):
-        yield Conflict(("null", "json"), "JSON items are lines; leave one of them out")
-    if value("items") is not None and not value("items").strip():
-        yield Conflict(("items",), "the command is empty (an unset variable?)")
-    if value("jobs") is not None and value("jobs") > value("slots"):
-        yield Conflict(
-            ("jobs", "slots"),
-            "a host cannot run more commands than all hosts together; raise --slots",
-        )
-
-
 def tick_rules(value: Callable[[str], Any], is_typed: Callable[[str], bool]) -> list[str]:
     """Return the options that set the tick; typed ones win over configured ones."""
     rules = [name for name in _RULES if value(name) not in (None, False)]

@@ -26,6 +26,7 @@ from oncecron.config.file import (
     job_section,
     read_file,
     store_file_of,
+    table_section,
 )
 
 
@@ -52,7 +53,6 @@ class Settings:
         if key is not None and of is None:
             self._refuse_wrong_section(key)
         self._job = self.file.jobs.get(key or "", {})
-        self._section = job_section(key or "")
         self._values: dict[str, Any] = {}
         self._texts: dict[str, str] = {}
         self._sources: dict[str, str] = {}
@@ -78,10 +78,11 @@ class Settings:
             return self._convert(option, self._given[name], f"--{name}", UsageError)
         if environment is not None:
             return self._convert(option, environment, f"${option.environment}", ConfigurationError)
-        for values, section in ((self._job, self._section), (self.file.values, "")):
-            if name in values:
+        for values, key in ((self._job, self._key), (self.file.values, None)):
+            if option.place in values:
+                section = None if key is None else table_section(key, option.table)
                 source = " ".join(filter(None, (self.file.path, section, name)))
-                return self._convert(option, values[name], source, ConfigurationError)
+                return self._convert(option, values[option.place], source, ConfigurationError)
         if option.default is None:
             return None
         return self._convert(option, option.default, f"the default of --{name}", ConfigurationError)
@@ -96,15 +97,6 @@ class Settings:
     def __getitem__(self, name: str) -> Any:
         """Return a converted value; None if it is not set and has no default."""
         return self._values[name]
-
-    def refuse_others(self, offered: Iterable[str], command: str) -> None:
-        """Raise `ConfigurationError` if the key's section sets what the command does not have."""
-        others = set(self._job).difference(offered, (COMMAND_KEY,))
-        if others:
-            name = min(others).replace("-", "_")
-            raise ConfigurationError(
-                f"{self.file.path} {self._section}: {name} has no meaning for `oncecron {command}`; remove it"
-            )
 
     def text(self, name: str) -> str | None:
         """Return a value as it is written; None if it is not set and has no default."""

@@ -10,7 +10,6 @@ import re
 from oncecron.config.options import RUN_OPTIONS, is_key
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.address import masked
-from oncecron_each.options import ITEM_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +20,7 @@ _PAIR = re.compile(
 )
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "‘": "'", "’": "'", "‚": "'"})
 _FLAGS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-_OPTIONS = {option.name: option for option in (*RUN_OPTIONS, *ITEM_OPTIONS)}
+_OPTIONS = {option.name: option for option in RUN_OPTIONS}
 _ADDRESSES = ("store", "log")
 _SHORT = 60
 
@@ -112,7 +111,7 @@ def _of_bare(name: str, value: str) -> str:
     if word in ("true", "false", *_FLAGS):
         return f"write {name} = {_FLAGS.get(word, word)}, in lower case and without quotes"
     kind = _OPTIONS[name.replace("_", "-")].kind if name.replace("_", "-") in _OPTIONS else "text"
-    if kind == "integer":
+    if kind == "integer" or value.isdigit():
         digits = value.lstrip("0")
         return f"{name} is a whole number; write {name} = {digits if digits.isdigit() else 3}"
     if kind == "flag":

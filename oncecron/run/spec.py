@@ -163,7 +163,6 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
     fired_at = clock.process_started()
     key = key_of(parsed)
     settings = Settings(RUN_OPTIONS, parsed.given, key)
-    settings.refuse_others((option.name for option in RUN_OPTIONS), "run")
     check_together(settings, conflicts(settings.__getitem__, settings.is_typed, parsed.command))
     return spec_of(settings, parsed.command, key, fired_at, shards=settings["shards"])
 

@@ -34,11 +34,6 @@ MEETING = "oncecron.plugins"
 
 EXCEPTIONS = {
     "oncecron.__main__": "oncecron_crontab.shell",
-    "oncecron.cli.config": "oncecron_each.options",
-    "oncecron.config.check": "oncecron_each.options",
-    "oncecron.config.file_reader": "oncecron_each.options",
-    "oncecron.config.job_commands": "oncecron_each.options",
-    "oncecron.config.toml_advice": "oncecron_each.options",
 }
 """What of the core imports a plugin today, and what of a plugin another. This list only becomes shorter."""
 

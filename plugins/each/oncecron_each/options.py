@@ -15,39 +15,40 @@ def _as_in_run(*names: str) -> tuple[Option, ...]:
 ITEM_OPTIONS = (
     Option(
         "items", "text", "Run LIST with $SHELL -c once per tick; each line that it prints is an item. Default, and "
-        "-: the lines of standard input.", "LIST", _ITEMS, config="job",
+        "-: the lines of standard input.", "LIST", _ITEMS, config="job", table="each",
     ),
     Option(
         "null", "flag", "Items end with a NUL instead of a newline, as `find -print0` writes them.", "", _ITEMS,
-        config="job", short="0",
+        config="job", table="each", short="0",
     ),
     Option(
         "json", "flag", "Each line is a JSON object, whose `id` identifies the item.", "", _ITEMS
     ),
     Option(
-        "batch", "integer", "Give up to N items to one start of COMMAND.", "N", _ITEMS, "1", config="job", minimum=1,
-        maximum=1000,
+        "batch", "integer", "Give up to N items to one start of COMMAND.", "N", _ITEMS, "1", config="job",
+        table="each", minimum=1, maximum=1000,
     ),
     Option(
         "stdin", "flag", "Give the items to COMMAND on its standard input, as lines, instead of as arguments.", "",
-        _ITEMS, config="job",
+        _ITEMS, config="job", table="each",
     ),
     Option(
         "slots", "integer", "Run at most N commands at the same time, on all hosts together.", "N", _ITEMS, "1",
-        config="job", minimum=1, maximum=1000,
+        config="job", table="each", minimum=1, maximum=1000,
     ),
     Option(
         "jobs", "integer", "Run at most N of them on this host. Default: all --slots.", "N", _ITEMS, config="job",
-        minimum=1, maximum=1000,
+        table="each", minimum=1, maximum=1000,
     ),
     Option(
         "keep", "duration", "Keep the items for at least DURATION after they were loaded, so that none is run again "
         "under the same tick. Default: as long as the executions of the tick.", "DURATION", _ITEMS, config="job",
+        table="each",
     ),
     Option(
         "in-doubt", "choice",
         "Choose what to do with an item whose command was killed, or whose host died: keep it as lost, or retry it.",
-        "keep|retry", _BUSY, "keep", config="job", choices=("keep", "retry"),
+        "keep|retry", _BUSY, "keep", config="job", table="each", choices=("keep", "retry"),
     ),
 )  # fmt: skip
 """What `each` has beyond `run`."""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncecron.cli.config import value_of
+from oncecron.config.job_commands import JobCommand
+from oncecron.config.settings import Settings
 from oncecron.log.protocol import Finding
 from oncecron.plugins import Plugin
 from oncecron.watch.findings import CRITICAL, WARNING, Kind, of_remark
+from oncecron_each.item_rules import each_conflicts, problems
+from oncecron_each.options import EACH_OPTIONS, ITEM_OPTIONS, ONLY_IN_RUN
 from oncecron_each.reports import Lists, item_lists, items_in_doubt, items_left, newest_lists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.config.file import File
+    from oncecron.core.log_rows import ConfiguredValue
     from oncecron.log.audit import Question
     from oncecron.log.sources import Sources
     from oncecron.watch.findings import Finding as Wrong
@@ -37,7 +43,22 @@ def _audited(question: Question) -> Iterator[Finding]:
             yield Finding("in-doubt", key, 0, tick, None, 1, at, None, None, text)
 
 
+def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
+    """Yield the options of `each`, of a key that has some in the file."""
+    file = settings.file
+    if any(name.startswith("each.") for name in file.jobs.get(key or "", ())):
+        options = [option for option in ITEM_OPTIONS if option.config != "never"]
+        found = Settings(options, {}, key, of=file)
+        yield from (value_of(found, option, found.text(option.name)) for option in options)
+
+
 PLUGIN = Plugin(
+    problems=problems,
+    values=_values,
+    job_command=JobCommand(
+        *("each", {option.name: option for option in EACH_OPTIONS}, ONLY_IN_RUN, each_conflicts),
+        example="oncecron each --key NAME --items LIST -- COMMAND",
+    ),
     work=_work,
     kinds={
         "in-doubt": Kind(

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import os
 
-from oncecron.config.rules import each_conflicts
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.errors import UsageError
+from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES
 from oncecron.core.retry import RetryPolicy, random_fraction
 from oncecron.core.timing import LONGEST_LOAD
 from oncecron.run.spec import check_together, key_of, random_uuid, retry_policy, spec_of
+from oncecron_each.item_rules import each_conflicts, meaningless
 from oncecron_each.options import EACH_OPTIONS, ONLY_IN_RUN
 from oncecron_each.shared_page import Page
 
@@ -112,7 +112,8 @@ def make_each_spec(parsed: ParsedRun, *, shows_progress: bool) -> tuple[RunSpec,
     fired_at = clock.process_started()
     key = key_of(parsed)
     settings = Settings((*EACH_OPTIONS, *ONLY_IN_RUN), parsed.given, key)
-    settings.refuse_others((option.name for option in EACH_OPTIONS), "each")
+    if wrong := next(meaningless(settings.file, key), None):
+        raise ConfigurationError(str(wrong))
     check_together(
         settings, each_conflicts(settings.__getitem__, settings.is_typed, parsed.command)
     )

@@ -17,6 +17,7 @@ LONGEST_DOCUMENT = 1 << 20
 """In bytes."""
 _LARGEST_VERSION = (1 << 53) - 2
 """The next one is an integer of JSON, too."""
+_LONGEST_SHOWN = 80
 
 
 class Notice(NamedTuple):
@@ -42,10 +43,15 @@ def put_notice(store: Reader, notice: Notice) -> bool:
     channels have used up `MOST_CHANNELS`.
     """
     length = len(recordable(notice.document).encode())
-    if not is_key(notice.channel) or length > LONGEST_DOCUMENT:
-        raise RecordRefusedError(f"no channel can have this name or document: {notice!r:.80}")
-    if not 0 <= notice.version <= _LARGEST_VERSION:
-        raise RecordRefusedError(f"no document can have this version: {notice.version}")
+    is_possible = {
+        "channel": is_key(notice.channel),
+        "version": 0 <= notice.version <= _LARGEST_VERSION,
+        "document": length <= LONGEST_DOCUMENT,
+    }
+    for name, possible in is_possible.items():
+        if not possible:
+            shown = repr(getattr(notice, name))[:_LONGEST_SHOWN]
+            raise RecordRefusedError(f"the record has a {name} that no host can have: {shown}")
     written = store.change("notify/put_notice", "run", **notice._asdict(), most=MOST_CHANNELS)
     if written is None:
         raise RecordRefusedError(

@@ -11,7 +11,7 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.config.file import COMMAND_KEY
-from oncecron.config.job_commands import JOB_COMMAND
+from oncecron.config.job_commands import RUN
 from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key, values_of
 from oncecron.config.rules import tick_rules
 from oncecron.config.run_parser import parse_run, wrong_dash
@@ -20,6 +20,7 @@ from oncecron.core import tick
 from oncecron.core.derived_key import PREFIX_VARIABLE, command_of, derived_key
 from oncecron.core.masking import masked_line
 from oncecron.core.shell_words import quoted
+from oncecron.plugins import job_command
 from oncecron_crontab.directives import read_directives
 from oncecron_crontab.generators import generated_lines
 from oncecron_crontab.guards import guard_in, is_guard, is_off, per_host_program
@@ -101,7 +102,7 @@ class Invocation(NamedTuple):
     @property
     def job_command(self) -> JobCommand:
         """What its subcommand takes."""
-        return JOB_COMMAND[self.subcommand]
+        return job_command(self.subcommand) or RUN._replace(name=self.subcommand)
 
     @property
     def work(self) -> str:
@@ -297,7 +298,7 @@ def _read(
     key = parsed.given.get("key") if parsed else None
     if parsed and key == AUTO_KEY:
         key = derive(command_of(parsed.given, parsed.command))
-    section = jobs.get(key or "", {})
+    section = dict(_section_for(unread.subcommand, jobs.get(key or "", {})))
     unread = unread._replace(
         usage_error=_usage_error(unread.job_command, arguments, parsed, section)
     )
@@ -309,6 +310,14 @@ def _read(
     if string is None:
         string = to_text(b" ".join(quoted(to_bytes(word)) for word in parsed.command))
     return unread._replace(key=key, options={**section, **parsed.given}, command=canonical(string))
+
+
+def _section_for(subcommand: str, section: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the values of a [job.KEY] section by option: all but those that another command alone has."""
+    for place, text in section.items():
+        table, _, name = place.rpartition(".")
+        if table in ("", subcommand):
+            yield name, text
 
 
 def canonical(command: str) -> str:

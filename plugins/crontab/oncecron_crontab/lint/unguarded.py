@@ -9,7 +9,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.config.file import job_section
+from oncecron.config.file import table_section
 from oncecron.core.shell_words import PREPARING_BUILTINS, is_bourne_shell
 from oncecron_crontab.lint.line import STANDARD_INPUT, excerpt
 from oncecron_crontab.lint.schedules import check_fields
@@ -204,10 +204,11 @@ def check_items(line: LintedEntry) -> Iterator[Diagnostic]:
             and line.behind is None
             and not fed
         ):
+            section = table_section(invocation.key, "each")
             yield line.diagnostic(
                 "items",
                 "the list is always empty: --items is missing, and cron gives the line no standard input",
-                f"add --items LIST, or `items` to {job_section(invocation.key)} of the configuration file",
+                f"add --items LIST, or `items` to {section} of the configuration file",
             )
 
 

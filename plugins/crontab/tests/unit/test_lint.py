@@ -185,7 +185,7 @@ CASES = [
     ("options", each("--null --json -- a"), "--null and --json", each("--json -- a")),
     ("options", each("--jobs 3 -- a"), "raise --slots", each("--jobs 3 --slots 3 -- a")),
     ("options", each("--batch 0 -- a"), "--batch: '0' is too small", each("--batch $N -- a")),
-    ("items", each("-- a", items=""), "add --items LIST, or `items` to [job.k]", each("-- a <b", items="")),
+    ("items", each("-- a", items=""), "add --items LIST, or `items` to [job.k.each]", each("-- a <b", items="")),
     ("items", each("--items - -- a"), "the list is always empty", each("-- a", items="", before="echo b | ")),
     ("items", each("--tick t1 -- a", items=""), "no standard input", each("--tick t1 --again -- a", items="")),
     ("items", each("-- a", items="") + "1 2 * * * cat %b\n", "no standard input", each("-- a%b%c", items="")),
@@ -326,17 +326,17 @@ def test_the_configuration_counts() -> None:
 
 
 def test_the_configuration_counts_for_each() -> None:
-    """Items, schedule and slots may be in [job.KEY]; what has no meaning for the command stops every firing."""
+    """Items and slots in [job.KEY.each], a schedule in [job.KEY]; what has no meaning for it stops every firing."""
     text = f"*/2 * * * * {EACH} --key k -- a\n"
     assert kinds(found(text)) == ["frequent", "items"]
-    section = {"items": "list", "schedule": "*/2 * * * *", "slots": "4", "in-doubt": "retry"}
+    own = {"each.items": "list", "each.slots": "4", "each.in-doubt": "retry"}
+    section = {"schedule": "*/2 * * * *", **own}
     assert kinds(found(text, {"k": section})) == []
     (made,) = found(text, {"k": {**section, "no-tick": "true"}})
     assert made.message.endswith(
         "no_tick in its section of the configuration file has no meaning for `oncecron each`"
     )
-    (made,) = found(line("-- a"), {"k": {"slots": "4"}})
-    assert made.message.endswith("has no meaning for `oncecron run`")
+    assert found(line("-- a"), {"k": {"each.slots": "4"}}) == found(line("-- a"))
 
 
 def test_a_key_auto_of_each_uses_its_section() -> None:
@@ -344,7 +344,7 @@ def test_a_key_auto_of_each_uses_its_section() -> None:
     key = derived_key(b"/bin/send '{}'")
     text = f"0 2 * * * {EACH} --key auto --schedule '0 2 * * *' --items 'ls *' -- /bin/send {{}}\n"
     source = LintedCrontab("crontab", scan(text.encode()), "joe")
-    jobs = {key: {"slots": "2"}, "other": {"slots": "2"}}
+    jobs = {key: {"each.slots": "2"}, "other": {"each.slots": "2"}}
     toml = f"[job.{key}]\n[job.other]\n"
     (made,) = lint([source], jobs, configuration=("oncecron.toml", toml))
     assert (made.finding, made.line) == ("section", 2)

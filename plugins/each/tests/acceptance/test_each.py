@@ -256,7 +256,7 @@ def test_kept_items_are_not_run_again_after_retention(
 ) -> None:
     """`keep` outlives the executions of the tick, as an option or in the file; after it, or without it, they run."""
     retention = public_path / "retention.toml"
-    retention.write_text('[job.by-file]\nkeep = "1d"\n')
+    retention.write_text('[job.by-file.each]\nkeep = "1d"\n')
     where = ("--store", store.owner_url)
     assert host("init", "--keep-executions", "0s", *where).status == 0
     given: dict[str, tuple[object, ...]] = {

@@ -161,22 +161,32 @@ def test_the_output_of_all_commands_is_captured(host: Oncecron) -> None:
 
 
 def test_the_options_of_a_section(host: Oncecron, public_path: Path) -> None:
-    """The crontab line stays short; an option of `run` that has no meaning is an error, and so the other way round."""
+    """The crontab line stays short; what has no meaning is an error, and `run` has no use for the table."""
     config = public_path / "oncecron.toml"
-    config.write_text('[job.k]\nitems = "seq 4"\nbatch = 2\ncommand = \'echo "$@"\'\nretries = 1\n')
+    job = "[job.k]\ncommand = 'echo \"$@\"'\nretries = 1\n"
+    config.write_text(f'{job}[job.k.each]\nitems = "seq 4"\nbatch = 2\n')
     config.chmod(0o600)
     told = host("each", "--key", "k", *TICK, "--config", config, stdin=-3)
     assert (told.status, told.out) == (0, b"1 2\n3 4\n"), told.err
-    told = host("run", "--key", "k", "--config", config, "--", "true")
-    assert told.status == 78
-    assert "[job.k]: batch has no meaning for `oncecron run`; remove it" in told.err
-    config.write_text('[job.k]\nitems = "seq 4"\nshards = 2\n')
+    assert host("run", "--key", "k", "--config", config).status == 0
+    config.write_text('[job.k]\nshards = 2\n[job.k.each]\nitems = "seq 4"\n')
     told = host("each", "--key", "k", *TICK, "--config", config, "--", "true", stdin=-3)
     assert told.status == 78
     assert "[job.k]: shards has no meaning for `oncecron each`; remove it" in told.err
     told = host("config", "check", config)
     assert told.status == 78
     assert b"shards has no meaning" in told.out + told.err.encode()
+    config.write_text('[job.k]\nslots = 2\n[job.k.each]\nbatches = 2\nslots = "many"\n')
+    found = host("config", "check", config).out.decode().replace(str(config), "FILE")
+    unknown, _, others = found.partition("\n")
+    assert unknown.startswith("FILE [job.k]: unknown key 'slots'; known keys: ")
+    assert others == (
+        "FILE [job.k]: slots is for `oncecron each`; write it in [job.k.each]\n"
+        "FILE [job.k.each]: batches has no meaning for `oncecron each`; remove it\n"
+        "FILE [job.k.each]: slots: 'many' is not a whole number; write digits alone, such as 10\n"
+    )
+    told = host("each", "--key", "k", *TICK, "--config", config, "--", "true", stdin=-3)
+    assert told.status == 78
 
 
 def test_a_store_that_is_away_is_an_error(host: Oncecron) -> None:
