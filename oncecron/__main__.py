@@ -1,4 +1,4 @@
-"""The entry points: `run` and `oncecron-shell` without click, every other command with it."""
+"""The entry point: `run` without click, every other command with it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,14 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the command line and exit at once: shutting the interpreter down costs a firing 25 ms."""
-    _exit_after(_oncecron)
+    exit_after(_oncecron)
 
 
-def shell() -> None:
-    """Be the shell of a crontab (`SHELL=` names oncecron-shell), and exit at once too."""
-    _exit_after(_shell)
-
-
-def _exit_after(carry_out: Callable[[list[str]], int]) -> None:
+def exit_after(program: Callable[[list[str]], int]) -> None:
+    """Run a program, which returns its exit status, and exit with it."""
     gc.disable()
     light_imports.install()
-    status = _status(carry_out, sys.argv[1:])
+    status = _status(program, sys.argv[1:])
     try:  # noqa: SIM105 - contextlib is not loaded yet
         sys.stdout.flush()
     except (OSError, ValueError, AttributeError):
@@ -45,19 +41,14 @@ def _oncecron(arguments: list[str]) -> int:
 
         parsed = parse_run(arguments[1:])
         if parsed is not None:
-            return _run(parsed)
+            return run_parsed(parsed)
     from oncecron.cli.main import invoke  # noqa: PLC0415
 
     return invoke(arguments)
 
 
-def _shell(arguments: list[str]) -> int:
-    from oncecron_crontab.shell import run_line  # noqa: PLC0415
-
-    return run_line(arguments, _run)
-
-
-def _run(parsed: ParsedRun) -> int:
+def run_parsed(parsed: ParsedRun) -> int:
+    """Carry out a firing; return the exit status."""
     _load_firing()  # a line of the shell comes here without it
     from oncecron.run.firing import run  # noqa: PLC0415
 
@@ -76,14 +67,14 @@ def _observer(spec: RunSpec) -> Observer | None:
     return start(spec)
 
 
-def _status(carry_out: Callable[[list[str]], int], arguments: list[str]) -> int:
+def _status(program: Callable[[list[str]], int], arguments: list[str]) -> int:
     from oncecron.core.errors import EX_SOFTWARE, OncecronError, shortage_of  # noqa: PLC0415
 
     try:
         from oncecron.core.stderr import fill_standard_descriptors  # noqa: PLC0415
 
         fill_standard_descriptors()
-        return carry_out(arguments)
+        return program(arguments)
     except OncecronError as error:
         return _failed(str(error), error.exit_status)
     except KeyboardInterrupt:

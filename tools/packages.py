@@ -50,6 +50,8 @@ LOCKED = re.compile(
 )
 OURS = re.compile(r"oncecron([-_](web|drill))?[-_]\d")
 HOME = "usr/lib/oncecron"
+PROGRAMS = {"oncecron": "oncecron.__main__", "oncecron-shell": "oncecron_crontab.__main__"}
+"""Whose `main` each is."""
 PLUGINS = {
     "oncecron-web": "pages for a browser and metrics for Prometheus of oncecron",
     "oncecron-drill": "put a store of oncecron to the proof",
@@ -205,9 +207,9 @@ def stage_programs(work: Path, documents: Path, debian: Path) -> None:
     home, share = work / "root" / HOME, work / "root" / "usr" / "share"
     shutil.copy(ROOT / "packaging" / "activate.py", home)
     for name, python in (("python3", "/usr/bin/python3"), ("any-python", f"/{HOME}/python")):
-        for program, function in (("oncecron", "main"), ("oncecron-shell", "shell")):
+        for program, module in PROGRAMS.items():
             text = (ROOT / "packaging" / "program").read_text()
-            write(work / name / program, text.format(python=python, function=function), 0o755)
+            write(work / name / program, text.format(python=python, module=module), 0o755)
     completions = ROOT / "oncecron" / "completions"
     for source, target in (
         ("oncecron.bash", share / "bash-completion" / "completions" / "oncecron"),

@@ -68,10 +68,10 @@ def lay_out(top: Path, wheels: Path) -> None:
             packages.bundle(Path(name), modules, package, wheel)
         binary = packages.locked("oncecron", "psycopg-binary")
         packages.install(Path(name), modules, binary, PYTHON)
-    for program, function in (("oncecron", "main"), ("oncecron-shell", "shell")):
+    for program, module in packages.PROGRAMS.items():
         packages.write(top / "bin" / program, launcher, 0o755)
         text = (SOURCES / "program").read_text()
-        packages.write(top / "lib" / program, text.format(program=program, function=function))
+        packages.write(top / "lib" / program, text.format(program=program, module=module))
     packages.write(documents / "oncecron", packages.copyright_file(modules))
     shutil.copytree(packages.ROOT / "oncecron" / "completions", top / "share" / "completions")
     for page in (packages.ROOT / "man").iterdir():
