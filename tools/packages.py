@@ -167,10 +167,11 @@ def stage(work: Path, package: str, wheel: Path, version: str, date: int) -> Pat
         debian / "doc" / package / "changelog.Debian.gz",
         zipped(debian_changelog(package, version, date).encode()),
     )
-    overrides = (ROOT / "packaging" / "deb" / "lintian-overrides").read_text()
+    kind = "plugin" if package in PLUGINS else "deb"
+    overrides = (ROOT / "packaging" / kind / "lintian-overrides").read_text()
     write(
         debian / "lintian" / "overrides" / package,
-        overrides.replace("oncecron:", f"{package}:").replace(HOME, f"usr/lib/{package}"),
+        overrides.replace("NAME", package),
     )
     if package in PLUGINS:
         write(work / "nfpm.yaml", plugin_config(package, [*wheel_pages(wheel)]))

@@ -373,6 +373,47 @@ def test_an_rpm_from_its_installation_to_its_removal(
 
 
 @pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")
+def test_rpms_replace_one_that_had_everything(
+    new_root: New, public_path: Path, packages: Path, with_everything: Path
+) -> None:
+    """A plugin alone conflicts with it; together they take its files over."""
+    described = {
+        "name": "oncecron",
+        "arch": "all",
+        "version": OLD,
+        "maintainer": "nobody",
+        "rpm": {"scripts": {"posttrans": str(ROOT / "packaging" / "rpm" / "posttrans")}},
+        "contents": [{"src": f"{with_everything.parent}/tree/usr", "dst": "/usr", "type": "tree"}],
+    }
+    config = public_path / "everything.json"
+    config.write_text(json.dumps(described))
+    old = public_path / "everything.rpm"
+    subprocess.run(
+        [Path(sys.executable).with_name("nfpm"), "package", "-f", config, "-t", old],
+        check=True,
+        capture_output=True,
+    )
+    new = all_of(packages, ".rpm", public_path)
+    host = new_root("alpha", "12")
+    host("apt-get", "install", "-y", "rpm", *NEEDED)
+    rpm = ("rpm", "--nodeps", "--dbpath", "/var/cache/rpm")
+    host(*rpm, "-i", old)
+    assert "oncecron web" in host("oncecron", "web", "--help")
+    said = host("sh", "-c", f"rpm --dbpath /var/cache/rpm -U {new[1]} 2>&1; :")
+    assert "oncecron < 0.1.0 conflicts with oncecron-web" in said
+    host(*rpm, "-U", *new)
+    assert host("oncecron", "--version") == f"oncecron {NEW}\n"
+    for name, package in (
+        ("web", "oncecron-web"),
+        ("drill", "oncecron-drill"),
+        ("run", "oncecron"),
+    ):
+        assert f"oncecron {name}" in host("oncecron", name, "--help")
+        page = f"/usr/share/man/man1/oncecron-{name}.1.gz"
+        assert host("rpm", *rpm[2:], "-qf", "--qf", "%{NAME}", page) == package
+
+
+@pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")
 def test_lintian_has_nothing_to_say(packages: Path) -> None:
     """But for what packaging/deb/lintian-overrides has, with its reasons."""
     command = [program("lintian"), "--allow-root", "--display-info", "--pedantic"]
