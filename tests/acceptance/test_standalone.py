@@ -42,7 +42,8 @@ def tarball() -> Path:
     assert done.stdout.strip() in (ROOT / "docs" / "install.md").read_text()
     subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=directory, check=True)
     listed = json.loads(next(directory.glob("*-linux-*.spdx.json")).read_text())
-    assert {"python", "openssl", "psycopg-binary", "oncecron"} <= {
+    ours = {"oncecron", "oncecron-drill", "oncecron-web"}
+    assert {"python", "openssl", "psycopg-binary", *ours} <= {
         each["name"] for each in listed["packages"]
     }
     [found] = directory.glob("*.tar.xz")
@@ -119,6 +120,7 @@ def test_a_tarball_from_its_unpacking_to_its_removal(
         assert [each for each in found if each["state"] != "ok"] == []
         assert "by-cron" in host("oncecron", "metrics")
         assert "by-cron" in host("oncecron", "report", "--html", "-")
+        assert "oncecron drill" in host("oncecron", "drill", "--help")
         unwritable = host("sh", "-c", "umask 022; find /opt/newer -name '*.py' | wc -l")
         compiled = host("sh", "-c", "find /opt/newer -name '*.pyc' | wc -l")
         assert unwritable == compiled
