@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 import oncecron
 
+pytestmark = pytest.mark.quick  # on each version of Python
 ROOT = Path(__file__).parents[2]
 VERSION = oncecron.__version__
 NEEDED = {
