@@ -211,6 +211,7 @@ def minutes_ago(number: int) -> str:
         ("2001-01-01T00:00Z", None, "no-record"),
         ("2101-01-01T00:00Z", None, "to-come"),
     ],
+    ids=["tick", "time", "time not fired", "age", "age not fired", "long ago", "in future"],
 )
 @pytest.mark.usefixtures("past")
 def test_a_time_means_the_tick_that_a_person_means(
