@@ -10,8 +10,8 @@ from oncecron.cli.command import JSON, TABLE_OPTIONS, TableCommand, writer
 from oncecron.cli.group import LazyGroup, Listed
 from oncecron.cli.sentences import valid_key
 from oncecron.cli.table import Kind
-from oncecron.config.check import check_file
 from oncecron.config.file import COMMAND_KEY, find_file, job_section
+from oncecron.config.file_check import check_file
 from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_CONFIG, UsageError

@@ -47,7 +47,6 @@ CIRCLES = {
 """The circles of modules, of imports in functions and for types, too; and why each is one. It only becomes shorter."""
 
 SAME_NAME = {
-    "oncecron.cli.check oncecron.config.check": "what is wrong now, and what is wrong in the file",
     "oncecron.cli.doctor oncecron.stores.postgres.doctor oncecron.stores.redis.doctor": "of a host, and of a server",
     "oncecron.cli.history oncecron_drill.history": "the words of a log, and of what a checker reads",
     "oncecron.config.options oncecron_each.options": "the table of the options of `run`, and of `each`",

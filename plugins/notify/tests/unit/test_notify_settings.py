@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from oncecron.config.check import check_file
 from oncecron.config.file import read_file
+from oncecron.config.file_check import check_file
 from oncecron.core.errors import ConfigurationError
 from oncecron.plugins import problems_of
 from oncecron_notify.channels import Channel
