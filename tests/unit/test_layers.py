@@ -50,7 +50,6 @@ SAME_NAME = {
     "oncecron.cli.doctor oncecron.stores.postgres.doctor oncecron.stores.redis.doctor": "of a host, and of a server",
     "oncecron.cli.history oncecron_drill.history": "the words of a log, and of what a checker reads",
     "oncecron.config.options oncecron_each.options": "the table of the options of `run`, and of `each`",
-    "oncecron.core.installation oncecron.stores.postgres.installation": "of the program, and of a schema",
     "oncecron.run.spec oncecron_each.spec": "what is decided before a process starts, of `run` and of `each`",
 }
 """The modules that have one name by intent, and why."""

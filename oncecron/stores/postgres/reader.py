@@ -28,7 +28,7 @@ from oncecron.core.timing import (
 )
 from oncecron.core.units import typed_duration
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
-from oncecron.stores.postgres import installation, schema
+from oncecron.stores.postgres import schema, sql_files
 from oncecron.stores.postgres.doctor import examine, of_foreign_locks
 from oncecron.stores.postgres.people_connection import (
     INIT_CURE,
@@ -325,14 +325,14 @@ class PostgresReader(Connection, Reader):
             self._refuse_intruders(connection, words)
             found = self._recorded(connection, cure)
             if found is None:
-                changes = installation.script(self._namespace)
+                changes = sql_files.script(self._namespace)
             else:
                 connection.execute(self._sql["lock_schema"])
                 # Another session may have upgraded it.
                 found = self._recorded(connection, cure) or found
-                changes = installation.upgrade(self._namespace, found)
-            changes += installation.settings(self._namespace, least)
-            changes += installation.grants(self._namespace, roles)
+                changes = sql_files.upgrade(self._namespace, found)
+            changes += sql_files.settings(self._namespace, least)
+            changes += sql_files.grants(self._namespace, roles)
             if changes:
                 connection.execute(changes)
         return found.version if found else None
@@ -355,10 +355,10 @@ class PostgresReader(Connection, Reader):
         raise StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {why}")
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        changes = installation.settings(self._namespace, least) + installation.grants(
+        changes = sql_files.settings(self._namespace, least) + sql_files.grants(
             self._namespace, roles
         )
-        return f"begin;\n\n{installation.printed(self._namespace)}\n{changes}commit;\n"
+        return f"begin;\n\n{sql_files.printed(self._namespace)}\n{changes}commit;\n"
 
     def versions(self) -> tuple[int, str]:
         version = self._installed().info.parameter_status("server_version") or "unknown"

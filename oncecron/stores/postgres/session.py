@@ -129,7 +129,7 @@ class PostgresSession:
             is_there = error.sqlstate not in schema.MISSING
             if is_there or self._ask(schema.EXISTS, (self._schema,), deadline)[0][0] == b"t":
                 raise self._error_of(error) from error
-        from oncecron.stores.postgres.installation import install  # noqa: PLC0415 - for a first firing
+        from oncecron.stores.postgres.sql_files import install  # noqa: PLC0415 - for a first firing
 
         try:
             install(self._connection(deadline), self._namespace, deadline=deadline)
