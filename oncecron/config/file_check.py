@@ -1,4 +1,4 @@
-"""Every problem of a configuration file: those of its text, and those that only a firing would notice.
+"""Every problem of a configuration file: those of its text, and those that only a firing would find.
 
 No store is asked, and no variable of the environment counts.
 """

@@ -59,7 +59,7 @@ class FileProblem(NamedTuple):
     keys: tuple[str, ...] = ()
     """The keys of the jobs that it stops; empty: every job."""
     stops: bool = True
-    """False: it concerns pings, channels or pages alone, and stops no job."""
+    """False: it concerns those who look on alone, and stops no job."""
     private: bool = False
     """Whether another user may find nothing wrong: this one may not read a file."""
 
@@ -69,7 +69,7 @@ class FileProblem(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The text; the URL of a ping or a channel may be in the place of another value."""
+        """The text; the URL of a service may be in the place of another value."""
         return without_urls(self.text)
 
 

@@ -1,6 +1,6 @@
 """The option table: each option's name, help, environment variable, where it may be configured, and its value.
 
-The parser of `run`, the help, the configuration file, the man page's test and the completion use this table.
+The parser of `run`, the help, the configuration file, the test of the manual and the completion use this table.
 Values stay text until `convert` makes the value of it, so that every source is checked alike.
 """
 

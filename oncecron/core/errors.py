@@ -161,7 +161,7 @@ _MEANINGS: tuple[tuple[type[BaseException], str, str], ...] = (
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a file, a row or an item cannot be read, in words that name no part of the interpreter."""
+    """Return why a file or a row cannot be read, in words that name no part of the interpreter."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     text = f"{error} is missing" if isinstance(error, KeyError) else str(error)

@@ -1,7 +1,7 @@
 """Format times for people, and texts without control characters.
 
 For a person who looks now, times are short: relative within the hour (`3m ago`, `in 2m`), else as on a clock and a
-calendar (`02:00`, `Tue 02:00`, `12 Nov`). They are in one zone, which a table or a page names once.
+calendar (`02:00`, `Tue 02:00`, `12 Nov`). They are in one zone, which what shows them names once.
 """
 
 from __future__ import annotations

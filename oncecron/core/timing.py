@@ -28,7 +28,7 @@ MAX_CLOCK_SKEW = 300.0
 """The largest difference between the host's clock and the store's clock at which a scheduled tick is accepted. An
 instant named with `--tick` may be this far ahead of the store's clock."""
 NOTABLE_CLOCK_SKEW = 2.0
-"""`doctor`, `check` and the pages warn if the clocks of host and store differ by more: NTP keeps them within
+"""`doctor`, `check` and the live view warn if the clocks of host and store differ by more: NTP keeps them within
 milliseconds. Ticks are accepted up to `MAX_CLOCK_SKEW`."""
 FALSE_TIME_AGO = 1.0 * DAY
 """A time that only a wrong clock can have written counts as one so long ago. That is longer than a scheduled
@@ -47,16 +47,6 @@ ZONE_CHANGES_WITHIN = 400 * DAY
 OLDEST_PROCESS = 3600.0
 """A process older than this did not just start: its start time is wrong, and the present time is used."""
 
-# Items
-
-LONGEST_LOAD = 1.0 * DAY
-"""How long a firing of `each` waits for the host that loads the list."""
-LOAD_CALL_TIMEOUT = 60.0
-"""For one chunk of a load: a busy server needs longer for 5,000 items than for a heartbeat."""
-PROGRESS_INTERVAL = 1.0
-"""Between two looks at the progress of a tick, of all hosts: for a bar at a terminal."""
-PROGRESS_LINE_INTERVAL = 60.0
-"""Between two lines of progress with -v."""
 
 # The lease
 
@@ -257,32 +247,8 @@ EARLIEST_TIME, LATEST_TIME = -1.0 * DAY, 221845478400.0
 schedules find their next ticks: Python's calendar ends with 9999."""
 ANSWER_WITHIN = "10s"
 """`check` answers within this time: monitoring systems end a plugin after 10 s to a minute, without a word."""
-METRICS_WITHIN = 8.0
-"""`metrics` answers within this time: Prometheus waits 10 s for a scrape unless it is configured otherwise."""
-SKIPS_COUNTED_AFTER = 30.0
-"""`metrics` counts skips that are this old: by then each is visible, also where the host's clock is ahead."""
 SHORTEST_ANSWER, LONGEST_ANSWER = 1.0, 3600.0
 """The bounds of `check --timeout`."""
-NOTIFY_TTL = 15.0
-"""The ttl of a pass of `notify`: the pass of a dead host is over before the next minute."""
-NOTIFY_WAITS = 5.0
-"""A host whose file has a mistake in a channel lets the hosts go first that can use all channels."""
-NOTIFY_TIMEOUT = 50.0
-"""A pass of `notify` is stopped after this long, before the next minute."""
-CHANNEL_TIMEOUT = 20.0
-"""A channel of `notify` acknowledges a message within this time, unless its `timeout` says otherwise."""
-LONGEST_CHANNEL_TIMEOUT = 40.0
-"""The longest `timeout` of a channel: the pass has to record what was sent before it is stopped itself."""
-CHANNEL_REPORTS = 0.5
-"""A channel gets this much beyond its timeout, to report by itself that it failed."""
-USUAL_REMINDER = "24h"
-"""An open finding is said again after this time, unless `remind` says otherwise."""
-SHORTEST_REMINDER = 600.0
-"""The least that `remind` may be: more often, it would be noise."""
-CHANNEL_TRIES = 2
-"""A channel that fails this many times in a row is a finding: a single failure is sent again a minute later."""
-CHANNEL_FORGOTTEN = 3600.0
-"""A channel that failed, and was not tried again for this long, is no longer configured."""
 ONE_STEP = 0.5
 """A loss and the start that found it are one step, but a store may read its clock twice for them."""
 PLAIN_SKIP_WITHIN = 10.0
@@ -316,28 +282,6 @@ RELEASE_MARGIN = 5.0
 """Within this time a running holder acknowledges a release and a poll sees it."""
 TAKEOVER_WITHIN = 3.0
 """A standby starts within this time after a lease has ended."""
-PAGE_WITHIN = 12.0
-"""`web` answers within this time: the store has `READER_TIMEOUT` for one question, and a person waits. A page that
-is not read by then is there later."""
-PAGE_TIMELINE = 90.0 * DAY
-"""The longest timeline of all keys that `web` draws: as far as its calendar goes, for which the same is read."""
-PAGE_GRID = 400.0 * DAY
-"""The longest one of the hosts of a key: as long as the log is kept by default."""
-PAGE_AWAY_WITHIN = 1.0
-"""And within this time once it is known that the store is away."""
-PAGE_PER_QUERY = 1.5
-"""A page of `web` is kept this long for each question that it has asked: so it costs one query per second at most, also
-where a store needs some more to connect, or for the newest skips."""
-PAGE_KEPT = 2.0
-"""And at least this long."""
-PAGE_KEPT_TIMES = 5
-"""And this many times as long as it took: the store of a long log does nothing for a page most of the time."""
-PAGE_ERROR_KEPT = 2.0
-"""A store that is away is asked again after this long, whatever the number of people who wait."""
-SLOW_CLIENT = 30
-"""`web` and `metrics` close a connection on which nothing has moved for so many seconds."""
-SHORTEST_HOST_GRID = 3600.0
-"""`web` shows the hosts of a key by time as far back as its newest runs go, but at least as far as this."""
 GRID_STEPS = (
     *(60, 120, 300, 600, 900, 1200, 1800),
     *(1 * HOUR, 2 * HOUR, 3 * HOUR, 4 * HOUR, 6 * HOUR, 8 * HOUR, 12 * HOUR),

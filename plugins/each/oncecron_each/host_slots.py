@@ -18,11 +18,12 @@ from oncecron.core import stderr
 from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, OncecronError, shortage_of
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.timing import LONGEST_SLEEP, PROGRESS_LINE_INTERVAL
+from oncecron.core.timing import LONGEST_SLEEP
 from oncecron.run import process_tree
 from oncecron.run.firing import begin
 from oncecron.run.wrapper import failed, spool_unstarted, supervise
 from oncecron.stores.address import shell_quoted
+from oncecron_each.item_times import PROGRESS_LINE_INTERVAL
 from oncecron_each.spec import make_each_spec, slot_specs
 
 if TYPE_CHECKING:

@@ -18,9 +18,10 @@ from oncecron.core.errors import (
     shortage_of,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.timing import LOAD_CALL_TIMEOUT, NEVER
+from oncecron.core.timing import NEVER
 from oncecron.run.program import look_up, shell
 from oncecron_each.item_model import LARGEST_CHUNK, LARGEST_ITEM, Chunk, Item
+from oncecron_each.item_times import LOAD_CALL_TIMEOUT
 from oncecron_each.runner import LEASE_LOST, Runner
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from oncecron.core.errors import ConfigurationError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES
 from oncecron.core.retry import RetryPolicy, random_fraction
-from oncecron.core.timing import LONGEST_LOAD
 from oncecron.run.spec import check_together, key_of, random_uuid, retry_policy, spec_of
 from oncecron_each.item_rules import each_conflicts, meaningless
+from oncecron_each.item_times import LONGEST_LOAD
 from oncecron_each.options import EACH_OPTIONS, ONLY_IN_RUN
 from oncecron_each.shared_page import Page
 

@@ -24,7 +24,7 @@ from oncecron.core import clock
 from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_TEMPFAIL, StoreError, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.safe_paths import memory_file
-from oncecron.core.timing import CALL_TIMEOUT, PROGRESS_INTERVAL
+from oncecron.core.timing import CALL_TIMEOUT
 from oncecron_each.item_model import (
     LONGEST_REASON,
     Draw,
@@ -33,6 +33,7 @@ from oncecron_each.item_model import (
     item_id,
     item_ids,
 )
+from oncecron_each.item_times import PROGRESS_INTERVAL
 from oncecron_each.loader import check_drawn
 from oncecron_each.runner import LEASE_LOST, RESULTS, Runner
 

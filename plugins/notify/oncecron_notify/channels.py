@@ -22,8 +22,8 @@ from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.config.ping_table import is_like
 from oncecron.core.masking import masked_line, shown_url
 from oncecron.core.stderr import complain, visible
-from oncecron.core.timing import CHANNEL_TIMEOUT
 from oncecron_notify import message as form
+from oncecron_notify.notify_times import CHANNEL_TIMEOUT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -20,10 +20,10 @@ from oncecron.core import clock
 from oncecron.core.errors import EX_CONFIG, UsageError
 from oncecron.core.host import host_name
 from oncecron.core.stderr import complain
-from oncecron.core.timing import NOTIFY_TIMEOUT, NOTIFY_TTL, NOTIFY_WAITS
 from oncecron_notify.channels import render
 from oncecron_notify.message import Evidence
 from oncecron_notify.notify_table import NOTIFY_KEY, read_notify
+from oncecron_notify.notify_times import NOTIFY_TIMEOUT, NOTIFY_TTL, NOTIFY_WAITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

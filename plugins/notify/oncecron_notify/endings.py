@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oncecron.core.log_rows import is_success
-from oncecron.core.timing import CHANNEL_FORGOTTEN
 from oncecron.core.units import DAY
 from oncecron.log.job_summary import NO_END
 from oncecron.log.missed import paused_time
 from oncecron.log.silent_hosts import last_ticks, newest_rows, recent, silences
 from oncecron.watch.findings import kinds
 from oncecron_notify.changes import Ending
+from oncecron_notify.notify_times import CHANNEL_FORGOTTEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.text import Clock
-from oncecron.core.timing import CHANNEL_REPORTS, PING_TIMEOUT
+from oncecron.core.timing import PING_TIMEOUT
 from oncecron.log.silent_hosts import recent, silences
 from oncecron.watch.findings import OK, check
 from oncecron_notify.changes import (
@@ -46,6 +46,7 @@ from oncecron_notify.endings import Now, ending_of
 from oncecron_notify.message import ENDED, Evidence, Message
 from oncecron_notify.notices import Notice, notices, put_notice
 from oncecron_notify.notify_table import NOTIFY_KEY, PING
+from oncecron_notify.notify_times import CHANNEL_REPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,12 +8,12 @@ from oncecron.cli.sentences import count
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.log_rows import ConfiguredValue
 from oncecron.core.stderr import visible
-from oncecron.core.timing import CHANNEL_FORGOTTEN, CHANNEL_TRIES
 from oncecron.plugins import Plugin
 from oncecron.watch.findings import CRITICAL, Kind, finding
 from oncecron_notify.changes import failing_channels
 from oncecron_notify.notices import notices, other_notices, remove_other_notices
 from oncecron_notify.notify_table import NOTIFY_KEY, channel_names, channel_section, parse_notify
+from oncecron_notify.notify_times import CHANNEL_FORGOTTEN, CHANNEL_TRIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

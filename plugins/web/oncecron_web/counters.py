@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.errors import UNREADABLE
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.timing import SKIPS_COUNTED_AFTER
+from oncecron_web.page_times import SKIPS_COUNTED_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable

@@ -31,7 +31,7 @@ from oncecron.core.errors import (
     shortage_of,
 )
 from oncecron.core.stderr import complain, show_trace
-from oncecron.core.timing import (
+from oncecron_web.page_times import (
     PAGE_AWAY_WITHIN,
     PAGE_ERROR_KEPT,
     PAGE_KEPT,

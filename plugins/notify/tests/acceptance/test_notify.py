@@ -18,8 +18,8 @@ from servers import Answer, Certificates, Received, Recorder, SmtpSink, eventual
 from servers.oncecron import SHORT_TTL, Ended, Oncecron
 from servers.process import kill_tree
 
-from oncecron.core.timing import NOTIFY_WAITS
 from oncecron_notify.message import CHATS
+from oncecron_notify.notify_times import NOTIFY_WAITS
 
 Hosts = Callable[..., Oncecron]
 Recorders = Callable[..., Recorder]

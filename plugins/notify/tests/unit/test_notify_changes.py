@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from oncecron.core.text import Clock
-from oncecron.core.timing import CHANNEL_FORGOTTEN
 from oncecron.watch.findings import Limits, Situation, check, finding, usual_states
 from oncecron_notify.changes import (
     Ending,
@@ -26,6 +25,7 @@ from oncecron_notify.changes import (
 )
 from oncecron_notify.channels import Channel
 from oncecron_notify.notices import LONGEST_DOCUMENT, Notice
+from oncecron_notify.notify_times import CHANNEL_FORGOTTEN
 from oncecron_notify.plugin import of_channels
 
 if TYPE_CHECKING:

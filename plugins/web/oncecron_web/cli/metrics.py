@@ -30,13 +30,13 @@ from oncecron.core.errors import (
 )
 from oncecron.core.stderr import complain
 from oncecron.core.text import Clock
-from oncecron.core.timing import METRICS_WITHIN
 from oncecron.log.sources import sources_of
 from oncecron.stores.address import masked
 from oncecron.watch.findings import check, usual_limits
 from oncecron.watch.situation import situation_of
 from oncecron_web.cli.listening import listen_address, listening_socket, serve, shown_address
 from oncecron_web.counters import Counts, count, counts_in, line_in, line_of
+from oncecron_web.page_times import METRICS_WITHIN
 
 if TYPE_CHECKING:
     from oncecron_web.metrics import Reading

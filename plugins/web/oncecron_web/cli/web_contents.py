@@ -12,7 +12,6 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.suggestion import not_one_of, similar
 from oncecron.core.text import part_of
-from oncecron.core.timing import PAGE_GRID, PAGE_TIMELINE, SHORTEST_HOST_GRID
 from oncecron.core.units import DAY
 from oncecron.log.grid import columns
 from oncecron.log.hosts import hosts
@@ -30,6 +29,7 @@ from oncecron_web.cli import page_contents
 from oncecron_web.contents import Host, Problem, Running
 from oncecron_web.host_page import HostPage
 from oncecron_web.key_page import Captured, KeyPage, Tick
+from oncecron_web.page_times import PAGE_GRID, PAGE_TIMELINE, SHORTEST_HOST_GRID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
