@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contract_stores import StoreKind
 
     from oncecron.core.model import Lease
-    from oncecron.stores.api import ItemStore
+    from oncecron_each.store import ItemStore
 
 CAMPAIGN = named_tick("campaign-42")
 LIST = ItemList(KEY, "campaign-42")
