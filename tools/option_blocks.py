@@ -91,7 +91,14 @@ def _synopsis(command: Command) -> str:
     words = " ".join(pieces).replace("[OPTIONS]", "[OPTION...]").replace("]...", "...]")
     if command.name in ("run", "each"):
         words = words.replace("[OPTION...] ", "--key KEY [OPTION...] [--] ")
-    return f"{command.summary}\n\n```text\noncecron {command.name} {words}\n```\n"
+    return (
+        f"{command.summary}\n\n```text\noncecron {command.name} {words}\n```\n{_package(command)}"
+    )
+
+
+def _package(command: Command) -> str:
+    package = main.ONCECRON.names[command.name.partition(" ")[0]].distribution
+    return "" if package == "oncecron" else f"\nIt is in the package [{package}](../install.md).\n"
 
 
 def _list_of_commands() -> str:
