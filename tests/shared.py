@@ -18,6 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 import story_stores
+from missing_plugins import PLUGINS, names_missing_command, needed_by
 from servers import (
     Certificates,
     CronHost,
@@ -76,6 +77,12 @@ def pytest_report_header() -> str:
     return f"ONCECRON_TEST_SEED={story_stores.seed()} ONCECRON_TEST_STORES={story_stores.wanted()}"
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the tests that need a plugin which is not there."""
+    is_test = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    return True if PLUGINS and is_test and needed_by(collection_path) else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what waits for nothing as quick: units, documents, and the contract of the stores without a server."""
     directory = item.path.parent.name
@@ -91,6 +98,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave each story its store, and mix tests that wait with tests that work, so that no processor does."""
+    if PLUGINS:
+        items[:] = [item for item in items if not names_missing_command(_parameters(item))]
     chosen = story_stores.choose(items, " ".join([*config.args, config.option.keyword]))
     config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
     sizes = Counter(item.path for item in chosen)
@@ -101,6 +110,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         place[item] = (given[item.path] + phases[item.path]) / sizes[item.path] * _begins_by(item)
         given[item.path] += 1
     items[:] = sorted(chosen, key=place.__getitem__)
+
+
+def _parameters(item: pytest.Item) -> list[object]:
+    return [*item.callspec.params.values()] if hasattr(item, "callspec") else []
 
 
 def _begins_by(item: pytest.Item) -> float:

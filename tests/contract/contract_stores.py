@@ -26,11 +26,9 @@ from oncecron.core import clock
 from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 from oncecron.stores.sqlite.reader import SQLiteReader
-from oncecron_each.sqlite_store import SQLiteItemStore
 
 sys.path.append(str(Path(__file__).parents[1] / "simulation"))
 
-from memory_items import MemoryItems
 from memory_reader import MemoryReader
 from memory_store import Memory, MemoryStore
 
@@ -131,6 +129,8 @@ class SQLiteKind:
 
     def items(self) -> ItemStore:
         """Open the file once more for a worker."""
+        from oncecron_each.sqlite_store import SQLiteItemStore
+
         store = SQLiteItemStore(self.address, namespace="oncecron")
         self._given.append(store)
         return store
@@ -280,6 +280,8 @@ class MemoryKind:
 
     def items(self) -> ItemStore:
         """Return what a worker asks."""
+        from memory_items import MemoryItems
+
         return self._step_by_step(MemoryItems(self.memory))
 
     def people(self) -> Reader:

@@ -11,7 +11,6 @@ from servers import Database, PostgresServer, eventually
 from oncecron.core.log_rows import LeastRetention, Roles
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 from oncecron.stores.postgres.reader import PostgresReader
-from oncecron_each.postgres_store import PostgresItemStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +89,8 @@ class PostgresKind:
 
     def items(self) -> ItemStore:
         """Return another worker's store."""
+        from oncecron_each.postgres_store import PostgresItemStore
+
         store = PostgresItemStore(self.address, namespace="oncecron", ttl=TTL)
         self._given.append(store)
         return store

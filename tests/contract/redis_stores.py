@@ -10,7 +10,6 @@ from oncecron.core import clock
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisLeaseStore
 from oncecron.stores.redis.reader import RedisReader
-from oncecron_each.redis_store import RedisItemStore
 
 if TYPE_CHECKING:
     import pytest
@@ -54,6 +53,8 @@ class RedisKind:
 
     def items(self) -> ItemStore:
         """Return another worker's store."""
+        from oncecron_each.redis_store import RedisItemStore
+
         store = RedisItemStore(parse(self.address, {}), namespace="oncecron", ttl=TTL)
         self._given.append(store)
         return store

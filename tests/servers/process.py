@@ -11,20 +11,11 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from oncecron_drill.processes import (
-    Process,
-    command_line,
-    descendants,
-    kill_tree,
-    process_table,
-    read_process,
-    send,
-    wait_gone,
-)
 from servers.require import program
 
 __all__ = [
@@ -42,6 +33,77 @@ _random = random.SystemRandom()  # pytest-randomly seeds the others alike in eve
 _PORTS_AT_ONCE = 100
 _ports: list[int] = []
 _locks: list[socket.socket] = []
+
+
+class Process(NamedTuple):
+    """One process of this machine; the start time tells it from a later one with its pid."""
+
+    pid: int
+    started: int
+    parent: int
+    state: str
+
+    def alive(self) -> bool:
+        """Say whether it still runs; one that only waits to be reaped does not."""
+        now = read_process(self.pid)
+        return now is not None and now.started == self.started and now.state not in "ZX"
+
+
+def read_process(pid: int) -> Process | None:
+    """Read one entry of the process table, or None when there is none (proc(5), stat)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return Process(pid, int(fields[19]), int(fields[1]), fields[0].decode())
+
+
+def process_table() -> list[Process]:
+    """Return all processes of this machine."""
+    entries = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return [entry for entry in entries if entry is not None]
+
+
+def command_line(pid: int) -> list[bytes]:
+    """Return the words of a process's command line; none when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def descendants(pid: int, table: Sequence[Process] | None = None) -> list[Process]:
+    """Return the process and all that descend from it, parents first; `table` spares reading all anew."""
+    table = process_table() if table is None else table
+    found = [entry for entry in table if entry.pid == pid]
+    for parent in found:  # grows while it is walked
+        found += [entry for entry in table if entry.parent == parent.pid]
+    return found
+
+
+def send(processes: Iterable[Process], number: int) -> None:
+    """Send a signal to those that still live."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            if process.alive():
+                os.kill(process.pid, number)
+
+
+def kill_tree(pid: int) -> None:
+    """End a process and its descendants as a power cut would: no one gets to say a word."""
+    tree = descendants(pid)
+    send(tree, signal.SIGSTOP)  # so that nobody forks on while the others die
+    tree = descendants(pid) or tree
+    send(tree, signal.SIGKILL)
+
+
+def wait_gone(processes: Iterable[Process], deadline: float = 10.0) -> None:
+    """Wait until none of them lives; raises TimeoutError."""
+    waiting, end = list(processes), time.monotonic() + deadline
+    while any(process.alive() for process in waiting):
+        if time.monotonic() >= end:
+            raise TimeoutError(f"not within {deadline:g} s")
+        time.sleep(0.01)
 
 
 @functools.cache

@@ -6,7 +6,6 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import memory_items
 from memory_store import is_named
 
 from oncecron.core import clock, log_rows
@@ -171,11 +170,15 @@ class MemoryReader(Reader):
         return ()
 
     def _view_item_lists(self, **_: Any) -> Iterable[Any]:
+        import memory_items
+
         return memory_items.list_rows(self._memory)
 
     def _view_items(
         self, key: str, tick: str, item_ids: list[str] | None, **_: Any
     ) -> Iterable[Any]:
+        import memory_items
+
         return memory_items.item_rows(self._memory, key, tick, item_ids)
 
     # What people change
@@ -264,6 +267,8 @@ class MemoryReader(Reader):
         return len(others)
 
     def _mend_items(self, **values: Any) -> int:
+        import memory_items
+
         return memory_items.mend_items(self._memory, **values)
 
     def prune(

@@ -230,6 +230,7 @@ def test_lint_at_a_terminal_advises_lint(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And wrap advises wrap."""
+    pytest.importorskip("oncecron_crontab")
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stdin", terminal)

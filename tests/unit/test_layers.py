@@ -434,6 +434,7 @@ def test_a_firing_imports_nothing_heavy(name: str) -> None:
 
 def test_each_asks_no_package_what_it_brings() -> None:
     """It is found by its name, as every command of ours: no list of what is installed is read, and no plugin asked."""
+    pytest.importorskip("oncecron_each")
     code = "from oncecron.cli.main import invoke; invoke(['each', '--help'])"
     loaded = loaded_by(f"import os; out = os.dup(1); os.dup2(2, 1); {code}; os.dup2(out, 1)")
     assert "oncecron_each.cli.each" in loaded
@@ -459,6 +460,7 @@ def test_a_schedule_needs_no_calendar() -> None:
 
 def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
     """Beside what `run` imports, only the rules of the key and of guards; and no click."""
+    pytest.importorskip("oncecron_crontab")
     code = "import oncecron_crontab.shell, oncecron.run.firing, oncecron.core.derived_key"
     more = loaded_by(code) - loaded_by("import oncecron.run.firing")
     assert more == {

@@ -327,6 +327,7 @@ def test_the_configuration_counts() -> None:
 
 def test_the_configuration_counts_for_each() -> None:
     """Items and slots in [job.KEY.each], a schedule in [job.KEY]; what has no meaning for it stops every firing."""
+    pytest.importorskip("oncecron_each")
     text = f"*/2 * * * * {EACH} --key k -- a\n"
     assert kinds(found(text)) == ["frequent", "items"]
     own = {"each.items": "list", "each.slots": "4", "each.in-doubt": "retry"}
@@ -341,6 +342,7 @@ def test_the_configuration_counts_for_each() -> None:
 
 def test_a_key_auto_of_each_uses_its_section() -> None:
     """The key of the command, whatever the list; `{}` is no text that the shell changes."""
+    pytest.importorskip("oncecron_each")
     key = derived_key(b"/bin/send '{}'")
     text = f"0 2 * * * {EACH} --key auto --schedule '0 2 * * *' --items 'ls *' -- /bin/send {{}}\n"
     source = LintedCrontab("crontab", scan(text.encode()), "joe")
@@ -463,6 +465,7 @@ def test_hosts_differ_in_one_of_several_lines_of_a_command(swapped: bool) -> Non
 
 def test_each_on_several_hosts() -> None:
     """Another list is another job; equal lines are well; the number of slots is that of all hosts."""
+    pytest.importorskip("oncecron_each")
     one = each("--slots 2 -- a {}")
     assert kinds(compared(one, one)) == []
     assert kinds(compared(one, each("--slots 3 -- a {}"))) == ["shards"]
