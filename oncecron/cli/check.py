@@ -71,7 +71,6 @@ def _check(given: dict[str, str], words: list[str]) -> int:
 
 
 def _painted(line: str, style: Style) -> str:
-    """Return a line with the state before its colon in the state's colour."""
     if not style.terminal:  # a plugin's answer has no colours, whatever the environment says
         return line
     state, colon, rest = line.partition(":")

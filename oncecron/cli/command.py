@@ -64,7 +64,6 @@ _COMPLETED: Mapping[str, Completion] = {"KEY": "key", "HOST": "host", "FILE": "f
 
 
 def _argument(metavar: str) -> click.Argument:
-    """Return the words of a command: `KEY`, `[KEY]` for none or one, `[FILE]...` for any number."""
     found = (completer(what) for name, what in _COMPLETED.items() if name in metavar)
     return click.Argument(
         ["words"],
@@ -163,7 +162,6 @@ class TableCommand(HelpfulCommand):
 
     @contextlib.contextmanager
     def _options_as_typed(self, typed: Iterable[str]) -> Iterator[None]:
-        """Let a usage error name an option by its letter if that was typed: `-n`, not `--limit`."""
         words = [*itertools.takewhile(lambda word: word != "--", typed)]
         letters = {sign for word in words if word[:2] != "--" and word[:1] == "-" for sign in word}
         try:
@@ -204,7 +202,6 @@ class TableCommand(HelpfulCommand):
         return ""
 
     def _refuse_wrong_values(self, ctx: click.Context, args: Sequence[str]) -> None:
-        """Raise `UsageError` for an option whose value is the next option, or half of a duration in two words."""
         words = [*args, ""]
         at = 0
         while at < len(args) and words[at] != "--":
@@ -239,7 +236,6 @@ class TableCommand(HelpfulCommand):
                 raise UsageError(f"--{option.name} {value} {word}: {cure}")
 
     def _whole_value(self, ctx: click.Context, option: Option, value: str, unit: str) -> str | None:
-        """Return what to write for a number and its unit in two words; None if the unit may be another word."""
         meant = None
         if option.kind in ("duration", "range") or option.placeholder.startswith("AGE"):
             if is_unit(unit):
@@ -252,7 +248,6 @@ class TableCommand(HelpfulCommand):
         return f"a blank ends the value; write --{option.name} {meant}" if meant else None
 
     def _option_before_its_value(self, word: str) -> Option | None:
-        """Return the option whose value is the next word: that of `--key`, `-c`, or `-vc`."""
         valued = [option for option in self.table if option.takes_value]
         if word.startswith("--"):
             return next((option for option in valued if f"--{option.name}" == word), None)

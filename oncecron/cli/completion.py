@@ -91,7 +91,6 @@ class Completer(ShellComplete):
 
 
 def _length(line: str, count: int) -> int:
-    """Return the length of a line's first words."""
     rest = io.StringIO(line)
     words = shlex.shlex(rest, posix=True)
     words.whitespace_split, words.commenters = True, ""  # as click splits

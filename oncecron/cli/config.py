@@ -55,7 +55,6 @@ def _check(given: dict[str, str], words: list[str]) -> int:
 
 
 def _public_fields(problem: FileProblem) -> dict[str, Any]:
-    """Return the published fields; null for the whole file, for a whole section, and for no cure."""
     message, _, cure = problem.shown.partition("; ")
     return {
         "file": problem.path,
@@ -88,7 +87,6 @@ def _problems(path: str | None) -> list[FileProblem]:
 
 
 def _complain(settings: Settings, key: str | None) -> bool:
-    """Print what `config check` finds, of the other sections only without a key; return whether there is any."""
     path = settings.file.path
     problems = _problems(path)
     found = [each for each in problems if key is None or not each.keys or key in each.keys]
@@ -127,7 +125,6 @@ def value_of(settings: Settings, option: Option, text: str | None) -> Configured
 
 
 def _source(settings: Settings, name: str) -> str | None:
-    """Return the variable, the file and section, or the option that sets a value; None for no value."""
     source = settings.source(name)
     if source.startswith("the default"):
         return _DEFAULT

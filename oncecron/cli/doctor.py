@@ -101,7 +101,6 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
 
 
 def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagnosis]:
-    """Judge the store, or the log beside it; an error ends what can be known of it."""
     source = settings.source(name) or (settings.file.store_file if name == "store" else "")
     where = f"{masked(address.target)}, from {source or 'the configuration file'}"
     try:

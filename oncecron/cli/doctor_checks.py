@@ -92,7 +92,6 @@ def of_zone() -> Diagnosis:
 
 
 def _tz_database() -> str:
-    """Return the version of the system's tz database, such as `2026a`."""
     try:
         with open(_TZ_DATA, encoding="ascii", errors="replace") as file:
             first = file.readline(100).split()  # `# version 2026a`
@@ -183,7 +182,6 @@ def _different(
 def _crontabs_cure(
     crontabs: Mapping[str, Sequence[KeyHost]], key: str, part: Callable[[KeyHost], str]
 ) -> str:
-    """Show a part of the crontabs of a key, and say what to do."""
     hosts: dict[str, list[str]] = {}
     for row in crontabs[key]:
         hosts.setdefault(part(row), []).append(row.host)

@@ -36,7 +36,6 @@ def _flush(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -> int:
-    """Deliver the spool of the store or of the log; return the exit status."""
     check_with_driver(address)  # an empty spool never connects
     spool = spool_of(address, namespace)
     spool.refuse_unsafe()

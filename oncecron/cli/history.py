@@ -162,7 +162,6 @@ def _records(
 
 
 def _with_shards(log: Reader, query: HistoryQuery) -> Iterator[Any]:
-    """Yield skips with the number of shards of their key, for the table."""
     counted = collections.Counter(part.key for part in log.job_keys())
     for skip in log.skips(query):
         shards = max(counted[skip.key], skip.shard + 1)
@@ -170,7 +169,6 @@ def _with_shards(log: Reader, query: HistoryQuery) -> Iterator[Any]:
 
 
 def _note_what_is_missing(settings: Settings, log: Reader, query: HistoryQuery, shown: int) -> None:
-    """Say at a terminal why the table is empty, or that it is not complete."""
     if not shown:
         keys = known_keys(log)
         if query.key and query.key not in keys:
@@ -186,7 +184,6 @@ def _note_what_is_missing(settings: Settings, log: Reader, query: HistoryQuery, 
 
 
 def _near_host(log: Reader, host: str | None) -> str:
-    """Return a question for a host without records, to end a sentence."""
     if host is None or host in (known := {*recent_hosts(log)}):
         return ""
     return suggestion(host, known, "`oncecron hosts` lists all hosts")
@@ -288,7 +285,6 @@ def _show_one(store: Reader, execution_id: int, writer: Writer) -> None:
 
 
 def _follow(store: Reader, query: HistoryQuery, writer: Writer) -> None:
-    """Show the last executions and then new ones, until Ctrl-C."""
     follower = Follower(store, query)
     writer.is_endless = True
     writer.write(follower.begin())
@@ -351,7 +347,6 @@ class Follower:
         return self._store.history(anything._replace(outcomes=["running"]))
 
     def _new_ends(self, running: set[int]) -> list[int]:
-        """Return the executions that ran at the last poll and no longer run, and the last lost ones."""
         shown = self._shown.items()
         lost = [number for number, outcome in shown if outcome == "lost"][-_LOST_WATCHED:]
         return [n for n, outcome in shown if outcome == "running" and n not in running] + lost

@@ -95,14 +95,12 @@ def _ask_roles(store: Reader) -> Roles:
 
 
 def _answer(question: str) -> str:
-    """Return what a person types at the terminal, without spaces around it."""
     sys.stderr.write(f"{question}: ")
     sys.stderr.flush()
     return sys.stdin.readline().strip()
 
 
 def _prepare(stores: dict[str, Reader], roles: Roles, least: LeastRetention) -> str:
-    """Initialise all; only stores that have roles get them."""
     some = any(store.has_roles for store in stores.values())
     answers = {}
     for name, store in stores.items():
@@ -115,7 +113,6 @@ def _prepare(stores: dict[str, Reader], roles: Roles, least: LeastRetention) -> 
 
 
 def _sql(stores: dict[str, Reader], roles: Roles, least: LeastRetention) -> str:
-    """Return the SQL for a DBA: only for the databases, which beside a Redis store is the log."""
     databases = [store for store in stores.values() if store.has_roles] or [stores["store"]]
     return "\n".join(store.schema_sql(roles, least) for store in databases)
 

@@ -54,7 +54,6 @@ def _many(count: int, at_most: int) -> str:
 
 
 def _host(job: JobSummary, _clock: Clock) -> str:
-    """Return where it runs, else where it ran last."""
     return job.running_host or job.host or ABSENT
 
 
@@ -116,8 +115,6 @@ def _jobs(settings: Settings, sources: Sources, keys: Collection[str]) -> Iterab
 
 
 def _watch(settings: Settings, keys: Collection[str]) -> None:
-    """Show the table again and again, until Ctrl-C."""
-
     def draw(style: Style) -> list[str]:
         text = io.StringIO()
         with store_and_log(settings) as (store, log):

@@ -102,7 +102,6 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 
 
 def _others() -> Mapping[str, Listed]:
-    """Return the commands of other packages."""
     from oncecron.plugins import of_others  # noqa: PLC0415 - none of our own commands needs it
 
     return {name: one for plugin in of_others() for name, one in plugin.commands.items()}
@@ -171,7 +170,6 @@ def _sentence(error: click.ClickException) -> str:
 
 
 def _options(ctx: click.Context | None) -> list[str]:
-    """Return the long names of a command's options, without dashes."""
     parameters = ctx.command.get_params(ctx) if ctx else ()
     return [name[2:] for each in parameters for name in each.opts if name.startswith("--")]
 

@@ -103,7 +103,6 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 
 
 def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
-    """Return a schedule and its zone: typed, else configured, else from the last claim, which asks the store."""
     if (key is None) != settings.is_typed("schedule"):
         raise UsageError("give either a KEY or a schedule, such as '0 2 * * *'")
     if key is not None:
@@ -128,7 +127,6 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
 
 
 def _wrong(settings: Settings, error: ValueError) -> Exception:
-    """Return an error that names the source of the schedule or of its zone."""
     wrong_zone = isinstance(error, UnknownZoneError) and settings["tz"] is not None
     culprit = "tz" if wrong_zone else "schedule"
     kind = UsageError if settings.is_typed(culprit) else ConfigurationError

@@ -134,7 +134,6 @@ class Writer:
             yield from self._zone()
 
     def _zone(self) -> Iterator[tuple[int, str]]:
-        """Yield the line that says once in which zone the short times are."""
         if self._style.clock.now is not None and self._table.has_times:
             yield 0, self._style.dim(f"times in {self._style.clock.zone_name()}") + "\n"
 

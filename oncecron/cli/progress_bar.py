@@ -118,5 +118,4 @@ class Bar:
 
 
 def _columns() -> int:
-    """Return the width of the terminal that standard error is, perhaps no more."""
     return terminal_width(2) or _USUAL_COLUMNS

@@ -55,7 +55,6 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _kept(settings: Settings, store: str, wanted: Retention, least: Retention) -> str:
-    """Return why a store keeps records that are older than wanted, and the command that changes it."""
     ages, options = [], ""
     for what, shorter, longer in zip(wanted._fields, wanted, least, strict=True):
         if shorter < longer:

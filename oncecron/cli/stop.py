@@ -161,7 +161,6 @@ def _end_of(fate: Fate, times: Clock) -> str:
 
 
 def _gone(lease: LeaseView, times: Clock, settings: Settings) -> str:
-    """Return the sentence for a lease that had already expired, or for a session lock without a lease."""
     arguments = shard_arguments(lease)
     if lease.execution_id is None:
         return (

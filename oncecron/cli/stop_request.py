@@ -65,8 +65,6 @@ class Fate(NamedTuple):
 
 
 class _Watched:
-    """One execution that was asked to end, and what was said about it."""
-
     def __init__(self, lease: LeaseView) -> None:
         self.lease = lease
         self.since = _now()
@@ -165,7 +163,6 @@ class Asking:
         self._over(watched, found)
 
     def _report(self, watched: _Watched, before: LeaseView) -> None:
-        """Report an acknowledgement that no end has followed since the last look, or a silent holder."""
         lease = watched.lease
         host = visible(lease.host or "-")
         if before.request_acknowledged_at is not None:
@@ -179,7 +176,6 @@ class Asking:
             )
 
     def _over(self, watched: _Watched, found: LeaseView | None) -> None:
-        """Report the end of an execution whose lease is over, and ask the holder of a further attempt."""
         lease = watched.lease
         execution = (
             None if lease.execution_id is None else self._store.execution(lease.execution_id)
@@ -263,7 +259,6 @@ def _same_shard(one: LeaseView, other: LeaseView) -> bool:
 
 
 def _resumes(fate: Fate, lease: LeaseView) -> bool:
-    """Return whether an active lease belongs to a further attempt; without a tick another firing does not count."""
     if lease.tick != fate.tick or lease.execution_id == fate.execution_id:
         return False
     same_holder = (lease.host, lease.pid) == (fate.host, fate.pid)

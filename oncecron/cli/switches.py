@@ -180,7 +180,6 @@ def _name(key: str) -> str:
 
 
 def _earlier(state: str, before: Pause | None) -> str:
-    """Return the end of a sentence: who had paused or drained before."""
     if before is None:
         return ""
     subject = "they were" if before.key == ALL_KEYS else "it was"
@@ -188,7 +187,6 @@ def _earlier(state: str, before: Pause | None) -> str:
 
 
 def _readable_hosts(store: Reader) -> set[str]:
-    """Return the hosts that have fired recently; none if this role may not read that."""
     try:
         return set(recent_hosts(store))
     except StoreError:

@@ -231,7 +231,6 @@ class Table:
         return {number: width for number, width in enumerate(widths) if width}
 
     def _row(self, row: Sequence[Cell]) -> str:
-        """Return the line of a row, or several if a text is folded."""
         widths = self._widths or {}
         if self._room is None:
             return self._whole_line(row, widths) + "\n"
@@ -251,7 +250,6 @@ class Table:
         return _GAP.join(shown).rstrip()
 
     def _parts(self, number: int, text: str, width: int) -> list[str]:
-        """Return what of a text stands below each other."""
         column = self._columns[number]
         if display_width(text) <= width or (column.least is None and not column.folds):
             return [text]
@@ -261,7 +259,6 @@ class Table:
         return parts if display_width(parts[0]) <= width else ["", *parts]
 
     def _line(self, parts: Sequence[str], kinds: Sequence[StateKind], room: int) -> str:
-        """Return one line; what is wider than its column moves what follows to the right."""
         line, used, start = "", 0, 0
         for text, kind, (number, width) in zip(
             parts, kinds, (self._widths or {}).items(), strict=True
@@ -278,12 +275,10 @@ class Table:
 
 
 def _indent(column: Column, blanks: int, start: int) -> int:
-    """Return how far to the right in its column a text begins; a command that is too wide begins to the left of it."""
     if column.right:
         return max(0, blanks)
     return -min(start, -blanks) if column.folds and blanks < 0 else 0
 
 
 def _first_word(text: str) -> str:
-    """Return the word by which a text is coloured: `failed` of `failed, missed 2`."""
     return text.partition(",")[0].partition(" ")[0]

@@ -124,7 +124,6 @@ def _span(settings: Settings, now: float) -> Span:
 def _in_order(
     sources: Sources, keys: Sequence[str], found: Mapping[str, KeyTicks]
 ) -> Iterable[Any]:
-    """Return the keys in the order of `oncecron jobs`: what is wrong now comes first."""
     return sorted(
         (job for job in jobs(sources, keys, brief=True) if job.key in found), key=severity
     )
@@ -148,7 +147,6 @@ def _instant(ticks: Ticks, at: float) -> str | None:
 
 
 def _lines_of(found: Mapping[str, KeyTicks], *, hosts: bool) -> list[tuple[str, list[Ticks]]]:
-    """Return the lines: of one key it is the first, and then come its hosts."""
     lines = [(key, of_key.ticks) for key, of_key in found.items()]
     for of_key in found.values() if hosts else ():
         lines += [(f"  {host}", ticks) for host, ticks in of_key.hosts.items()]
@@ -188,7 +186,6 @@ class Drawing:
         yield from self._legend()
 
     def _legend(self) -> Iterator[str]:
-        """Yield what the marks mean that are shown."""
         shown = {mark.word for line in self._lines for mark in line.marks if mark}
         room, parts = 0, list[str]()
         for word in (each for each in _MARKS if each in shown):
@@ -205,7 +202,6 @@ class Drawing:
         return _GAP.join([f"{name}{room}", *parts]).rstrip()
 
     def _marks(self, words: Iterable[str | None]) -> str:
-        """Return the marks of outcomes; neighbours of one kind have their colour together."""
         place = 0 if self._style.unicode else 1
         return "".join(
             self._style.paint("".join(_MARKS[word][place] if word else " " for word in same), kind)
@@ -230,7 +226,6 @@ class Drawing:
         return statistics.median_high(end - start for start, end in ends)
 
     def _axis(self) -> str:
-        """Return round times and days, each above the column that begins with it."""
         step = self._step()
         fitting = (
             each for each in GRID_STEPS if each >= _APART * step and not (DAY % each or each % step)
@@ -244,7 +239,6 @@ class Drawing:
         return text.rstrip()
 
     def _label(self, start: float, apart: int) -> str:
-        """Return the day that begins, or a time of day that is so far apart from its neighbours; else nothing."""
         there = dt.datetime.fromtimestamp(start, dt.UTC if self._style.clock.utc else None)
         second = there.hour * HOUR + there.minute * MINUTE
         if second:
@@ -255,7 +249,6 @@ class Drawing:
 
 
 def _summary(line: Line, width: int) -> str:
-    """Return how many ticks had each outcome, the worst first, as many as there is room for."""
     parts = [f"{count} {_said(word)}" for word, count in line.counts]
     while len(parts) > 1 and len(", ".join(parts)) > width:
         parts.pop()

@@ -134,7 +134,6 @@ def fill(descriptor: int, data: bytes, like: str | None, mode: int | None = None
 
 
 def _become_like(descriptor: int, path: str) -> None:
-    """Take over owner and mode, and extended attributes (security labels, access lists) as far as possible."""
     status = os.stat(path)
     os.fchown(descriptor, status.st_uid, status.st_gid)
     with contextlib.suppress(OSError):

@@ -88,7 +88,6 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
 
 
 def _job(sources: Sources, key: str) -> JobSummary | None:
-    """Return the key at a glance, as `check` judges it."""
     return next(jobs(sources, [key]), None)
 
 
@@ -109,7 +108,6 @@ def _others(
     spooled: Sequence[dict[str, Any]],
     shown: Clock,
 ) -> Iterator[dict[str, Any]]:
-    """Yield a line about each other tick that matters: the newest one, or the last one that ended badly."""
     for because, which in (("newest", choice.newest), ("trouble", choice.trouble)):
         if which is None:
             continue

@@ -53,7 +53,6 @@ def _read(path: str, found: list[FileProblem]) -> tuple[str, int]:
 
 
 def _reason(error: ConfigurationError, place: str) -> str:
-    """Return an error without its place, which stands in front of every problem."""
     text = str(error).removeprefix(f"{_WHAT} ").removeprefix(place)
     return text.removeprefix(":").lstrip()
 
@@ -86,7 +85,6 @@ def _of_schedule(section: Mapping[str, str], place: FileProblem) -> Iterator[Fil
 
 
 def _of_addresses(file: File, place: FileProblem, key: str | None) -> Iterator[FileProblem]:
-    """Yield what is wrong with the addresses at the top of the file, or with those of a key."""
     settings = Settings(RUN_OPTIONS, {}, key, of=file)
     if not settings.has_store():
         return

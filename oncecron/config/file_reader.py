@@ -115,8 +115,6 @@ def parse(path: str, text: str, mode: int) -> File:
 
 
 class _Reader:
-    """Reads the tables of a file, and collects what is wrong in them."""
-
     def __init__(self, path: str) -> None:
         self.problems: list[FileProblem] = []
         self._top = FileProblem(path, "")
@@ -188,7 +186,6 @@ class _Reader:
         return found
 
     def _own(self, place: FileProblem, command: str, table: Mapping[str, Any]) -> dict[str, str]:
-        """Return the values of a table [job.KEY.COMMAND], as text: what they mean is known to the plugin."""
         found = {}
         for name, value in table.items():
             try:
@@ -281,7 +278,6 @@ def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _tables_below(table: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of all nested tables, with dots between them."""
     for name, inner in table.items():
         if isinstance(inner, dict):
             yield name
@@ -321,7 +317,6 @@ def _has_option(table: Mapping[str, Any]) -> bool:
 
 
 def _is_own(value: Any) -> bool:
-    """Return whether a table in a job's section is that of a command, and not the section of a key with a dot."""
     return isinstance(value, dict) and not _has_option(value)
 
 
@@ -459,7 +454,6 @@ def _refuse_untrusted(path: str, what: str, mode: int, *, trusting: bool) -> Non
 
 
 def _world_readable(path: str, mode: int, secret: str) -> str | None:
-    """Return why a file with a secret is refused, None if it is not."""
     if not mode & stat.S_IROTH:
         return None
     return f"it holds {secret} and is world-readable; run `chmod 640 {shell_quoted(path)}`"

@@ -77,7 +77,6 @@ def read_pings(
 
 
 def _read(table: dict[str, Any], place: FileProblem, mode: int) -> tuple[Ping, list[FileProblem]]:
-    """Return a service, of no use if there are problems, and these."""
     wrong: list[FileProblem] = []
     for name in sorted(table.keys() - set(_NAMES)):
         from oncecron.core.suggestion import unknown  # noqa: PLC0415 - for an error message alone
@@ -126,7 +125,6 @@ def _is_url(url: str) -> bool:
 
 
 def _place(url: str) -> tuple[str, str]:
-    """Return the scheme of a URL, empty if it is another one, and the host with the port."""
     scheme = next(filter(url.startswith, _SCHEMES), "")
     rest = url[len(scheme) :]
     for end in "/?#":

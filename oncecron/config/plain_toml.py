@@ -100,7 +100,6 @@ def _open_table(root: dict[str, Any], line: str, declared: set[tuple[str, ...]])
 
 
 def _plain_heading(line: str) -> tuple[str, ...] | None:
-    """Return the names of a heading like `[a.b]` or `[a."b.c"]`; None for any other."""
     if not line.endswith("]"):
         return None
     before, quote, last = line[1:-1].partition('"')

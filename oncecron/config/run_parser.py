@@ -113,7 +113,6 @@ def _read_long(
 def _read_short(
     table: Mapping[str, Option], given: dict[str, str], arguments: list[str], at: int
 ) -> int | None:
-    """Do the same for `-v`, `-vv`, `-c STRING` and `-vcSTRING`."""
     letters = arguments[at][1:]
     if not letters:
         return None

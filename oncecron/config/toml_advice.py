@@ -38,7 +38,6 @@ def advice(text: str, error: str) -> str:
 
 
 def _unclosed(lines: list[str]) -> int:
-    """Return the number of the first line with a quote that is not closed, else the last one."""
     numbers = range(1, len(lines) + 1)
     blocks = (n for n in numbers if any(lines[n - 1].count(mark) % 2 for mark in ('"""', "'''")))
     open_ones = (n for n in numbers if _is_open(lines[n - 1]))
@@ -103,7 +102,6 @@ def _of_value(line: str, what: str) -> str | None:
 
 
 def _of_bare(name: str, value: str) -> str:
-    """Return what is wrong with a value that does not begin with a quote."""
     plain = value.translate(_QUOTES)
     if plain != value:
         return f"these quotes are not plain ones; write {_example(name, plain)}"

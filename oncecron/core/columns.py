@@ -77,7 +77,6 @@ def terminal_width(descriptor: int) -> int | None:
 
 
 def _pieces(word: str, width: int) -> Iterator[str]:
-    """Yield a word that is too wide for a line in several parts."""
     while word:
         piece = beginning(word, width) or word[0]
         yield piece

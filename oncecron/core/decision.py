@@ -294,7 +294,6 @@ def _blocked_by(lease: HeldLease, firing: Firing, lock: Lock) -> Refusal | AskAg
 def _ask_again(
     why: Literal["orphaned", "stale"], lease: HeldLease, firing: Firing, after: float
 ) -> AskAgain:
-    """Return when to claim again because of a lease; `held` is the answer if the firing does not."""
     stale, same_tick = why == "stale", lease.tick == firing.tick.text
     ends_in = max(0.0, lease.ends_in)
     detail = f"by PostgreSQL backend {lease.backend_pid}" if stale else None
@@ -325,7 +324,6 @@ def _without_valid_lease(
 
 
 def _has_unknown_end(newest: Attempt | None, lease: HeldLease | None) -> bool:
-    """Return whether an execution has no recorded end, or still has its lease, which has expired."""
     if newest is None:
         return False
     has_lease = lease is not None and lease.execution_id == newest.execution_id
@@ -333,7 +331,6 @@ def _has_unknown_end(newest: Attempt | None, lease: HeldLease | None) -> bool:
 
 
 def _is_taken_over(newest: Attempt, firing: Firing) -> bool:
-    """Return whether this firing goes on with the tick after an attempt."""
     if firing.again:
         return False
     if firing.resumes:

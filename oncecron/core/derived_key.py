@@ -97,7 +97,6 @@ def _starts_path(word: bytes) -> bool:
 
 
 def _file_name(path: bytes) -> str:
-    """Return the file name of a path, with only letters that a name may have."""
     name = path.rstrip(b"/").rpartition(b"/")[2]
     signs = bytes(byte if byte in _NAME_LETTERS else ord(" ") for byte in name)
     return b"-".join(signs.split()).strip(b"-._")[:_LONGEST_NAME].rstrip(b"-._").decode("ascii")

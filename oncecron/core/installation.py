@@ -129,7 +129,6 @@ def waiting() -> str | None:
 
 
 def _lists(directory: str) -> list[str]:
-    """Return the names of the lists of our own distributions."""
     names = sorted(map(os.path.basename, glob.glob(f"{directory}/oncecron*{_LIST}")))
     return [name for name in names if name.partition("-")[0] in _DISTRIBUTIONS]
 

@@ -44,8 +44,6 @@ else:
             _type_ = "z"
 
         class _Function(CFuncPtr):
-            """A C function; `restype` and `argtypes` as in `ctypes`."""
-
             _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
             _restype_ = c_int
 

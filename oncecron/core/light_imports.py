@@ -87,8 +87,6 @@ def _load(name: str) -> None:
 
 
 class _Finder:
-    """A finder as in `sys.meta_path`."""
-
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -121,7 +119,6 @@ def _spec(name: str, place: str, init: str) -> ModuleSpec | None:
 
 
 def _code(source: str, cached: str) -> CodeType | None:
-    """Return the code of a module from its bytecode, None if there is none that belongs to the present source."""
     try:
         descriptor = os.open(cached, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -140,8 +137,6 @@ def _code(source: str, cached: str) -> CodeType | None:
 
 
 class _Loader(SourceFileLoader):
-    """Python's loader of a source file, which is given the code."""
-
     def __init__(self, name: str, path: str, code: CodeType) -> None:
         super().__init__(name, path)
         self._code = code

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from typing import Literal, Protocol
 
     class _Ended(Protocol):
-        """An execution, or what is known of a key's newest one."""
-
         @property
         def outcome(self) -> str | None: ...
 

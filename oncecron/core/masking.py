@@ -59,7 +59,6 @@ def is_secret_name(name: str) -> bool:
 
 
 def _name_before(text: str, at: int) -> str:
-    """Return the name that ends before an index, also with quotes, a bracket or blanks behind it."""
     end = at
     while end and text[end - 1] in " \t\"']":
         end -= 1
@@ -123,7 +122,6 @@ def without_urls(message: str) -> str:
 
 
 def _spans_in_word(word: str) -> list[tuple[int, int]]:
-    """Return what is hidden of the URL in a word of a command: `psql postgresql://...`, `--store=redis://...`."""
     at = word.find("://")
     while at > 0 and word[at - 1] in _SCHEME:
         at -= 1
@@ -228,7 +226,6 @@ def _spans(text: str, store: bool) -> list[tuple[int, int]]:
 
 
 def _in_words(text: str) -> Iterator[tuple[int, int]]:
-    """Yield what is hidden of a text that is no URL: `NAME=VALUE ...` from the first secret on, and behind a colon."""
     at = text.find("=")
     while at >= 0 and _name_before(text, at) in _SHOWN:
         at = text.find("=", at + 1)
@@ -258,7 +255,6 @@ def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _after_scheme(text: str) -> int:
-    """Return the index behind `SCHEME://`, also with too few or too many signs; 0 without a scheme."""
     end = next((at for at, sign in enumerate(text) if sign not in _SCHEME), len(text))
     name = text[:end].lower()
     known = name.partition("+")[0] in _STORES
@@ -273,7 +269,6 @@ def _after_scheme(text: str) -> int:
 
 
 def _are_hosts(text: str) -> bool:
-    """Return whether a text is HOST, HOST:PORT or several, without a login."""
     for host in text.split(","):
         if host.startswith("["):
             host = host.partition("]")[2]  # noqa: PLW2901 - the address is left out
@@ -284,7 +279,6 @@ def _are_hosts(text: str) -> bool:
 
 
 def _is_parameter(piece: str) -> bool:
-    """Return whether a piece of a query is a parameter of a store, and no part of a value with a raw &."""
     name, equals, _ = piece.partition("=")
     return name in _SHOWN or (equals != "" and is_secret_name(name) and _NAME.issuperset(name))
 
@@ -311,8 +305,6 @@ def _in_parameters(text: str, start: int, store: bool) -> Iterator[tuple[int, in
 
 
 class _Options(NamedTuple):
-    """What the options of a program say about secrets."""
-
     secrets: Mapping[str, str]
     """Options whose value has one: the sign that is in front of it in the value, empty if all of it is secret."""
     others: str = ""
@@ -463,7 +455,6 @@ def _written(word: str) -> str:
 
 
 def _masked_word(word: str, before: str, depth: int) -> str:
-    """Return a word without its secrets, whatever program it is for; `before`: the word before it."""
     has_signs = any(sign in word for sign in _SIGNS)
     string_follows = before[:1] == "-" and before[1:].isalpha() and before.endswith("c")
     if has_signs and (string_follows or before in _BEFORE_A_LINE):

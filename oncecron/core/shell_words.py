@@ -92,7 +92,6 @@ def _read_comment(command: bytes, at: int) -> Token | None:
 
 
 def _read_redirection(command: bytes, at: int, *, numbered: bool) -> Token | None:
-    """Return the redirection that begins here; `numbered`: a number in front of it is its descriptor."""
     start = _end_of_run(command, at, _DIGITS) if numbered else at
     sign = next((sign for sign in _REDIRECTIONS if command.startswith(sign, start)), None)
     if sign is None or (start > at and sign.startswith(b"&")):  # in `2&>x` the 2 is a word
@@ -162,7 +161,6 @@ def _closing(text: bytes, at: int, within: bytes) -> bytes:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """Return a text in double quotes as the shell passes it on."""
     value = bytearray()
     at = 0
     while at < len(text):
@@ -202,7 +200,6 @@ def simple_words(command: bytes) -> list[bytes] | None:
 
 
 def _is_program(word: Token) -> bool:
-    """Return whether the first word of a command starts a program in every shell."""
     name = word.text
     bare = name == word.value  # a command with a quoted first word is left to the shell
     return bare and b"=" not in name and name[:1] not in b"-%+" and name not in SHELL_BUILTINS

@@ -111,8 +111,6 @@ def patient(store: Store, what: str) -> Store:
 
 
 class _Patient:
-    """The methods of a store, each a wait for its answer, or for the first row of it."""
-
     def __init__(self, store: Any, what: str) -> None:
         self._store = store
         self._waits_for = what
@@ -133,8 +131,6 @@ class _Patient:
         return call
 
     def _answering(self, progress: Callable[..., None]) -> Callable[..., None]:
-        """Return what shows progress, and with its first call ends the wait: the store has answered."""
-
         def show(*values: Any) -> None:
             self._patience.over()
             progress(*values)

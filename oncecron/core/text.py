@@ -113,7 +113,6 @@ def near_time(time: float, now: float, clock: Clock) -> str:
 
 
 def _day_and_distance(time: float, now: float, clock: Clock) -> tuple[datetime, int]:
-    """Return a time in the zone of a clock, and how many days it is away from today, before or after."""
     there, today = (
         datetime.fromtimestamp(
             each,
@@ -137,7 +136,6 @@ def _with_day(there: datetime, days: int, shown: str) -> str:
 
 
 def _time_of_day(there: datetime, form: str) -> str:
-    """Return the time of day, with the zone in the hour that a clock shows twice."""
     shown = there.strftime(form)
     if there.timestamp() == there.replace(fold=1 - there.fold).timestamp():
         return shown

@@ -130,7 +130,6 @@ def named_tick(name: str) -> Tick:
 
 
 def _looks_like_a_time(name: str) -> bool:
-    """Return whether a name begins with a day and the hour and minute, or is a time of day."""
     if not name[0].isdigit():
         return False
     text = name.upper().replace(" ", "T", 1)
@@ -258,7 +257,6 @@ class Schedule:
         return None
 
     def _first_second(self, before: int, after: int) -> int:
-        """Return the first second with the offset of `after`, which differs from the offset of `before`."""
         offset = self.offset(before)
         while after - before > 1:
             middle = (before + after) // 2

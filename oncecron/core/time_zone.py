@@ -62,7 +62,6 @@ def host_zone(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def _zone_of_setting(setting: str) -> str:
-    """Return the zone in `$TZ`, a name or a file; UTC if it is empty."""
     text = setting.removeprefix(":") or "UTC"
     name = (_zone_of_link(text) or "") if text.startswith("/") else text
     _refuse_misleading(name)
@@ -74,7 +73,6 @@ def _zone_of_setting(setting: str) -> str:
 
 
 def _zone_of_link(path: str) -> str | None:
-    """Return the zone whose file `path` is, or is a link to, or None."""
     # The first link has the name that the administrator chose; the end of the chain may be an alias of it.
     steps = [path, os.readlink(path) if os.path.islink(path) else "", os.path.realpath(path)]
     for step in steps:

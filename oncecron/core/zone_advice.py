@@ -87,7 +87,6 @@ def _cure_of_offset(sign: str, hours: str, minutes: str | None) -> str:
 
 
 def _similar(name: str, known: set[str]) -> str | None:
-    """Return the zone that a name means: the same letters, or a city with a typing error; None if there is none."""
     places = sorted(zone for zone in known if zone[-1:].islower() and not zone.startswith("Etc/"))
     cities: dict[str, list[str]] = {}
     for zone in places:

@@ -127,7 +127,6 @@ def _no_runs(question: Question, waiting: Sequence[Finding | Gaps]) -> Iterator[
 
 
 def _read(question: Question) -> Iterator[Traced]:
-    """Yield what is audited, shard by shard, and show the progress."""
     shards = sum(question.asks_for(part.key) for part in question.log.job_keys())
     before, begun = None, 0
     rows = question.log.timeline(question.since, question.keys or None)
@@ -143,7 +142,6 @@ def _read(question: Question) -> Iterator[Traced]:
 def _missing(
     question: Question, key: str, left: ShardsLeft, reported: list[Finding]
 ) -> Iterator[Finding]:
-    """Yield the shards without a start, except those that `Gaps` has reported already."""
     store, log, kept, now = question.store, question.log, question.kept, question.now
     for missing in missing_shards(store, log, key, left, kept=kept, now=now):
         if not any(_covers(each, missing) for each in reported):
@@ -211,7 +209,6 @@ def _audit_shard(
 
 
 def _living(question: Question) -> dict[Name, float]:
-    """Return the executions whose lease is alive, and when it was."""
     return {
         (lease.key, lease.shard, lease.fencing_token): lease.asked_at or question.now
         for lease in question.store.leases()

@@ -105,7 +105,6 @@ class Gaps:
                     yield _text_of(found[0]), _text_of(found[-1]), len(found), why
 
     def _why(self, at: int, skipping: Callable[[], set[str]]) -> str | None:
-        """Return why nothing ran; None where people held it back."""
         reasons = self._reasons[at] or {}
         # Of the hosts that fire the key, those that have started it are known. The others are read where they matter.
         if is_held_back(reasons, self._hosts) and (
@@ -115,7 +114,6 @@ class Gaps:
         return reason_text(reasons, given_back_by=self._given_back.get(at))
 
     def _skipping(self, log: Reader) -> set[str]:
-        """Return the hosts that have skipped the key since about its first missing tick."""
         since = self._in_a_row[0][0] - MAX_CLOCK_SKEW
         return {skip.host for skip in log.skips_since(since, self.key)}
 

@@ -125,7 +125,6 @@ def gather(name: str, ticks: Iterable[Ticks], starts: Sequence[float], until: fl
 def _by_column(
     times: Sequence[float], starts: Sequence[float], until: float
 ) -> Iterator[tuple[int, Sequence[float]]]:
-    """Yield the columns that have some of the rising times, with these."""
     at = bisect_left(times, starts[0])
     while at < len(times) and times[at] < until:
         column = bisect_right(starts, times[at]) - 1

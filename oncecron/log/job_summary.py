@@ -88,7 +88,6 @@ def has_failed(job: JobSummary) -> bool:
 
 
 def _counts(job: JobSummary) -> bool:
-    """Return whether people still have to see how the newest tick ended: of a retired key they have not."""
     return not job.settled and job.forgotten_at is None
 
 

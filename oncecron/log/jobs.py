@@ -150,7 +150,6 @@ def _newest_in_brief(
     running: Mapping[str, Sequence[LeaseView]],
     now: float,
 ) -> dict[str, list[Execution]]:
-    """Return as many executions of each key as its findings need, the newest first."""
     found = _by_key(log.newest(1, keys))
     unclear = [
         key
@@ -161,7 +160,6 @@ def _newest_in_brief(
 
 
 def _is_well(newest: Execution, shards: Sequence[JobKey], now: float) -> bool:
-    """Return whether the newest execution of a key that does not run says that older ones make no finding."""
     is_whole = newest.shards == 1 and all(each.shard == newest.shard for each in shards)
     if any(is_ahead(each.high_water or 0.0, now) for each in shards):
         return False
@@ -174,7 +172,6 @@ def _is_well(newest: Execution, shards: Sequence[JobKey], now: float) -> bool:
 
 
 def _newest(log: Reader, keys: Collection[str] | None) -> dict[str, list[Execution]]:
-    """Return the newest executions of each key, the newest first: more of a key of which a few say too little."""
     found = _by_key(log.newest(FIRST_LOOK, keys))
     unclear = [
         key
@@ -192,7 +189,6 @@ def _by_key(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
-    """Return the pause that applies to a key; of two the one that lasts longer."""
     found = [pauses[name] for name in (key, ALL_KEYS) if name in pauses]
     ends = (math.inf if pause.until is None else pause.until for pause in found)
     return max(zip(ends, found, strict=True), key=lambda pair: pair[0], default=(0.0, None))[1]
@@ -256,7 +252,6 @@ def _past(
 
 
 def _in_a_row(ended: Sequence[Execution]) -> tuple[int, int]:
-    """Return how many ticks in a row succeeded, and how many did not: one of the two is 0."""
     well = len([*itertools.takewhile(is_success, ended)])
     badly = len([*itertools.takewhile(lambda each: not is_success(each), ended)])
     return min(well, FIRST_LOOK), min(badly, STREAK_AT_MOST)
@@ -291,7 +286,6 @@ def _ended(newest: Sequence[Execution], living: set[tuple[int, int | None]]) -> 
 
 
 def _of_all(shards: Iterable[Execution]) -> Execution:
-    """Return the execution with the tick's outcome: the newest that did not succeed, else the newest."""
     by_age = sorted(shards, key=lambda each: each.execution_id, reverse=True)
     return next((each for each in by_age if not is_success(each)), by_age[0])
 
@@ -335,7 +329,6 @@ def _job(
 
 
 def _runs_since(lease: LeaseView, newest: Iterable[Execution]) -> float | None:
-    """Return when the attempt under a lease started; None while the lease is kept for the next one."""
     for each in newest:
         if (each.shard, each.fencing_token) == (lease.shard, lease.fencing_token):
             return each.started_at if each.outcome == "running" else None
@@ -343,7 +336,6 @@ def _runs_since(lease: LeaseView, newest: Iterable[Execution]) -> float | None:
 
 
 def _forgotten(shards: Sequence[JobKey]) -> JobKey | None:
-    """Return the shard by which a key was forgotten last, if none of its shards has started since."""
     last = max(shards, key=lambda each: each.forgotten_at or 0.0)
     newest = max(each.last_start or 0.0 for each in shards)
     return last if last.forgotten_at is not None and last.forgotten_at > newest else None

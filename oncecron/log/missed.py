@@ -241,7 +241,6 @@ class _Calendar:
         return _Scheduled(ticks, self._now - grace, None if math.isinf(coming) else coming)
 
     def _since(self, expected: Expectation, start: float) -> Sequence[tick.Tick]:
-        """Return the ticks after a start; none if this host does not know the zone."""
         which = (expected.schedule, expected.zone, start)
         if which not in self._ticks:
             found: list[tick.Tick] = []

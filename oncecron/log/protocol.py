@@ -219,8 +219,6 @@ class _Overlaps:
 
 
 class _Until:
-    """The execution that lasted until the latest time so far."""
-
     def __init__(self) -> None:
         self.until = -math.inf
         self.execution: Execution
@@ -262,8 +260,6 @@ def _leased_until(traced: Traced) -> float:
 
 
 class _Kept:
-    """Find starts between two attempts of a firing, which keeps its lease for the next one."""
-
     def __init__(self) -> None:
         self._last: collections.deque[Execution] = collections.deque(maxlen=_STARTS_REMEMBERED)
 
@@ -319,8 +315,6 @@ class _Tokens:
 
 
 class _Alone:
-    """Find what one execution shows by itself."""
-
     def __init__(self, known: Known) -> None:
         self._known = known
 
@@ -366,8 +360,6 @@ class _Alone:
 
 
 class _Starts:
-    """Find ticks that were started twice, and attempts that are missing: remembers the last ticks."""
-
     def __init__(self, known: Known) -> None:
         self._known = known
         self._ticks: collections.OrderedDict[str, list[Traced]] = collections.OrderedDict()

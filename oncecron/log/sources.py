@@ -138,7 +138,6 @@ def configured_keys(settings: Settings) -> Sequence[JobKey]:
 
 
 def _is_elsewhere(settings: Settings) -> bool:
-    """Return whether the command line names a store, or the environment another one than the file."""
     file, variables = settings.file, ("ONCECRON_STORE", "ONCECRON_STORE_FILE", "ONCECRON_NAMESPACE")
     names_one = bool({"store", "namespace"} & file.values.keys()) or file.store_file is not None
     is_typed = any(map(settings.is_typed, ("store", "namespace")))

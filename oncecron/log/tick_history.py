@@ -219,7 +219,6 @@ def _skips(log: Reader, key: str, which: Which) -> list[TracedSkip]:
 def _holders(
     log: Reader, key: str, executions: Sequence[Traced], skips: Sequence[TracedSkip]
 ) -> list[Traced]:
-    """Return the runs of other ticks because of which this one was skipped, each with its later attempts."""
     waiting = [
         each.skip
         for each in skips
@@ -273,7 +272,6 @@ def _hosts(sources: Sources, key: str) -> list[HostTicks]:
 
 
 def _oldest(log: Reader, key: str) -> float | None:
-    """Return since when there are records of a key: the start of the oldest, or its tick if that is older."""
     oldest = next(log.traced(HistoryQuery(key=key, after_id=0, limit=1)), None)
     if oldest is None:
         return None
@@ -306,7 +304,6 @@ def _exhausted(
 
 
 def _near_ticks(log: Reader, key: str, text: str) -> list[str]:
-    """Return ticks on record with a similar name; of an instant those before and after it."""
     ticks = sorted({*_ticks(log, HistoryQuery(key=key, limit=LOOKED_AT))})
     if tick.instant_of(text) is None:
         return similar(text, ticks)

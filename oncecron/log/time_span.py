@@ -83,7 +83,6 @@ def _spans(text: str, now: float, *, utc: bool) -> list[Span]:
 
 
 def _date(words: str, today: date) -> tuple[date, str | None] | None:
-    """Return the last day that a table shows so, and the time of day."""
     if named := _WEEKDAY.fullmatch(words):
         back = (today.weekday() - _WEEKDAYS.index(named[1])) % 7 or 7
         return today - timedelta(back), named[2]
@@ -95,7 +94,6 @@ def _date(words: str, today: date) -> tuple[date, str | None] | None:
 
 
 def _of_day(day: date, shown: str | None, zone: tzinfo | None) -> list[Span]:
-    """Return a time of a day, or all of it."""
     return _minutes(day, _time(shown), zone) if shown else [_day(day, zone)]
 
 
@@ -146,7 +144,6 @@ def _day(day: date, zone: tzinfo | None) -> Span:
 
 
 def _minutes(day: date, shown: time, zone: tzinfo | None) -> list[Span]:
-    """Return the minute of a local time; both if the clock shows it twice."""
     local = _local(day, shown, zone)
     starts = [local.timestamp(), local.replace(fold=1).timestamp()]
     return [_minute(each) for each in starts[: 1 + (starts[0] < starts[1])]]

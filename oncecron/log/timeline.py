@@ -145,8 +145,6 @@ _FEW_KEYS = 20
 
 
 class _Calendar:
-    """The ticks of schedules in a span. Many keys have the same schedule."""
-
     def __init__(self, span: Span, now: float) -> None:
         self._since = max(span.since - 1, now - span.kept.executions)
         self._until = min(now, span.until)
@@ -164,8 +162,6 @@ class _Calendar:
 
 
 class _Past:
-    """What was started of the ticks of a key."""
-
     def __init__(
         self, shards: Sequence[JobKey], leases: Sequence[LeaseView], now: float, span: Span
     ) -> None:
@@ -275,7 +271,6 @@ class _Past:
 def _skips(
     sources: Sources, due: Mapping[str, Mapping[int, Sequence[float]]], span: Span, *, hosts: bool
 ) -> dict[str, list[Skip | SkipReason]]:
-    """Return the skips of ticks that nobody has started, by key; for `hosts` all in the span."""
     if hosts:
         since = span.since - MAX_CLOCK_SKEW
         return {key: [*sources.log.skips_since(since, key)] for key in due}
@@ -293,8 +288,6 @@ def _skips(
 
 
 class _Judgement:
-    """What became of the ticks of one key."""
-
     def __init__(
         self,
         sources: Sources,
@@ -337,7 +330,6 @@ class _Judgement:
         return KeyTicks(found, {host: [*self._of_host(host, times)] for host in names})
 
     def _without_start(self) -> Iterator[tuple[float, str]]:
-        """Yield the ticks that nobody has started, or of which a shard was not started, with what became of them."""
         past, now = self._past, self._sources.now
         since = paused_since(self._key, self._sources.pauses)
         paused = math.inf if since is None else believed(since, now)
@@ -359,7 +351,6 @@ class _Judgement:
                     yield at, "incomplete" if (None, at) in past.ticks else "missed"
 
     def _of_host(self, host: str, times: Mapping[Which, float]) -> Iterator[Ticks]:
-        """Yield what a host did at each tick: it ran it, skipped it, or did not fire."""
         past = self._past
         again = past.of_hosts.get(host, {})
         once = [*past.once(host)]
@@ -407,7 +398,6 @@ def _by_word(
 
 
 def _word(run: Execution) -> str:
-    """Return the outcome of an execution as a grid shows it."""
     if run.outcome == "unclaimed":
         return "succeeded" if is_success(run) else "failed"
     return run.outcome

@@ -114,7 +114,6 @@ class _Calendar:
         return name, datetime.fromtimestamp(instant, zone).isoformat(timespec="seconds")
 
     def _marks_of(self, change: _Change) -> tuple[str, str]:
-        """Return the marks of the ticks before and after a change."""
         shown, new = _clock(change.at + change.before), _clock(change.at + change.now)
         before, after = f"before {shown} becomes {new}", f"after {shown} became {new}"
         low, high = sorted((change.at + change.before, change.at + change.now))
@@ -135,7 +134,6 @@ def _clock(local: int) -> str:
 
 
 def _listed(times: Sequence[int]) -> str:
-    """Return local times as the start of a clause: one, two, or the first to the last."""
     if len(times) == 1:
         return f"{_clock(times[0])} is"
     return f"{_clock(times[0])} {'and' if len(times) == 2 else 'to'} {_clock(times[-1])} are"  # noqa: PLR2004

@@ -150,7 +150,6 @@ class Ticks:
         return Choice(max(some, key=lambda pair: pair[0])[1], "outcome")
 
     def _started_with(self, words: Collection[str]) -> Iterator[tuple[float, Which]]:
-        """Yield the newest tick that ended so, or else the newest of which an attempt did."""
         meant = _meant(words)
         asked = {"running" if word == NO_END else word for word in meant} & {*OUTCOMES}
         queries = (HistoryQuery(key=self._key, outcomes=[word], limit=LOOKED_AT) for word in asked)
@@ -176,14 +175,12 @@ class Ticks:
             yield from self._missed()
 
     def _newest_unstarted(self, reason: str | None) -> Which | None:
-        """Return the newest tick that was skipped, for this reason, and that no host started."""
         query = HistoryQuery(key=self._key, outcomes=[reason] if reason else None, limit=None)
         skipped = (Which(skip.tick) for skip in self._log.skips(query) if skip.reason != "done")
         ticks = itertools.islice(_distinct(skipped), LOOKED_AT)
         return next((which for which in ticks if self._outcome(which) is None), None)
 
     def _missed(self) -> Iterator[tuple[float, Which]]:
-        """Yield the last tick of each gap in the log, as `audit` finds them."""
         gaps = expected_gaps(self._sources, 0.0)
         mine = [each for (key, _), each in gaps.items() if key == self._key]
         for traced in self._log.traced(HistoryQuery(key=self._key, limit=None)) if mine else ():
@@ -252,7 +249,6 @@ class Ticks:
             raise UsageError(f"--tick: {_neither(text)}") from error
 
     def _nearest(self, text: str, at: float) -> Choice:
-        """Return the tick whose time is the nearest one, on either side."""
         reach = max(MAX_CLOCK_SKEW, self._sources.now - at)
         rows = [*self._fired(at - reach), *self._scheduled(at - reach, self._sources.now + 1)]
         if not rows:
@@ -289,7 +285,6 @@ class Ticks:
     # Ticks of a time
 
     def _within(self, spans: Sequence[Span]) -> list[_Candidate]:
-        """Return the ticks of a time with their outcomes, the newest first."""
         start, end = min(each.start for each in spans), max(each.end for each in spans)
         now = self._sources.now
         of_schedule = dict(self._scheduled(start, end if start > now else min(end, now)))
@@ -305,7 +300,6 @@ class Ticks:
         return sorted(found, key=lambda each: -each.at)
 
     def _fired(self, since: float) -> Iterator[tuple[Which, float]]:
-        """Yield the ticks that were fired since a time, and of which time they are."""
         query = HistoryQuery(key=self._key, since=since - MAX_CLOCK_SKEW, limit=None)
         rows = [(each.started_at, which_of(each)) for each in self._log.history(query)]
         rows += [(each.at, Which(each.tick)) for each in self._log.skips(query)]
@@ -316,7 +310,6 @@ class Ticks:
                 yield which, at if instant is None else instant
 
     def _scheduled(self, start: float, end: float) -> Iterator[tuple[Which, float]]:
-        """Yield the ticks of the schedule that the key is expected to follow."""
         for _, expected in expected_shards(self._keys):
             begin = max(start, expected.since) - 1
             try:
@@ -402,7 +395,6 @@ def wanted_outcomes(text: str) -> list[str]:
 
 
 def _meant(words: Collection[str]) -> set[str]:
-    """Return the outcomes of ticks: a run whose end is unknown is lost, as `check` says it."""
     more = {"lost": {NO_END}, "missed": {"not-fired"}}
     return {*words, *itertools.chain(*(more.get(word, ()) for word in words))}
 

@@ -120,7 +120,6 @@ def in_a_line(
 
 
 def _known(facts: Facts) -> Facts:
-    """Return the facts with what is known of the runs that are recorded as running."""
     executions, holders = (
         [row._replace(execution=as_known(row.execution, facts.leases, facts.now)) for row in rows]
         for rows in (facts.executions, facts.holders)
@@ -221,13 +220,11 @@ class _Sentences:
         return f"the firing at {self._clock.seconds(min(runs)) if runs else self._first}"
 
     def _reasons(self) -> str:
-        """Return the reasons of all skips, by their names."""
         skips = [each.skip.reason for each in self._facts.skips]
         spooled = [record.get("reason", "not-started") for record in self._facts.spooled]
         return ", ".join(dict.fromkeys([*skips, *spooled]))
 
     def _outlasted(self) -> str:
-        """Return which earlier run was still running, if every firing was skipped because of one."""
         skips = [each.skip for each in self._facts.skips]
         row = holder_of(skips[0], self._facts.holders) if skips else None
         if row is None or any(skip.reason != "held" for skip in skips):
@@ -235,7 +232,6 @@ class _Sentences:
         return f"{visible(row.execution.host)} {self._held(skips[0])}"
 
     def _at_last(self) -> str:
-        """Return the end of the headline: whether another attempt follows, or none is left."""
         last = self._facts.executions[-1].execution if self._facts.executions else None
         if last is None:
             return ""
@@ -276,7 +272,6 @@ class _Sentences:
     # Executions
 
     def _executions(self) -> Iterator[_Event]:
-        """Yield what became of the runs of other ticks that are meant, and of this one's."""
         before: Execution | None = None
         for traced in (*self._facts.holders, *self._facts.executions):
             execution = traced.execution
@@ -307,7 +302,6 @@ class _Sentences:
         return execution.started_at, f"{self._who(execution)} {how}"
 
     def _late(self, traced: Traced) -> str:
-        """Return how long after its tick the first attempt was started."""
         late = delay(traced)
         if late is None or traced.execution.cause != "schedule":
             return ""
@@ -315,7 +309,6 @@ class _Sentences:
         return f" {rounded(abs(late))} {side} its tick"
 
     def _fired_apart(self, fired_at: float | None, at: float) -> str:
-        """Return when a host fired, where that is not what the store's clock shows."""
         if fired_at is None or abs(at - fired_at) < SAME_TIME:
             return ""
         return f", fired at {self._at(fired_at)} by its own clock"
@@ -377,7 +370,6 @@ class _Sentences:
             yield f"No further attempt follows. To list such ticks: {listing}"
 
     def _is_kept(self, execution: Execution) -> bool:
-        """Return whether an attempt has failed and its lease is kept for the next one."""
         return execution.outcome in _FAILED and self._lease_of(execution) is not None
 
     def _lease_of(self, execution: Execution) -> LeaseView | None:
@@ -437,7 +429,6 @@ class _Sentences:
         }.get(skip.reason, f"{skip.reason}{detail}")
 
     def _held(self, skip: Skip) -> str:
-        """Return what the holder was doing, with this tick or with another one."""
         row = holder_of(skip, self._facts.executions)
         which, still = "it", ""
         if row is None:
@@ -514,7 +505,6 @@ class _Sentences:
             )
 
     def _due(self) -> Iterator[str]:
-        """Yield which later ticks were not started."""
         due, key = self._facts.due, self._facts.key
         if due.missed:
             yield self._missed()
@@ -574,7 +564,6 @@ class _Sentences:
         return f"On {self._first[:10]} ({zone}{by}):"
 
     def _at(self, time: float | None) -> str:
-        """Return the time of day, and the UTC beside it; in full where day or zone are not those of the first line."""
         text = self._clock.seconds(time)
         zone, beside, utc = text[19:].partition(" (")
         same = (text[:10], zone) == (self._first[:10], self._first[19:].partition(" (")[0])

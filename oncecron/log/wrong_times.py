@@ -132,7 +132,6 @@ def _agrees(row: KeyHost) -> bool:
 
 
 def _are_apart(a: KeyHost, b: KeyHost, schedule: str) -> bool:
-    """Return whether two hosts have fired one local time as two ticks, and one would not fire that of the other."""
     if a.utc_offset is None or b.utc_offset is None or a.utc_offset == b.utc_offset:
         return False
     apart = b.utc_offset - a.utc_offset

@@ -278,7 +278,6 @@ class _ShardClaim:
         return self.firing._replace(resumes=False, failover=True, retries=MOST_TAKEOVERS)
 
     def _take_refusal(self, answer: Refusal, now: float) -> Refusal | None:
-        """Return a refusal that is final, or None with `due` set for the next claim."""
         if not answer.recorded:
             self._spec.spool.keep(skip_record(self.firing, answer))
         way = answer.blocked_by
@@ -297,7 +296,6 @@ class _ShardClaim:
         return clock.lease_time(self._connection.store.lease_clock)
 
     def _evict(self, stale: AskAgain, deadline: float) -> None:
-        """End the session of a dead holder whose key was taken over."""
         try:
             self._connection.store.evict(stale, deadline=deadline)
         except StoreError:
@@ -324,7 +322,6 @@ class _ShardClaim:
         return self._is_standby
 
     def _forget(self, now: float) -> None:
-        """Forget earlier answers, and start a new budget."""
         self._waiting = False
         self._budget_end = now + self._spec.connect_timeout
         self._orphan_end: float | None = None
@@ -337,7 +334,6 @@ class _ShardClaim:
 
     @property
     def _is_standby(self) -> bool:
-        """Whether the firing waits without a time limit (--failover)."""
         waits = self.firing.failover and self._blocker is not None and self._blocker.same_tick
         return waits and self.unconfirmed is None
 
@@ -357,7 +353,6 @@ class _ShardClaim:
         return (self.firing.failover and way.same_tick) or now < self._wait_until
 
     def _wait(self, way: BlockingLease, now: float) -> None:
-        """Set `due` for the next claim, and listen until then."""
         self._waiting = True
         known, self._blocker = self._blocker, way
         if known is None or (known.execution_id, known.heartbeat) != (
@@ -384,7 +379,6 @@ class _ShardClaim:
         self.due = now + pause
 
     def _silent_heartbeat(self, now: float) -> float | str | None:
-        """Return the last heartbeat of a holder that has been silent long enough to be dead."""
         if self._stale:
             return self._stale.watched
         silent = self._blocker and now - self._silent_since >= self.firing.ttl * SILENT_FOR

@@ -52,13 +52,11 @@ def dry_run(spec: RunSpec) -> int:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text beside its name, as they fit a terminal."""
     width = terminal_width(1)
     return [text] if width is None else fold(text, width - len("directory  "))
 
 
 def _answer_of_shards(spec: RunSpec, store: LeaseStore) -> tuple[Firing, Answer]:
-    """Return the first shard that would start, and else what would be answered to the last one."""
     for shard in range(spec.firing.shards):
         firing = spec.firing._replace(shard=shard)
         answer = foresee(firing, store)
@@ -83,7 +81,6 @@ def foresee(firing: Firing, store: LeaseStore) -> Answer:
 
 
 def _after(state: State, step: Expire | Cut | Regain | LookCloser) -> State:
-    """Return the state after a step that a claim takes before it is answered, as the store would write it."""
     lease, newest = state.lease, state.newest
     if isinstance(step, Cut) and lease is not None:
         return state._replace(lease=lease._replace(ends_in=lease.ttl))
@@ -107,7 +104,6 @@ def _sentence(spec: RunSpec, firing: Firing, answer: Answer) -> str:
 
 
 def _plan(spec: RunSpec, program: str) -> Iterator[tuple[str, str]]:
-    """Yield what the firing is about, and what it would execute."""
     firing, policy = spec.firing, spec.retry_policy
     yield "key", firing.key
     yield "tick", _tick(firing)

@@ -83,7 +83,6 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
 
 
 def _shown_line(spec: RunSpec) -> str:
-    """Return the command as a message may show it: a line of one word as it is, for --shell."""
     return spec.shown_program if len(spec.command) == 1 else spec.firing.command
 
 
@@ -119,7 +118,6 @@ def _host_refusal(spec: RunSpec) -> Refusal | None:
 
 
 def _skip(spec: RunSpec, store: LeaseStore, refusal: Refusal) -> int:
-    """Record and explain a skip that was decided before the claim; return the exit status."""
     if spec.verbose or os.isatty(2):
         stderr.complain(skip_message(spec, spec.firing, refusal, waits=False))
     _record(spec, store, refusal)

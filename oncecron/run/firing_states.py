@@ -267,7 +267,6 @@ class Leaving(Claiming):
         return self._leave(event.unanswered)
 
     def _on_renewed(self, lease: Lease) -> State:
-        """Ignore a heartbeat of the last attempt."""
         return self if self._last else super()._on_renewed(lease)
 
     def _on_not_retried(self, event: events.NotRetried) -> State:
@@ -533,7 +532,6 @@ def _start(guard: Guard, lease: Lease | None) -> State:
 
 
 def _record(guard: Guard, lease: Lease, end: JobEnd, stop_reason: str | None = None) -> State:
-    """Record how an attempt ended, and keep the lease if another follows."""
     spec, (ending, exit_status) = guard.spec, end
     ending = guard.finish_job(ending)
     guard.reporter.say_end(ending)

@@ -154,7 +154,6 @@ class LogMirror:
         return steady(store, log.address, spec.reread_log)
 
     def _next(self, store: LeaseStore | None) -> dict[str, Any] | None:
-        """Wait for the next record; None when the firing is over and all are delivered."""
         with self._changed:
             if not self._changed.wait_for(self._busy, LOG_IDLE):
                 if store:
@@ -199,7 +198,6 @@ class LogMirror:
             self._keep(older)
 
     def _wait(self, seconds: float, record: dict[str, Any]) -> None:
-        """Wait before the record is tried again, or until there is another, or the firing ends."""
         with self._changed:
             if self._closing:
                 self._changed.wait(min(seconds, LOG_LAST_PAUSE))

@@ -54,7 +54,6 @@ def _no_answer(why: str) -> CommandError:
 
 
 def _status(spec: RunSpec, shell: str) -> int | None:
-    """Return the wait status of the test; None if it had to be killed."""
     words = [shell, "-c", spec.only_if or ""]
     signals = process_tree.Signals()
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)

@@ -280,7 +280,6 @@ def send(process: Process, number: int) -> bool:
 
 
 def _signal(pid: int, pidfd: int | None, number: int) -> bool:
-    """Send a signal by whichever call is not refused; return whether the process got it."""
     try:
         if pidfd is not None:
             system.calls.pidfd_send_signal(pidfd, number)

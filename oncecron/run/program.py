@@ -85,7 +85,6 @@ def _is_binary(path: str) -> bool:
 
 
 def _why_shell(program: str, shown: str) -> str | None:
-    """Return why a word that is no program needs a shell, None if it does not."""
     from oncecron.core.shell_words import SHELL_BUILTINS  # noqa: PLC0415 - for an error message alone
 
     if any(letter in " \t\n|&;<>$`()" for letter in program):  # a whole line as one word
@@ -98,7 +97,6 @@ def _why_shell(program: str, shown: str) -> str | None:
 
 
 def _string(program: str, line: str) -> str:
-    """Return what to write after --shell. What only prepares a shell needs a command behind it."""
     from oncecron.core.shell_words import PREPARING_BUILTINS  # noqa: PLC0415 - as above
 
     alone = os.fsencode(program) in PREPARING_BUILTINS

@@ -330,7 +330,6 @@ class Spool:
             _remove(note)
 
     def _levels(self, name: str) -> list[str]:
-        """Return the directories of the spool from the top down, with that of `name` if it is not empty."""
         levels = [self._state, os.path.dirname(self.root), self.root]
         return [*levels, os.path.join(self.root, name)] if name else levels
 

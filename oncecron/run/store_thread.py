@@ -197,7 +197,6 @@ class StoreThread:
         return clock.lease_time(self._clock)
 
     def _sleep(self, seconds: float, fd: int | None = None) -> bool:
-        """Wait for `seconds` or for an order; return whether the descriptor is readable."""
         poll = system.calls.poll()
         poll.register(self._wake_fd, select.POLLIN)
         if fd is not None:
@@ -302,7 +301,6 @@ class StoreThread:
             self._record(ending)
 
     def _park(self) -> None:
-        """Stop the heartbeats and wait for an order."""
         self._beating = False
         self._renew_at = self._listen_at = self._renew_deadline = NEVER
 
@@ -333,7 +331,6 @@ class StoreThread:
             self._listen_at = self._renew_at + self._interval  # it may fail each time
 
     def _close_unless_held(self) -> bool:
-        """Close the connection if it is not to be held; return whether that is so."""
         holds = self._connection.store.holds_connection
         if not holds:
             self._connection.close()
@@ -434,7 +431,6 @@ class StoreThread:
         self._post(Recorded(error))
 
     def _answer(self, ask: Callable[[float], bool]) -> bool | StoreError:
-        """Retry a call until `RECORD_TIMEOUT`; return the answer or the last error."""
         deadline, backoff = self._now() + RECORD_TIMEOUT, Backoff()
         self._wait_for("the store has not recorded the end yet", RECORD_TIMEOUT)
         try:
@@ -451,7 +447,6 @@ class StoreThread:
             self._patience.over()
 
     def _wait_for(self, what: str, seconds: float) -> None:
-        """Let a person know, after two seconds, what the firing waits for."""
         self._patience.wait(what, f"{self._spec.firing.key}: {what}; it has {seconds:g} s")
 
     # The spool

@@ -277,7 +277,6 @@ class Wrapper:
             self._tree.reap()
 
     def _lease_of(self, fields: list[str]) -> Lease:
-        """Return the lease of the started job from the guard's report, for a record of its loss."""
         firing = self._spec.firing
         shard, execution_id, attempt, token, started_at, cause = fields
         self._started = self._now()
@@ -296,7 +295,6 @@ class Wrapper:
         )
 
     def _fence(self, why: str, lost_reason: LostByHolder) -> int:
-        """Kill everything, including the guard, and record the loss."""
         # First: a stopped guard does not reap its zombies.
         self._tree.signal_awaited(signal.SIGKILL)
         gone = self._tree.kill_all(KILL_TIMEOUT)

@@ -215,7 +215,6 @@ class SteadyCalls:
         return steady_call
 
     def _has_moved(self) -> bool:
-        """Read the address again; return whether the next call goes to another one."""
         if self._reread is None or self._address.kind == "sqlite":
             return False
         try:

@@ -100,7 +100,6 @@ def parse_address(text: str) -> Address:
 
 
 def _meant(text: str, scheme: str) -> str:
-    """Return what to write for a text without `://`."""
     if text.startswith("/") and not any(
         sign in text for sign in "@:"
     ):  # no address without its kind
@@ -111,7 +110,6 @@ def _meant(text: str, scheme: str) -> str:
 
 
 def _kind_in_lower_case(scheme: str) -> str | None:
-    """Return the kind that a scheme in capitals means."""
     lower = scheme.lower()
     return lower if lower in (*_REDIS_SCHEMES, *_OTHERS) else None
 

@@ -176,7 +176,6 @@ class Reader(Views):
         yield from sorted(waiting, key=_order)
 
     def _unpacked(self, rows: Iterable[Row]) -> tuple[list[TracedSkip], dict[TracedSkip, int]]:
-        """Return the skips of rows, and of those that were packed the execution of the holder."""
         found: list[TracedSkip] = []
         executions: dict[TracedSkip, int] = {}
         for row in rows:
@@ -335,7 +334,6 @@ class Reader(Views):
 
 
 def _fits(row: Execution | Skip, at: float, query: HistoryQuery) -> bool:
-    """Return whether a row matches the filters that a store need not apply itself."""
     return (
         query.host in (None, row.host)
         and (query.without is None or not row.key.startswith(query.without))
@@ -346,7 +344,6 @@ def _fits(row: Execution | Skip, at: float, query: HistoryQuery) -> bool:
 
 
 def _order(traced: TracedSkip) -> tuple[object, ...]:
-    """Return the sort key of skips: newest first."""
     skip = traced.skip
     return (-skip.at, skip.key, skip.shard, skip.host, skip.reason)
 
@@ -406,7 +403,6 @@ def _of_last_day(counts: str | int | None, hours: int) -> int:
 
 
 def _fired(ticks: str | None, ticks_at: str | None) -> tuple[tuple[str, float], ...]:
-    """Return the last ticks of a host and when it fired them; the texts have a word for each."""
     times = [float(at) for at in (ticks_at or "").split()]
     if not all(map(is_time, times)):
         raise ValueError("the time of a tick is none")
@@ -503,7 +499,6 @@ def _unpack(*packed: Any) -> tuple[tuple[TracedSkip, int], ...]:
 def _unpack_reasons(
     key: str, shard: int, host: str, window: int, words: str, wanted: Sequence[int] | None
 ) -> tuple[SkipReason, ...]:
-    """Return less of the skips in a text; `wanted`: only those of some rising minutes."""
     if wanted is not None and not is_wanted(wanted, window):
         return ()
     codes = {int(word.partition(":")[0], 16) & ~(PLAIN_DONE - 1) for word in words.split()}
@@ -569,7 +564,6 @@ def _checked_places(row: Any) -> Iterator[tuple[int, str, Callable[[Any], bool]]
 
 
 def _name_of(name: str, columns: Sequence[Any]) -> str:
-    """Return the name of a row, which may have too few columns, or one that cannot be written."""
     try:
         return name.format(*columns, *_ABSENT)
     except UNREADABLE:

@@ -335,7 +335,6 @@ _SAID_BY = {"expired": "lost", "overrun": "slow"}
 
 
 def _one_per_run(found: Sequence[Finding]) -> list[Finding]:
-    """Return the findings without what another one about the same run says, or says better."""
     by_kind = {(each.finding, each.key): each for each in found}
     said_better = {kinds()[each.finding].says for each in found}
     kept = []

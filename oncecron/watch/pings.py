@@ -308,12 +308,10 @@ _OTHERS: dict[str, Callable[[str, PingKind, Record], Request]] = {
 
 
 def _with_query(url: str, **values: object) -> str:
-    """Return a URL with more values in its query, which may have some already."""
     return f"{url}{'&' if '?' in url else '?'}{urlencode(values, quote_via=quote)}"
 
 
 def _report(kind: PingKind, record: Record, limit: int) -> bytes:
-    """Return the summary, and as much of the end of the output as the limit leaves."""
     head = summary(kind, record).encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
     left = limit - len(head.encode()) - 2
     if not record["output"] or left <= 0:

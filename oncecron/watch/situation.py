@@ -91,7 +91,6 @@ def _has_never_run(job: JobSummary) -> bool:
 
 
 def _never(sources: Sources, key: str) -> str:
-    """Say why a key has never run."""
     reasons: Reasons = {}
     for skip in sources.in_vain.get(key, ()):
         reasons.setdefault(skip.reason, {})[skip.host] = None

@@ -128,7 +128,6 @@ class Capture:
         return True
 
     def _read(self) -> bytes:
-        """Return the replies that have arrived, and note when the forwarder is gone."""
         replies = b""
         while not self._gone:
             try:
@@ -141,7 +140,6 @@ class Capture:
 
 
 def _outputs() -> dict[int, int]:
-    """Return the open ones of standard output and error, each with the descriptor that serves it."""
     given = [number for number in (1, 2) if _is_given(number)]
     if len(given) == 2 and os.path.sameopenfile(1, 2):  # noqa: PLR2004
         return {1: 1, 2: 1}

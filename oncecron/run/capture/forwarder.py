@@ -123,8 +123,6 @@ class _Forwarder:
 
 
 class _Stream:
-    """One pipe, and what has been read from it and not yet forwarded."""
-
     def __init__(
         self, pipe: Pipe, ring: Ring, lock: _thread.LockType, progress: int, errors_begin: str
     ) -> None:

@@ -59,7 +59,6 @@ class Ring:
         return output_of(*self._since_mark())
 
     def _since_mark(self) -> tuple[bytes, int]:
-        """Return the last bytes since `begin`, and how many came before them."""
         mark = self._counts[_MARK]
         for _ in range(_LOOKS):
             total = self._counts[_TOTAL]

@@ -98,7 +98,6 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
     def _rows(
         self, firing: Firing, awaited: int | None, deadline: float, *, at: str | None
     ) -> tuple[dict[str, str], dict[str, str] | None, float]:
-        """Return the key's row, what the log tells, or what it tells about the tick alone, and the host's clock."""
         host, backend = firing.holder.host, self._backend(deadline)
         values: list[Value] = [firing.key, firing.shard, host, firing.owner, backend, firing.ttl]
         sources = f"{self._schema}.{self._door('look_v1', deadline)}($1,$2,$3,$4,$5,$6) k"
@@ -219,7 +218,6 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         return AskAgain("fenced", 0.0, 0.0, held, backend_pid=backend)
 
     def _fence_holder(self, deadline: float) -> int | None:
-        """Return the session whose transaction holds the fence, if it is still there."""
         [backend] = self._call("fence_holder_v1", (self._key_id,), deadline)
         return None if backend is None else int(backend)
 

@@ -89,14 +89,10 @@ class BrokenConninfoError(LibpqError):
 
 
 class _Notification(Structure):
-    """A PGnotify."""
-
     _fields_ = (("channel", c_char_p), ("backend_pid", c_int), ("payload", c_char_p))
 
 
 class _Option(Structure):
-    """A PQconninfoOption."""
-
     _fields_ = (
         *(
             (name, c_char_p)

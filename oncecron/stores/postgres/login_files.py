@@ -103,6 +103,5 @@ def _unreadable(path: str) -> str | None:
 
 
 def _quoted_behind(text: str, words: str) -> str | None:
-    """Return what is in quotes behind some words."""
     _, found, rest = text.partition(f'{words}"')
     return rest.partition('"')[0] if found else None

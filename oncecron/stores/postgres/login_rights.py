@@ -38,7 +38,6 @@ def cure_of(text: str, settings: Mapping[str, str | None] | None = None) -> str 
 
 
 def _line(host: str, user: str, database: str, rest: str) -> str:
-    """Return the line that lets a role in from one host, by TLS if that is how it came; `[local]` is a socket."""
     names = " ".join(name if _PLAIN.fullmatch(name) else f'"{name}"' for name in (database, user))
     if host == "[local]":
         return f"local {names} scram-sha-256"

@@ -113,7 +113,6 @@ def facts_of(
 
 
 def _is_newest(row: dict[str, str], firing: Firing) -> bool:
-    """Return whether the newest start is the last attempt of the firing's tick, and may have started."""
     known = "tick_known" in row and row.get("newest_outcome", "not-started") != "not-started"
     return known and firing.tick.text is not None and row.get("tick") == firing.tick.text
 

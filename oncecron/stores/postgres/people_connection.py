@@ -53,8 +53,6 @@ def _cost() -> tuple[int, float]:
 
 
 class _Login:
-    """A login with psycopg's libpq, for `log_in`."""
-
     def __init__(self, conninfo: str) -> None:
         self.pgconn = psycopg.pq.PGconn.connect_start(os.fsencode(conninfo))
         libpq.tell_codes(getattr(self.pgconn, "pgconn_ptr"), psycopg.pq.version())  # noqa: B009 - its types lack it
@@ -78,8 +76,6 @@ class _Login:
 
 
 class _Connection(psycopg.Connection["tuple[Any, ...]"]):
-    """A connection whose server has a limit of time and of bytes for each answer."""
-
     def wait(self, gen: PQGen[Answer], *options: Any, **more: Any) -> Answer:
         return super().wait(self._limited(gen), *options, **more)
 
@@ -157,7 +153,6 @@ class Connection:
         return self._connection
 
     def _installed(self, cure: str = READERS_CURE) -> psycopg.Connection[tuple[Any, ...]]:
-        """Return the connection after checking that the schema exists and serves this program."""
         if self._connection is not None:
             return self._connection
         connection = self._connected()
@@ -176,7 +171,6 @@ class Connection:
     def _recorded(
         self, connection: psycopg.Connection[tuple[Any, ...]], cure: str
     ) -> Recorded | None:
-        """Return what the schema says about itself, or None if there is no schema."""
         answer = connection.execute(
             self._sql["installed"], {"namespace": self._namespace}
         ).fetchone()
@@ -191,7 +185,6 @@ class Connection:
         return Recorded(*(connection.execute(self._sql["version"]).fetchone() or (0,)))
 
     def _rights(self) -> tuple[str, str]:
-        """Return this role and the schema's owner, as far as the server still answers."""
         with contextlib.suppress(psycopg.Error, StoreError):
             asked = schema.ROLE_AND_OWNER.format(namespace=self._namespace)
             if row := self._connected().execute(asked).fetchone():
@@ -199,7 +192,6 @@ class Connection:
         return "ROLE", "OWNER"
 
     def _filled(self, cure: str) -> str:
-        """Return a cure with the commands, and with the roles that are meant."""
         role, owner = self._rights()
         rights = (role, owner, self._url, self._namespace)
         return cure.format(
@@ -213,7 +205,6 @@ class Connection:
 
     @contextlib.contextmanager
     def _explained(self, cure: str) -> Iterator[None]:
-        """Turn an error of psycopg into a one-line error with a cure."""
         try:
             yield
         except psycopg.Error as error:
@@ -293,7 +284,6 @@ def driver_settings(url: str) -> dict[str, str | None]:
 
 
 def _unconnected(error: psycopg.Error, url: str) -> StoreError:
-    """Return the oncecron error of a connection that was lost."""
     return StoreUnavailable(
         f"PostgreSQL {masked(url)}: {address.one_line(without(str(error), url))}"
     )

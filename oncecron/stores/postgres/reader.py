@@ -78,7 +78,6 @@ _STREAMED = (*("timeline", "skips", "reasons", "reasons_of_ticks", "key_hosts", 
 def _reasons(
     ticks: Mapping[str, str], minutes: Mapping[str, int], wanted: Mapping[str, list[int]] | None
 ) -> tuple[str, dict[str, Any]]:
-    """Return the section for why ticks were skipped: those from one of each key on, or a few; and its arguments."""
     if wanted is None:
         values = {"ticks": [*ticks.values()], "minutes": [*minutes.values()]}
         return "reasons", {"keys": [*ticks], **values}
@@ -116,7 +115,6 @@ class PostgresReader(Connection, Reader):
         return iter(self._all(view, bounds))
 
     def _all(self, view: str, bounds: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Return the rows of a view that has few, or of which all are wanted at once."""
         if view == "namespaces":
             with self._explained(READERS_CURE):
                 return self._connected().execute(self._sql[view]).fetchall()
@@ -126,7 +124,6 @@ class PostgresReader(Connection, Reader):
         return self._ask(view, {**_NO_FILTERS, **bounds}, cure)
 
     def _history(self, bounds: dict[str, Any]) -> Iterator[Row]:
-        """Yield executions page by page."""
         section = "history"
         if bounds["after_id"] is not None:
             section = "history_after"
@@ -318,7 +315,6 @@ class PostgresReader(Connection, Reader):
     def _made(
         self, connection: psycopg.Connection[tuple[Any, ...]], roles: Roles, least: LeastRetention
     ) -> int | None:
-        """Create or upgrade the schema, set what is given and grant rights; return the version that it had."""
         with connection.transaction():
             words = _init_words(roles, least)
             cure = _init_cure(words)
@@ -377,7 +373,6 @@ class PostgresReader(Connection, Reader):
 
 
 def _init_words(roles: Roles, least: LeastRetention) -> str:
-    """Return `init` as it was typed, for a message."""
     words = "init"
     for part, names in roles._asdict().items():
         if names:
@@ -389,5 +384,4 @@ def _init_words(roles: Roles, least: LeastRetention) -> str:
 
 
 def _init_cure(words: str) -> str:
-    """Return the cure of `init` that lacks a right; `words`: this command."""
     return INIT_CURE.format(words=words.replace("{", "{{").replace("}", "}}"))

@@ -58,7 +58,6 @@ def quoted(namespace: str) -> str:
 
 
 def _recorded(client: PostgresClient, namespace: str) -> Recorded | None:
-    """Return what the schema says about itself; None if it has no tables of oncecron."""
     from oncecron.stores.schema_version import Recorded  # noqa: PLC0415 - only where it does not fit
 
     deadline = time.clock_gettime(BOOTTIME) + CALL_TIMEOUT
@@ -171,7 +170,6 @@ def rights(client: PostgresClient | None, namespace: str) -> tuple[str, str, boo
 def _explain_missing(
     error: StatementError, namespace: str, client: PostgresClient | None, url: str
 ) -> StoreError:
-    """Return the error of a function or table that is not there: of another version, or of no schema."""
     incomplete = StoreRefusesError(
         f"{where(namespace)}: {error}; something in the schema was removed or changed: restore it from a backup"
     )

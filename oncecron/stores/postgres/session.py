@@ -115,7 +115,6 @@ class PostgresSession:
         )
 
     def _call(self, function: str, values: Sequence[Value], deadline: float) -> Row:
-        """Call a function."""
         try:
             return self._try(function, values, deadline)
         except StatementError as error:
@@ -138,7 +137,6 @@ class PostgresSession:
             raise self._error_of(error) from error
 
     def _error_of(self, error: StatementError) -> StoreError:
-        """Return the oncecron error of a failed statement, and close the session."""
         client, self._client = self._client, None
         try:
             return schema.explain(error, self._namespace, client, self._url)

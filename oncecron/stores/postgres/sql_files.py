@@ -113,7 +113,6 @@ def _text(name: str) -> str:
 
 
 def _of_plugins(name: str) -> list[str]:
-    """Return the texts of the file with this name in each plugin's folder."""
     files = (os.path.join(folder, name) for folder in sorted(os.listdir(_DIRECTORY)))
     return [_text(file) for file in files if os.path.isfile(os.path.join(_DIRECTORY, file))]
 
@@ -132,7 +131,6 @@ def _sections(name: str) -> dict[str, str]:
 
 
 def _filled(text: str, namespace: str, **values: str) -> str:
-    """Return the text of SQL files with its values."""
     known = {
         "ns": schema.quoted(namespace),
         "version": schema.VERSION,

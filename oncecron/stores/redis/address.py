@@ -150,14 +150,12 @@ def _parsed(text: str, defaults: dict[str, str]) -> Target:
 
 
 def _scheme(scheme: str) -> tuple[str, bool]:
-    """Return the scheme without TLS, and whether it had TLS."""
     base, plus, topology = scheme.partition("+")
     tls = base in ("rediss", "valkeys")
     return ("unix" if base == "unix" else "redis") + plus + topology, tls
 
 
 def _query_values(query: str, user: str | None) -> dict[str, str]:
-    """Return the parameters of the query, with user and password from the part before the @."""
     given: dict[str, str] = {}
     if user is not None:
         name, colon, password = user.partition(":")
@@ -198,7 +196,6 @@ def _integer(name: str, text: str, most: int, *, least: int = 0) -> int:
 
 
 def _path(kind: str, path: str) -> tuple[str, str]:
-    """Return the master's name and the database in a path, each perhaps empty."""
     if kind == "socket":
         return "", ""
     parts = path.removeprefix("/").removesuffix("/").split("/")

@@ -118,7 +118,6 @@ class RedisClient:
             return True
 
     def _answer(self, command: bytes, deadline: float) -> Reply | ReplyError:
-        """Send a command, and to the node that is named if this one has not executed it."""
         answer = self._current().ask(command, deadline=deadline)
         redirects = 0
         while isinstance(answer, ReplyError) and answer.code in ("MOVED", "ASK"):
@@ -196,7 +195,6 @@ class RedisClient:
 
 
 def _named_node(redirection: ReplyError, here: ServerConnection, transport: Transport) -> Host:
-    """Return the node that MOVED or ASK names: `MOVED 3999 127.0.0.1:6381`."""
     host, _, port = str(redirection).rpartition(" ")[2].rpartition(":")
     if not host and not isinstance(here.place, str):
         host = here.place[0]

@@ -351,7 +351,6 @@ class ServerConnection:
                 raise
 
     def _raise_last_words(self) -> None:
-        """Raise the error that the server sent before it closed the connection, if it did."""
         try:
             reply = self._reader.reply()
         except OSError as said:

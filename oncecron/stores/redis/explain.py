@@ -203,7 +203,6 @@ def _code_of_step(error: ReplyError) -> str:
 
 
 def _cure_of_rights(text: str, target: Target, namespace: str) -> str:
-    """Return the command that gives this user its rights: those of a reader if a command of readers was refused."""
     refused = text.partition("run the '")[2].partition("'")[0]
     rights = READING if f"+{refused}" in READING.split() else RIGHTS
     return acl_command(target, acl_rule(target.username or "default", namespace, rights))
@@ -311,7 +310,6 @@ def _without_right(error: ReplyError, where: str, user: str, right: str) -> Stor
 def _refused(
     error: ReplyError, where: str, prefix: str = "", cure: str = _OTHER_CURE
 ) -> StoreRefusesError:
-    """Return the error of a refusal; `cure`: for a code that says nothing."""
     text = "the server is in protected mode" if error.code == "DENIED" else _line(error)
     cure = _CURES.get(error.code, cure).format(prefix, prefix)
     return StoreRefusesError(f"{where}: {text}; {cure}")

@@ -79,7 +79,6 @@ class RedisSession:
         return self._client
 
     def _missing_replicas(self, what: str, deadline: float) -> StoreError | None:
-        """Return an error if fewer replicas have the last write than the address requires (`?wait=N`)."""
         wanted = self._target.wait
         if not wanted:
             return None
@@ -119,7 +118,6 @@ class RedisSession:
     def _step(
         self, step: str, shard: str, values: Values, deadline: float, also: str | None = None
     ) -> Reply:
-        """Run a step on a shard, or on two."""
         return self._run(
             step, shard, self._names.keys(*filter(None, (shard, also))), values, deadline
         )
@@ -127,7 +125,6 @@ class RedisSession:
     def _run(
         self, step: str, shard: str, keys: Sequence[str], values: Values, deadline: float
     ) -> Reply:
-        """Run a step with these keys."""
         told = {**values, "part": shard, "max_skew": MAX_CLOCK_SKEW}
         words = (len(keys), *keys, *scripts.arguments(told))
         try:
@@ -414,7 +411,6 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
         return self._client.watch_fd() if self._client else None
 
     def _lease_values(self, lease: Lease) -> Values:
-        """Return the arguments of a step for a lease, also to put back an execution that the store has lost."""
         firing, values = self._firing, lease_values(lease)
         if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
             return values
@@ -453,7 +449,6 @@ def _shards(firing: Firing) -> tuple[str, str | None]:
 
 
 def _claim_values(firing: Firing, awaited: int | None) -> Values:
-    """Return the arguments of a step that gathers the facts."""
     return {
         "key": firing.key,
         "tick": firing.tick.text,

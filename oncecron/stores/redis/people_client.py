@@ -227,7 +227,6 @@ class PeopleClient:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Turn an error of redis-py into a one-line error with a cure."""
         try:
             yield
         except _FAILURES as error:
@@ -236,7 +235,6 @@ class PeopleClient:
             raise explained from error
 
     def _place(self) -> Any:
-        """Return the server that was asked last, as far as that is known."""
         pool = self._client.connection_pool if self._client else None
         if master := getattr(pool, "master_address", None):
             return master
@@ -436,7 +434,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _reply(error: BaseException) -> ReplyError | None:
-    """Return the server's answer in an error of redis-py, or in its causes."""
     for each in _causes(error):
         if code := _CODES.get(type(each)):
             return ReplyError(f"{code} {each}")
@@ -446,7 +443,6 @@ def _reply(error: BaseException) -> ReplyError | None:
 
 
 def _explained(error: BaseException, transport: Transport, place: Host | str) -> StoreError | None:
-    """Return the oncecron error of what is not about a command itself; else None."""
     for each in _causes(error):
         if isinstance(each, StoreError):
             return each

@@ -136,7 +136,6 @@ class RedisReader(RedisViews):
     def _replace(
         self, key: str | None, host: str | None, what: Values
     ) -> tuple[Row | None, Row | None]:
-        """Set or remove a pause or a drain; return the row that is there now, and the one that was there before."""
         answer = self._client.confirmed_step("pause", [], {"key": key, "drained": host, **what})
         now, before = (self._pause_row(key, host, text) if text else None for text in answer)
         return now, before

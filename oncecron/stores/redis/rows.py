@@ -44,7 +44,6 @@ KEY = (
 
 
 def _with_kinds(*names: str) -> tuple[tuple[str, Callable[..., Any] | None], ...]:
-    """Return fields with what makes numbers of their texts, for `_columns`."""
     return tuple((name, _KINDS.get(name)) for name in names)
 
 
@@ -92,7 +91,6 @@ def json_of(text: bytes) -> dict[str, str]:
 
 
 def _converted(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row whose numbers are numbers."""
     return {
         name: kind(value) if (kind := _KINDS.get(name)) else value for name, value in fields.items()
     }

@@ -57,7 +57,6 @@ class RedisViews(Reader):
         self._client = PeopleClient(target, self._names, self._refusal)
 
     def _refusal(self, recorded: Any) -> StoreError | None:
-        """Return the error of data that do not serve this program, by the version on record."""
         layout, oldest = scripts.texts(recorded)
         return misfit(self._target, self._namespace, layout, oldest) if layout else None
 
@@ -85,7 +84,6 @@ class RedisViews(Reader):
         return int(seconds) + int(microseconds) / 1e6
 
     def _shards(self, keys: Collection[str] | None, without: str | None = None) -> list[Shard]:
-        """Return the shards of some keys, or of all that do not begin with `without`."""
         members = self._ask("ZRANGE", self._names.of_namespace("parts"), 0, -1)
         known = (self.readable("the shard {0!r}", rows.shard_named, member) for member in members)
         wanted = (each for each in known if each and (keys is None or each.key in keys))
@@ -111,7 +109,6 @@ class RedisViews(Reader):
                 yield row
 
     def _ids(self, query: HistoryQuery) -> Iterator[int]:
-        """Yield the ids of executions in the order of the query, from all shards that it covers."""
         if query.exhausted:
             return self._given_up(query.after_id)
         shards = self._shards(query.key and [query.key], query.without)
@@ -120,7 +117,6 @@ class RedisViews(Reader):
         return self._merged(shards, f"{query.after_id}-0" if forward else "", forward, size)
 
     def _given_up(self, after_id: int | None) -> Iterator[int]:
-        """Yield the ids of attempts of all keys that may be dead letters."""
         name = self._names.of_namespace("given_up")
         forward, last = after_id is not None, after_id
         while True:
@@ -213,7 +209,6 @@ class RedisViews(Reader):
     def _by_start(
         self, some: Sequence[Shard], after: int, since: float | None
     ) -> Iterator[StoredExecution]:
-        """Yield the executions of shards after an id, each shard in the order of starts."""
         streams = [self._names.of_shard("log", shard.name) for shard in some]
         pages = self._client.ask([_page(stream, str(after), True, _PAGE) for stream in streams])
         short = {
@@ -232,7 +227,6 @@ class RedisViews(Reader):
                 yield from self._long(shard, after, since)
 
     def _long(self, shard: Shard, after: int, since: float | None) -> Iterator[StoredExecution]:
-        """Yield the same of one shard that has many; the late ones are in memory."""
         late = sorted((row for row in self._log_of(shard, after, since) if row.late), key=_start)
         others = (row for row in self._log_of(shard, after, since) if not row.late)
         yield from heapq.merge(others, late, key=_start)
@@ -260,7 +254,6 @@ class RedisViews(Reader):
         return begin
 
     def _log_of(self, shard: Shard, after: int, since: float | None) -> Iterator[StoredExecution]:
-        """Yield the executions of one shard, the oldest id first."""
         ids = self._merged([shard], str(after), True, _PAGE)
         while page := list(islice(ids, _PAGE)):
             yield from self._stored(page, since)
@@ -268,7 +261,6 @@ class RedisViews(Reader):
     def _stored(
         self, ids: Sequence[int | bytes], since: float | None = None
     ) -> Iterator[StoredExecution]:
-        """Yield the executions that are there and can be read; those from before need not come."""
         texts = self._ask("HMGET", self._names.of_namespace("executions"), *ids) if ids else ()
         for text, each in zip(texts, ids, strict=True):
             if text and since is not None and rows.started_before(text, since):
@@ -293,7 +285,6 @@ class RedisViews(Reader):
                     yield row
 
     def _newest_attempts(self, page: Sequence[StoredExecution]) -> list[int]:
-        """Return for each row the id of the last attempt of its tick that started."""
         questions = [
             ("owners", row.owner) if row.tick is None else ("ticks", row.tick) for row in page
         ]
@@ -353,7 +344,6 @@ class RedisViews(Reader):
                     yield convert(shard, _text(member), at, text)
 
     def _by_time(self, of_set: tuple[Shard, str], oldest: str, offset: int, size: int) -> Command:
-        """Return the command for some members of a set by time, the newest first."""
         name = self._names.of_shard(of_set[1], of_set[0].name)
         return (
             *("ZREVRANGEBYSCORE", name, "+inf", oldest, "WITHSCORES"),
@@ -363,7 +353,6 @@ class RedisViews(Reader):
     def _members(
         self, of_set: tuple[Shard, str], oldest: str, flat: Sequence[bytes], first: int, size: int
     ) -> Iterator[tuple[float, Shard, str, bytes]]:
-        """Yield the members of a set with their times, the newest first; `flat`: the first of them."""
         offset, asked = 0, first
         while True:
             for member, at in zip(flat[::2], flat[1::2], strict=True):
@@ -543,13 +532,11 @@ def _text(member: bytes) -> str:
 
 
 def _ids_of(entries: Iterable[Any]) -> Iterator[int]:
-    """Yield the ids of executions in entries of a stream."""
     for entry_id, _ in entries:
         yield int(entry_id.partition(b"-")[0])
 
 
 def _page(stream: str, after: str, forward: bool, size: int) -> Command:
-    """Return the command for the page after the entry `after`, or for the newest page."""
     if forward:
         return ("XRANGE", stream, f"({after}", "+", "COUNT", size)
     return ("XREVRANGE", stream, f"({after}" if after else "+", "-", "COUNT", size)

@@ -380,7 +380,6 @@ class Connection:
         return found.version
 
     def _recorded(self) -> Version | None:
-        """Return what the schema says about itself, None in an empty file."""
         if self.one("count_objects")[0] == 0:
             return None
         try:

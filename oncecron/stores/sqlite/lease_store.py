@@ -276,7 +276,6 @@ def moment(boot: str) -> Values:
 
 
 def _given(firing: Firing, now: Values) -> Values:
-    """Return what most statements of a claim need."""
     return {
         "key": firing.key,
         "shard": firing.shard,
@@ -307,7 +306,6 @@ def _is_unchanged(store: Connection, firing: Firing, now: Values, state: State) 
 
 
 def _see(store: Connection, firing: Firing, now: float, *, won: bool) -> None:
-    """Write what a firing says about its host, when it has won its tick or has skipped it."""
     values = presence_values(firing) | {"key": firing.key, "shard": firing.shard}
     values |= {"host": firing.holder.host, "now": now}
     row = store.one("find_key_host", **values)
@@ -368,7 +366,6 @@ def high_water_after(mark: float | None, instant: float | None, now: float) -> f
 
 
 def _microseconds(now: Values) -> int:
-    """Return the store's clock as a fencing token."""
     return int(now["now"] * 1_000_000)
 
 
@@ -390,7 +387,6 @@ def raise_fence(store: Connection, given: Values) -> None:
 
 
 def _begin(store: Connection, lease: Lease, values: Values) -> Values:
-    """Write the next attempt; return it."""
     number = lease.attempt + 1 if lease.tick is None else store.one("next_attempt", **values)[0]
     fence = store.one("find_marks", **values)["fence"]
     begun = {
@@ -460,7 +456,6 @@ def _late(record: dict[str, Any]) -> str | None:
 
 
 def _known_execution(row: Any) -> Known:
-    """Return what the end of an execution depends on."""
     return Known(
         execution_id=row["execution_id"],
         outcome=row["outcome"],

@@ -114,7 +114,6 @@ class SQLiteReader(Reader):
         return self._replace(statement, {"key": key, "host": host, "since": clock.wall()})
 
     def _replace(self, statement: str, row: Mapping[str, Any]) -> Row | None:
-        """Set or remove a pause or a drain; return the row that was there before."""
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             found = {tuple(each)[:2]: each for each in store.execute("pauses", now=row["since"])}
             store.execute(statement, **row)
@@ -258,15 +257,12 @@ def _history_statement(bounds: Mapping[str, Any]) -> str:
 
 
 def _published(row: Any) -> Row:
-    """Return an execution with the digest of its owner; a damaged owner stays as it is."""
     owner = row[_OWNER]
     digest = owner_digest(owner) if isinstance(owner, str) else None
     return (*row[:_OWNER], digest, *row[_OWNER + 1 :])
 
 
 def _unless_packed(fields: int) -> Callable[[Any], Row]:
-    """Return what makes a skip of so many fields of a row, or the plain skips of a window, which the row ends with."""
-
     def made(row: Any) -> Row:
         if row[-1] is None:
             return row[:fields]  # type: ignore[no-any-return]
@@ -276,7 +272,6 @@ def _unless_packed(fields: int) -> Callable[[Any], Row]:
 
 
 def _bound(value: object) -> Any:
-    """Return a value as the statements take it: lists and mappings are JSON."""
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 

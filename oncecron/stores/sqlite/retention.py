@@ -110,8 +110,6 @@ def expire_items(store: Connection, before: float, moment: Values, *, most: int)
 
 
 class _Removable(list):  # type: ignore[type-arg]
-    """The rows that a statement would return."""
-
     @property
     def rowcount(self) -> int:
         """Return how many rows a statement that returns none would remove."""
@@ -119,8 +117,6 @@ class _Removable(list):  # type: ignore[type-arg]
 
 
 class _DryStore:
-    """A store whose statements of retention remove nothing, and say what they would remove."""
-
     def __init__(self, store: Connection) -> None:
         self.one = store.one
         self._store = store
@@ -190,7 +186,6 @@ def _pruned(
 
 
 def _without_a_step(open_store: Open, step: Callable[[Connection], int]) -> Iterator[int]:
-    """Yield how much a step would remove, repeated until it removes nothing."""
     with open_store() as store, store.reading():
         yield step(_DryStore(store))  # type: ignore[arg-type]
 

@@ -189,7 +189,6 @@ def _read_terms(position: int, field: bytes, rules: Rules) -> Field | None:
 
 @cache
 def _patterns(position: int, rules: Rules) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Return the patterns of a term, and of one that --schedule cannot mean."""
     names = {3: rules.names[0], 4: rules.names[1]}.get(position, NOTHING)
     value = rb"(?:\d+|" + names + rb")"
     term = rb"(?:(?P<star>%b)|(?P<first>%b)(?:-(?P<last>%b))?)(?:/(?P<step>%b))?" % (
@@ -209,7 +208,6 @@ def _end(pattern: bytes, text: bytes, at: int) -> int:
 
 
 def _values_of(position: int, term: re.Match[bytes], rules: Rules) -> range | list[int] | None:
-    """Return the values of a term, None if the cron refuses it."""
     low, high = rules.firsts[position], rules.lasts[position]
     step = int(term["step"] or 0) if term["step"] is not None else 1
     if rules.small_steps and not 0 < step <= high:
@@ -238,7 +236,6 @@ def _values_of(position: int, term: re.Match[bytes], rules: Rules) -> range | li
 def _around(
     first: int, last: int, step: int, low: int, high: int, *, folds: bool
 ) -> list[int] | None:
-    """Return the values from one to another, on from the first value after the last one."""
     size = high - low + 1
     if first < low or last < low or (last > high and not folds):
         return None
@@ -258,7 +255,6 @@ def _number_of(position: int, text: bytes, rules: Rules) -> int:
 
 
 def _text(position: int, field: bytes, values: frozenset[int]) -> str:
-    """Return a field as it is written if --schedule has the same values for it, else its values."""
     same = _read_debian(position, field)
     if same and _as_days(position, same.values) == _as_days(position, values):
         return same.text
@@ -291,7 +287,6 @@ def _read_debian(position: int, field: bytes) -> Field | None:
 
 
 def _read_range(position: int, text: bytes) -> tuple[range, str, bool, bytes] | None:
-    """Return the values, their text, whether they are written exactly so, and the text after them."""
     low, high = _RANGES[position]
     exact = True
     if text.startswith(b"*"):
@@ -323,7 +318,6 @@ def _read_range(position: int, text: bytes) -> tuple[range, str, bool, bytes] | 
 
 
 def _read_number(position: int, text: bytes) -> tuple[int, bool, bytes] | None:
-    """Return a number or the number of a name, whether it did not overflow, and the text after it."""
     length = next((at for at, byte in enumerate(text) if byte not in _ALNUM), len(text))
     word, rest = text[:length], text[length:]
     if not 0 < length <= _LONGEST_NUMBER:

@@ -133,7 +133,6 @@ def _refuse_moved_nickname(crontab: Crontab, entry: Entry, cron: Cron | None) ->
 
 
 def _readings(entry: Entry) -> Iterator[tuple[int, object]]:
-    """Yield where the command begins, and when the line runs, for each cron that runs it."""
     for cron in CRONS.values():
         [line] = scan(entry.raw, system=entry.user is not None, cron=cron).lines
         if isinstance(line, Entry):

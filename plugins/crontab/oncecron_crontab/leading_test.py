@@ -67,7 +67,6 @@ def _fits_option(test: bytes) -> bool:
 
 
 def _read(command: bytes) -> tuple[bytes | None, bool]:
-    """Return the test with which a command begins if all the rest depends on it, and whether it is so."""
     try:
         found = tokens(command)
     except UnclosedError:
@@ -92,7 +91,6 @@ def _exits(found: list[Token]) -> bool:
 
 
 def _program_tested(command: bytes) -> bytes | None:
-    """Return the test of a program that is started behind `&&`, with commands behind a `;` that do not depend on it."""
     try:
         found = tokens(command)
     except UnclosedError:
@@ -111,7 +109,6 @@ def _program_tested(command: bytes) -> bytes | None:
 
 
 def _end_of_tests(found: list[Token], start: int) -> int:
-    """Return where the tests that are joined by `&&` end; `start` if there is none."""
     end = _end_of_test(found, start)
     while end > start:
         at = _skip_blanks(found, end)
@@ -124,7 +121,6 @@ def _end_of_tests(found: list[Token], start: int) -> int:
 
 
 def _end_of_test(found: list[Token], start: int) -> int:
-    """Return where the test that begins here ends; `start` if none does."""
     at, words, is_quiet = start, [], False
     while at < len(found) and found[at].kind in (WORD, BLANK, REDIRECTION):
         if found[at].kind == REDIRECTION:
@@ -141,7 +137,6 @@ def _end_of_test(found: list[Token], start: int) -> int:
 
 
 def _is_discarding(target: list[Token]) -> bool:
-    """Return whether a redirection leads nowhere, or to another descriptor."""
     return bool(target) and (target[0].text == b"/dev/null" or target[0].text.isdigit())
 
 
@@ -159,7 +154,6 @@ def _is_test(words: Sequence[Token], *, is_quiet: bool) -> bool:
 
 
 def _asks(words: list[bytes]) -> bool:
-    """Return whether the words between the brackets ask for files alone."""
     if words[:1] == [b"!"]:
         words = words[1:]
     if len(words) < 2 or words[0] not in _ASKING:  # noqa: PLR2004 - an operator and its file
@@ -172,7 +166,6 @@ def _asks(words: list[bytes]) -> bool:
 
 
 def _is_one_list(found: list[Token]) -> bool:
-    """Return whether tokens are commands that are joined by `&&` and `|` alone, but within brackets and loops."""
     words = [token.text for token in found if token.kind != BLANK]
     if words[-2:-1] == [b"||"] and words[-1] in _IDLE:
         found = found[: max(at for at, token in enumerate(found) if token.text == b"||")]
@@ -184,7 +177,6 @@ def _is_one_list(found: list[Token]) -> bool:
 
 
 def _is_one_if(found: list[Token]) -> bool:
-    """Return whether tokens are an `if` without an `else`, and no other command."""
     depths = _depths(found)
     if depths is None or any(token.text in _BRANCHES for token in found):
         return False

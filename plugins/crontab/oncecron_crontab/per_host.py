@@ -214,7 +214,6 @@ def _replaced_by_timer(command: bytes) -> Judgement | None:
 
 
 def _maintenance(part: _Part) -> Judgement | None:
-    """Return the judgement of a command that maintains the host that runs it."""
     name, path, arguments = part.program
     why = _PROGRAMS["service"] if path.startswith("/etc/init.d/") else _PROGRAMS.get(name)
     if path.startswith(_PANELS):
@@ -228,7 +227,6 @@ def _maintenance(part: _Part) -> Judgement | None:
 
 
 def _clearing(parts: list[_Part]) -> Judgement | None:
-    """Return the judgement of a line that does nothing but clear a directory of the host."""
     found = None
     for part in parts:
         directory = _cleared(part)
@@ -256,7 +254,6 @@ def _is_below(path: str, directory: str) -> bool:
 
 
 def _ampersand(line: str) -> str | None:
-    """Return the sign that starts a job of a line in the background, unless the line waits for it."""
     try:
         found = tokens(to_bytes(line))
     except UnclosedError:
@@ -270,7 +267,6 @@ def _ampersand(line: str) -> str | None:
 
 
 def _background_starter(part: _Part) -> str | None:
-    """Return the program that starts another and does not wait for its end."""
     name, _, arguments = part.program
     if name == "setsid" and not {"-w", "--wait"}.intersection(arguments[:1]):
         return "setsid"
@@ -293,7 +289,6 @@ def _background_starter(part: _Part) -> str | None:
 
 
 def _tests_of_the_host(parts: list[_Part]) -> Iterator[str]:
-    """Yield what the tests of a line find out about the host: its name, an address, a role."""
     names: set[str] = set()
     for at, part in enumerate(parts):
         written = " ".join(part.simple.written)
@@ -316,7 +311,6 @@ def host_in(written: str, names: Container[str] = ()) -> str | None:
 
 
 def _host_matched(parts: list[_Part], at: int, names: set[str]) -> str | None:
-    """Return what `... | grep` matches, or `grep ... /etc/hostname`, if it is about the host."""
     part = parts[at]
     if _NAME_FILE in part.program.arguments:
         return f"`{_NAME_FILE}`"
@@ -331,7 +325,6 @@ def _host_matched(parts: list[_Part], at: int, names: set[str]) -> str | None:
 
 
 def _decides(parts: list[_Part], at: int) -> bool:
-    """Return whether the status of a command decides what runs next."""
     start = at
     while start and parts[start].simple.joined_by == "|":
         start -= 1

@@ -110,7 +110,6 @@ def _read(command: bytes, rule: PercentRule) -> Prefix | None:
 
 
 def _parse(found: list[Token], behind: bytes) -> Prefix | None:
-    """Return a possible prefix; `behind`: the `%` that ends the command, and the text after it."""
     words = [token.value for token in found[::2]]  # wrap writes one blank between
     program, run = (*words, b"", b"")[:2]
     if program.rpartition(b"/")[2] != b"oncecron" or run != b"run":

@@ -204,7 +204,6 @@ def scan(data: bytes, *, system: bool = False, cron: Cron = CRONS["debian"]) -> 
 
 
 def _without_joined(lines: tuple[CrontabLine, ...]) -> tuple[CrontabLine, ...]:
-    """Return lines as invalid ones if cron joins them."""
     ends = {line.number for line in lines if line.raw.endswith(b"\\\n")}
     return tuple(
         InvalidLine(line.number, line.raw, JOINED)
@@ -244,7 +243,6 @@ def read_variable(text: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _read_name(text: bytes) -> tuple[bytes | None, bytes]:
-    """Return the name, None if there is none, and the text after it and its blanks."""
     if text[:1] in (b"'", b'"'):
         name, closing, rest = text[1:].partition(text[:1])
         return (name if closing and b"=" not in name else None), rest.lstrip(_SPACES)
@@ -300,7 +298,6 @@ def _scan_job(number: int, raw: bytes, *, system: bool, cron: Cron) -> Entry | I
 
 
 def _five(fields: dict[int, Field], cron: Cron) -> tuple[Field, ...]:
-    """Return the five fields, with what --schedule cannot mean in the first one."""
     five = [fields[position] for position in FIVE]
     second, year = fields.get(5), fields.get(6)
     other = (
@@ -351,7 +348,6 @@ def _scan_command(
 
 
 def _read_user(raw: bytes, at: int) -> tuple[bytes | None, int, int]:
-    """Return the user (None if invalid), where the command begins, and from where cron counts its length."""
     end = _end_of_word(raw, at)
     user = raw[at:end]
     if not user or raw[end : end + 1] not in (b" ", b"\t") or _NO_USER.intersection(user):

@@ -105,7 +105,6 @@ def lines_within(command: str, depth: int = 0) -> Iterator[str]:
 
 
 def _string_of(words: tuple[str, ...]) -> str:
-    """Return the string that a simple command gives to a shell; empty if it gives none."""
     shell = False
     for word, following in pairwise((*words, "")):
         if shell and STRING_FOLLOWS.fullmatch(word):

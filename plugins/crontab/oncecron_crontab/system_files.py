@@ -108,7 +108,6 @@ def named_user(
 
 
 def _may_name_user(entry: Entry, cron: Cron) -> bool:
-    """Return whether cron could read the first word as a user, and the rest does not look like its options."""
     [line] = scan(entry.raw, system=True, cron=cron).lines
     return (
         isinstance(line, Entry)

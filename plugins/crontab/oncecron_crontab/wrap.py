@@ -238,7 +238,6 @@ def _why_not_shell(shell: bytes) -> str:
 
 
 def _is_selected(command: bytes, above: Directives, settings: WrapSettings, *, named: bool) -> bool:
-    """Return whether a line is to be wrapped; `named`: only lines that --only or a directive names are."""
     if above.options or not (settings.only or named):
         return True
     text = command.decode("utf-8", "surrogateescape")
@@ -246,8 +245,6 @@ def _is_selected(command: bytes, above: Directives, settings: WrapSettings, *, n
 
 
 class _Keys:
-    """The keys of a file, with the commands that have them."""
-
     def __init__(
         self,
         crontab: Crontab,
@@ -274,7 +271,6 @@ class _Keys:
             self._derived[plain] += key.startswith(plain) if key else entry.number in selected
 
     def _plain(self, entry: Entry, command: bytes) -> str:
-        """Return the key that is derived from the command alone."""
         prefix = self._crontab.environment(entry).get(PREFIX_VARIABLE.encode())
         user = self._settings.user if entry.user is None else entry.user.decode(errors="replace")
         return derived_key(
@@ -338,7 +334,6 @@ def _wrapped_line(entry: Entry, named: dict[str, str], settings: WrapSettings, z
 
 
 def _tests_inside(entry: Entry, settings: WrapSettings) -> Iterator[Problem]:
-    """Yield the test of the host that stays behind the guard."""
     before, _ = split_command(entry.command, settings.percent)
     test = remaining_test(before)
     if test:
@@ -376,7 +371,6 @@ def unwrap(crontab: Crontab) -> Rewritten:
 
 
 def _wrapped_entries(crontab: Crontab) -> dict[int, tuple[Entry, Prefix]]:
-    """Return the lines that wrap has written, with their prefixes, as the first cron reads them that sees one."""
     found: dict[int, tuple[Entry, Prefix]] = {}
     data = b"".join(line.raw for line in crontab.lines)
     for cron in (crontab.cron, *CRONS.values()):
@@ -388,7 +382,6 @@ def _wrapped_entries(crontab: Crontab) -> dict[int, tuple[Entry, Prefix]]:
 
 
 def _cron_problems(crontab: Crontab) -> list[Problem]:
-    """Return the lines that cron cannot read, and lines that it reads differently than we do."""
     does = f"{crontab.cron.title} cannot read this line, and {crontab.cron.bad_line}"
     return [
         Problem(line, why if why in OWN_REASONS else f"{does}: {why}")

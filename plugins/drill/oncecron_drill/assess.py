@@ -85,7 +85,6 @@ def _topology(place: str, shown: str) -> str:
 def _verdict(
     history: History, findings: Sequence[Finding], faults: dict[str, FaultCount], told: Told
 ) -> tuple[Judgement, str]:
-    """Return what it comes to, and why."""
     hit = sum(count.hit for count in faults.values())
     if grave := [finding for finding in findings if not finding.hole or _is_loss(finding)]:
         lost = any(_is_loss(finding) and finding.rule != "clock-step" for finding in grave)
@@ -157,7 +156,6 @@ def _faults(history: History) -> dict[str, FaultCount]:
 
 
 def _reached(firings: Sequence[Firing], fault: Fault) -> bool:
-    """Return whether a signal reached somebody, or a host had something under way that could feel the fault."""
     if fault.hit:
         return True
     return any(
@@ -169,7 +167,6 @@ def _reached(firings: Sequence[Firing], fault: Fault) -> bool:
 
 
 def _gaps(joined: Joined) -> Iterator[float]:
-    """Yield how long each part whose run was lost had nobody who ran it."""
     for starts in joined.parts.values():
         for before, after in itertools.pairwise(starts):
             if any(was_lost(row) for row in joined.rows_of(before)[:1]):

@@ -120,7 +120,6 @@ def _wrapped(label: str, text: str) -> list[str]:
 
 
 def _listed(label: str, texts: list[str]) -> list[str]:
-    """Return the lines of texts of which each begins a line."""
     first, *others = texts
     return [*_wrapped(label, first), *(line for text in others for line in _wrapped("", text))]
 
@@ -166,7 +165,6 @@ def _findings(findings: list[Finding]) -> list[str]:
 
 
 def _first_of(alike: list[Finding]) -> str:
-    """Return the first of the findings of one rule, and how many others there are."""
     first, *others = alike
     what = "documented hole" if first.hole else "VIOLATION"
     more = f"; and {len(others)} more (--json)" if others else ""

@@ -51,12 +51,10 @@ def _shown(value: Any) -> Any:
 
 
 def _seconds(seconds: float | None) -> str:
-    """Return a duration for a person, to the millisecond where it is short."""
     return "-" if seconds is None else format_duration(round(seconds, 3 if seconds < 1 else 1))
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a history."""
     lines = text.splitlines()
     more = len(lines) - _MOST_LINES
     return lines if more <= 0 else [*lines[:_MOST_LINES], f"… {more} more lines"]

@@ -87,13 +87,11 @@ def _counts(joined: Joined) -> dict[str, int | dict[str, int]]:
 
 
 def _caused(joined: Joined, cause: str) -> int:
-    """Return how many starts have this cause."""
     rows = (row for start in joined.history.starts for row in joined.rows_of(start)[:1])
     return sum(1 for row in rows if row["cause"] == cause)
 
 
 def _retries(joined: Joined) -> int:
-    """Return how many starts came after another of the same firing and part."""
     parts = Counter(
         (firing.id, start.shard)
         for start in joined.history.starts

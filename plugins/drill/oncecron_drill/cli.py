@@ -89,7 +89,6 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
 
 
 def _named(given: dict[str, str]) -> tuple[Option, ...]:
-    """Return the options; without --namespace, the one that the address is checked with is never used."""
     return (
         OPTIONS
         if NAMESPACE.name in given

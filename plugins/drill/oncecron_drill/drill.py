@@ -128,7 +128,6 @@ def drill(request: Request, ground: Ground, progress: Progress) -> Certificate:
 
 @contextlib.contextmanager
 def _on_its_disk(directory: Path) -> Iterator[None]:
-    """Turn what a disk without room does to the ledgers into an error that names it."""
     try:
         yield
     except (OSError, history.LedgerError) as error:
@@ -149,7 +148,6 @@ def check_namespace(name: str | None) -> None:
 
 
 def _claim_namespace(request: Request, ground: Ground, name: str) -> None:
-    """Make the namespace; or take the one that is prepared, if nothing has used it yet."""
     with contextlib.closing(open_reader(request.address, name)) as reader:
         if request.namespace is None:
             _make(request.address, ground, reader)
@@ -160,7 +158,6 @@ def _claim_namespace(request: Request, ground: Ground, name: str) -> None:
 
 
 def _make(address: Address, ground: Ground, reader: Reader) -> None:
-    """Make the namespace. Where this role may not, the error has the command for whoever may."""
     name = ground.own_namespace
     with contextlib.closing(open_drilled(address, name)) as store:
         role = store.role()

@@ -136,7 +136,6 @@ class HostFaults:
         return kill + stop
 
     def _of_new_jobs(self) -> list[Kind]:
-        """Return what shows only where the job outlives its lease."""
         both = ROLES[:2]
         return [
             Kind(
@@ -217,7 +216,6 @@ class HostFaults:
         self._tell("passing")
 
     def _refuse(self) -> Done:
-        """As a server that is not there: cut what lives, and refuse what is new."""
         self._tell("refuse")
         return self._tell("sever")
 
@@ -266,7 +264,6 @@ class HostFaults:
         send(self._stopped, signal.SIGCONT)
 
     def _trees(self, table: Sequence[Process] | None = None) -> list[tuple[Firing, Tree]]:
-        """Return the firings whose job has started, in any order."""
         firings = self._firings()
         self.random.shuffle(firings)
         if table is None:
@@ -275,14 +272,12 @@ class HostFaults:
         return [(firing, tree) for firing, tree in trees if tree.job]
 
     def _wrapper(self, firing: Firing, table: Sequence[Process]) -> int:
-        """Return the pid of a wrapper: of `each`, which has one for each slot, any."""
         wrappers = [process.pid for process in table if process.parent == firing.pid]
         return self.random.choice(wrappers) if verb(firing) == "each" and wrappers else firing.pid
 
     def _signal(
         self, roles: Sequence[str], number: int, how: str, *, new: bool = False
     ) -> Done | None:
-        """Signal these parts of one firing, drawn from those whose job has started; `new`: of those that just have."""
         for firing, tree in self._trees():
             if (not new or _is_new(firing, tree)) and tree.signal(roles, number):
                 self._stopped = tree.parts(roles)
@@ -308,7 +303,6 @@ def verb(firing: Firing) -> str:
 
 
 def _is_new(firing: Firing, tree: Tree) -> bool:
-    """Return whether its job has just begun, and will outlive its lease if nobody ends it."""
     booted = time.clock_gettime(time.CLOCK_BOOTTIME)
     return firing.key in OUTLIVING and booted - tree.job[0].started / TICKS < JUST
 

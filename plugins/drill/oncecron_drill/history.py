@@ -258,7 +258,6 @@ def _load(directory: Path) -> History:
 
 
 def _items(ledger: Path) -> list[ItemEvent]:
-    """Read what the commands for the items of a key wrote."""
     whole = ledger.read_text().splitlines() if ledger.exists() else []
     return [ItemEvent(ledger.name, **json.loads(line)) for line in whole]
 

@@ -134,7 +134,6 @@ def keeping(address: Address, store: str) -> Iterator[Ground]:
 
 
 def _keep(ground: Ground, told: int) -> NoReturn:
-    """Wait for the end of the drill, and clear its ground."""
     try:
         os.setsid()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

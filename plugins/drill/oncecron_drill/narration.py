@@ -64,8 +64,6 @@ def draw(history: History, violation: Violation) -> str:
 
 
 class _Picture:
-    """The lanes and rows of one timeline."""
-
     def __init__(self, history: History, violation: Violation) -> None:
         self._joined = Joined(history)
         self._violation = violation
@@ -108,7 +106,6 @@ class _Picture:
         return f"+{at - self._joined.begin:.3f} s"
 
     def _alive(self, lane: str, at: float) -> str:
-        """Return the letters of the marked trees of a host that live at a moment."""
         return "".join(
             f"{self._starts[start.file]}| "
             for start in self._violation.starts
@@ -118,7 +115,6 @@ class _Picture:
     # Events
 
     def _events(self) -> tuple[list[Event], int]:
-        """Return what is shown, by time, and how much is left out."""
         history, key = self._joined.history, self._violation.key
         found = [
             *(event for firing in history.firings if firing.key == key for event in self._of_firing(firing)),
@@ -201,7 +197,6 @@ def _row(time: str, texts: list[str], width: int) -> str:
 
 
 def _log(history: History, violation: Violation) -> Iterator[str]:
-    """Yield the rows of the log for the key and the ticks of a violation."""
     if violation.key is None:
         return
     ticks = {violation.tick, *(start.tick for start in violation.starts)}
@@ -248,7 +243,6 @@ def _shown(value: object) -> str:
 
 
 def _table(rows: list[list[str]], notes: list[str | None]) -> Iterator[str]:
-    """Yield rows in aligned columns, each followed by its note."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row, note in zip(rows, notes, strict=True):
         line = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
@@ -291,7 +285,6 @@ def _by_rule(found: list[Violation]) -> dict[str, int]:
 
 
 def _count(name: str, value: Any) -> list[str]:
-    """Return a number, or the sum of its kinds with each of them, in lines."""
     if not isinstance(value, dict):
         return [f"  {name:<26}{value:>9,}"]
     kinds = f"{len(value)} kinds; " if name == "faults" else ""

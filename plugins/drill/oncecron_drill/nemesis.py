@@ -101,7 +101,6 @@ class Nemesis:
         return not self._running
 
     def _begin(self) -> bool:
-        """Draw a fault and begin it; return False if it found nothing to break."""
         targets = [name for name, kinds in self._kinds.items() if kinds]
         targets += ["store"] if self._store_faults else []
         if not targets:
@@ -158,7 +157,6 @@ class Nemesis:
         return True
 
     def _undo(self, place: str, running: Running) -> None:
-        """Undo it; the operator is asked, and asked later whether it has."""
         operation = running.operation
         if operation is None:
             running.undo()

@@ -290,7 +290,6 @@ class Run:
         operation.result()
 
     def _turn(self) -> None:
-        """Fire one at most: where that takes long, ends are seen and faults undone all the same."""
         if self._queue and self._queue[0][0] <= now() - self._begin_at:
             at, number, shot = heapq.heappop(self._queue)
             if now() - self._begin_at - at < TOO_LATE:
@@ -317,7 +316,6 @@ class Run:
         self._start(host, shot)
 
     def _due(self, shot: Shot) -> float:
-        """Return when its cron fires, which goes by the clock of its host."""
         return shot.at - (self.hosts[shot.host].offset if shot.key.by_clock else 0)
 
     def _start(self, host: FiringHost, shot: Shot) -> None:
@@ -344,7 +342,6 @@ class Run:
         return os.fdopen(end, "wb", buffering=0)
 
     def _said(self, firing: Firing) -> str:
-        """Return what a firing has said; a file that says nothing is removed."""
         path = self.stderr / str(firing.id)
         if said := self._pipes.pop(firing.id, None):
             with contextlib.suppress(BlockingIOError):
@@ -375,21 +372,18 @@ class Run:
             time.sleep(TURN)  # between two looks at who has ended
 
     def _fire_what_waits_for_its_minute(self) -> None:
-        """Run those keys once more: a lease that a dead host left is gone at the next claim."""
         for key in self.wanted.keys:
             if key.by_clock:
                 by_hand = dataclasses.replace(key, rule="none", run="", job=key.job + BRIEFLY)
                 self._fire_now(self._first_host, by_hand)
 
     def _fire_what_outlives_its_lease(self) -> None:
-        """Run one such job to its end: no fault excuses a lease that is not renewed now."""
         key = next((key for key in self.wanted.keys if key.name in OUTLIVING), None)
         if key is not None:
             by_hand = dataclasses.replace(key, rule="none", run=f"--wait {CALM:g}s")
             self._fire_now(self._first_host, by_hand)
 
     def _fire_the_items(self) -> None:
-        """Run each list once more, on all hosts: none of its items may be left out."""
         for key in self.wanted.item_keys:
             for host in self.hosts.values():
                 self._fire_now(host, key, CALM_TICK)
@@ -448,7 +442,6 @@ class Run:
         (self.wanted.directory / "log.json").write_text(json.dumps(log))
 
     def _left_in_the_store(self) -> list[str]:
-        """Return what is still there when every session of a host that died has been noticed."""
         for proxy in (proxy for proxies in self.store.proxies.values() for proxy in proxies):
             proxy.sever()  # a middlebox forgets whom it has not heard of; these have no timer for it
         end = now() + LONGEST_NOTICE
@@ -468,7 +461,6 @@ class Run:
         return rows
 
     def _items_of(self, host: FiringHost, key: str, tick: str | None) -> list[dict[str, Any]]:
-        """Return the items of a tick; none if its list was not loaded, or if the key has none."""
         if key not in self._of_items or tick is None:
             return []
         words = ["items", key, "--tick", tick, "--format", "json"]
@@ -477,7 +469,6 @@ class Run:
         return rows
 
     def _living_processes(self, host: FiringHost) -> list[str]:
-        """Return what runs there still, and end it; daemons that were left behind have had their time."""
         processes = host.processes()
         left = [
             f"{host.name}: process {process.pid} lives: {_command(process.pid)}"
@@ -488,13 +479,11 @@ class Run:
         return left
 
     def _unguarded(self) -> set[int | None]:
-        """Return the firings that lost both wrapper and guard: nobody could end what they had started."""
         hit = [hit[:2] for fault in self.recorder.faults.values() for hit in fault.hit]
         return {firing for firing, role in hit if role == "guard" and (firing, "wrapper") in hit}
 
 
 def _newest(directory: Path, parts: int) -> float:
-    """Return when the last job of a key has started, of the part that waits longest, by the names of their files."""
     newest = dict.fromkeys(map(str, range(parts)), 0.0)
     for name in os.listdir(directory) if directory.exists() else []:
         part, at = name.partition("-")[0], float(name.rpartition("-")[2])
@@ -507,6 +496,5 @@ def _command(pid: int) -> str:
 
 
 def _undelivered(state: Path) -> list[Path]:
-    """Return the files that are no lock and no memory of the store's absence."""
     found = (Path(directory) / name for directory, _, names in os.walk(state) for name in names)
     return [path for path in found if path.name not in (".lock", ".unreachable")]

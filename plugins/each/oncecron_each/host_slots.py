@@ -135,7 +135,6 @@ class _Host:
         stderr.complain(f"key {self._load.firing.key}: {text}")
 
     def _carry_out(self, specs: Sequence[RunSpec]) -> list[int]:
-        """Run firings side by side to their ends; return their exit statuses."""
         started = [self._start(spec) for spec in specs]
         # As PID 1 of a container, it reaps what firings leave behind too.
         tree = process_tree.Tree(*filter(None, started))

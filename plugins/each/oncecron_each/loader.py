@@ -56,7 +56,6 @@ class Loader(Runner):
         return self._end("over", _sentence(loaded), 0)
 
     def _load(self) -> Loaded | None:
-        """Send the list to the store; return what it has now, or None if the lease is lost."""
         source = self._items.source
         given = self._processes.nothing if os.isatty(0) else 0  # a terminal: --again without a list
         descriptor, pid = (given, None) if source is None else self._list(source)

@@ -37,14 +37,12 @@ def _findings(sources: Sources, _file: File) -> Iterator[Wrong]:
 
 
 def _audited(question: Question) -> Iterator[Finding]:
-    """Yield the lists with items that an execution took and did not say how they ended."""
     for key, text, _, tick, _, at in items_in_doubt(item_lists(question.store)):
         if key and question.asks_for(key) and at is not None and at >= question.oldest:
             yield Finding("in-doubt", key, 0, tick, None, 1, at, None, None, text)
 
 
 def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
-    """Yield the options of `each`, of a key that has some in the file."""
     file = settings.file
     if any(name.startswith("each.") for name in file.jobs.get(key or "", ())):
         options = [option for option in ITEM_OPTIONS if option.config != "never"]

@@ -95,6 +95,5 @@ def _items(row: DrawRow) -> list[DrawnItem]:
 
 
 def _array(texts: Iterable[str]) -> str:
-    """Return the literal of an array of texts."""
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return "{" + ",".join(f'"{text}"' for text in quoted) + "}"

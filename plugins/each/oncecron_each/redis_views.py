@@ -104,8 +104,6 @@ def items(
 
 
 class _Reader:
-    """One list, with what its slots have taken at this moment."""
-
     def __init__(self, client: PeopleClient, items_of: ItemList) -> None:
         self._client = client
         self._list = items_of
@@ -128,7 +126,6 @@ class _Reader:
         return self._client.names.of_shard(name, scripts.list_of(self._list))
 
     def _living(self, now: float) -> dict[str, str]:
-        """Return the executions that have their lease, by shard."""
         shards = list(self._slots)
         names = [scripts.shard_of(self._list.key, int(shard)) for shard in shards]
         leases = self._client.ask(
@@ -208,7 +205,6 @@ class _Reader:
         return self._holders.get(step.get("shard", "")) == step.get("execution_id")
 
     def _first_draw(self, place: int) -> Step:
-        """Return what a mark would say of an item that has none."""
         if place >= self._next:
             return {"state": "queued", "attempts": 0}
         for shard, slot in self._slots.items():

@@ -105,7 +105,6 @@ def mend_items(store: Reader, query: ItemQuery, state: MendedState, *, author: s
 
 
 def _bounds(query: ItemQuery) -> dict[str, Any]:
-    """Return which items are meant, as the views of a store take it: by text, and by id."""
     named = query.identities
     ids = None if named is None else [*item_ids(query.items_of, map(recordable, named))]
     return {**query.items_of._asdict(), "identities": named, "item_ids": ids}

@@ -259,7 +259,6 @@ class Processes:
         self._tree.kill_all(KILL_TIMEOUT)
 
     def _wait(self, seconds: float) -> list[int]:
-        """Wait for a descriptor, a signal or the time; return the descriptors that are ready."""
         timeout = min(LONGEST_SLEEP, seconds) + POLL_ROUNDING
         ready = [descriptor for descriptor, _ in self._poll.poll(timeout * 1000)]
         if self._signals.fd in ready:

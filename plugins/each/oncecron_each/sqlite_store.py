@@ -110,7 +110,6 @@ def _begin_load(store: Connection, lease: Lease, items_of: ItemList, chunk: Chun
 
 
 def _add(store: Connection, found: Any, items_of: ItemList, chunk: Chunk, now: float) -> Loaded:
-    """Add the items of a step, if it is the next one; return what the load has done."""
     list_id, until = found["list_id"], found["loading_until"]
     known, repeated = found["loading_known"], found["loading_repeated"]
     if chunk.number not in (found["loading_number"], found["loading_number"] + 1):
@@ -141,7 +140,6 @@ def _add(store: Connection, found: Any, items_of: ItemList, chunk: Chunk, now: f
 
 
 def _rows(list_id: int, until: int, items_of: ItemList, chunk: Chunk) -> list[_Row]:
-    """Return the items of a step as rows, as if all were new."""
     rows = []
     items = chunk.items[:LARGEST_CHUNK]
     names = item_ids(items_of, (item.identity for item in items))
@@ -215,7 +213,6 @@ class _Slot:
         )
 
     def _settle(self, results: Iterable[ItemResult]) -> None:
-        """Record how the last batch has ended: the results that are named, and all other items done."""
         batch, now = self._batch, self._now["now"]
         for result in results:
             known = {**batch, **result._asdict(), "now": now}

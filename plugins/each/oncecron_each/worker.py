@@ -124,7 +124,6 @@ class Worker(Runner):
         return results_of(batch, end, said, self._items.retry_policy)
 
     def _give_back(self, draw: Draw, batch: Sequence[DrawnItem], why: str) -> None:
-        """Give a batch back that was not run, to be drawn at once by another slot or a later firing."""
         results = [ItemResult(item.position, "failed", delay=0.0, reason=why) for item in batch]
         if results:
             self._draw(draw._replace(number=draw.number + 1, results=results, wanted=0))
@@ -161,7 +160,6 @@ class Worker(Runner):
         return self._end("over", "", 1 if counts.lost or counts.dead else 0)
 
     def _show_progress(self) -> None:
-        """Read the counts for the display now and then, if there is one."""
         if not self._items.shows_progress:
             return
         now = clock.lease_time(self._store.lease_clock)

@@ -228,7 +228,6 @@ def news_for(
 
 
 def _fitting(waiting: Mapping[Identity, float], new: Collection[Identity]) -> dict[Identity, float]:
-    """Return what still has to last, as far as the document has room for it beside what the channel knows."""
     room, kept = _ROOM // 2, {}
     for which, since in waiting.items():
         room -= _size(which)

@@ -165,7 +165,6 @@ def _show(settings: Settings, notify: Notify) -> int:
 
 
 def _test(settings: Settings, notify: Notify) -> int:
-    """Send a message that says that nothing is wrong."""
     from oncecron_notify.notify import send_all, trial_messages
 
     status = 0

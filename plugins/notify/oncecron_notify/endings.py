@@ -54,7 +54,6 @@ class Now:
 
     @cached_property
     def _dead(self) -> Sequence[HostSilence]:
-        """The hosts that fire nothing. Many endings ask, of the same rows."""
         found = silences(self.rows, self.drained, self.situation.now, self.limits.silent_after)
         return [each for each in found if each.is_whole]
 
@@ -123,7 +122,6 @@ def _newest_run(job: JobSummary, now: Now) -> str:
 
 
 def _starts(which: Identity, before: Known, now: Now, job: JobSummary) -> Ending:
-    """`missed`, `silent`, `overrun`: ended by a start."""
     started = max(job.running_since or 0.0, job.started_at or 0.0)
     if started > before.since:
         return _recovered(f"runs again: {_newest_run(job, now)}")
@@ -139,7 +137,6 @@ def _starts(which: Identity, before: Known, now: Now, job: JobSummary) -> Ending
 
 
 def _ends_well(which: Identity, before: Known, now: Now, job: JobSummary) -> Ending | None:
-    """`failed`, `lost`, `expired`: ended by a success."""
     if job.settled:
         return _recovered("is well again: all items of its tick are done by now")
     if is_success(job) and (job.succeeded_at or 0.0) >= before.since:
@@ -241,7 +238,6 @@ def _channel(which: Identity, _before: Known, now: Now) -> Ending | None:
 
 
 def _fired(rows: Sequence[HostTicks]) -> tuple[float, str] | None:
-    """Return when the newest tick of these rows was fired, and its key."""
     return max(((at, row.key) for row in rows for _, at in row.ticks), default=None)
 
 

@@ -70,7 +70,6 @@ def _is_login(text: Any) -> bool:
 
 
 def _envelope(sender: str | None) -> str:
-    """Return the address in `from`, which may have a name before it."""
     address = (sender or "").rpartition("<")[2].rstrip("> ")
     if "@" not in address or " " in address or not _is_login(address):
         raise ValueError(

@@ -195,7 +195,6 @@ def _teams(head: str, body: str) -> dict[str, Any]:
 
 
 def _with_code(head: str, body: str) -> str:
-    """Return a text whose body is a block of code, in which a chat formats nothing."""
     head, body = head.replace("`", "'"), body.replace("`", "'")
     return f"{head}\n```\n{body}\n```"
 
@@ -252,7 +251,6 @@ def _fields(change: Change, evidence: Evidence | None, shown: Clock) -> dict[str
 
 
 def _body(message: Message, limit: int) -> Iterator[str]:
-    """Yield the lines below the summary: each change, then the accounts, as far as they fit."""
     shown = Clock(utc=True, zone=message.zone)
     if message.test:
         yield "This is a test of `oncecron notify --test`. Nothing is wrong."

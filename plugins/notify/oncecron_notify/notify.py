@@ -145,7 +145,6 @@ def unproven_silences(situation: Situation, limits: Limits) -> set[Identity]:
 def _judged(
     now: Now,
 ) -> tuple[list[Finding], Callable[[Identity, Known], Ending | None] | None]:
-    """Return what is wrong but for the pass itself, which is running, and what answers how a finding ended."""
     found = [
         each
         for each in check(now.situation, now.limits, now.clock).findings
@@ -183,7 +182,6 @@ def trial_messages(context: Context, notify: Notify) -> list[Prepared]:
 
 
 def _with_evidence(context: Context, prepared: Sequence[Prepared]) -> list[Prepared]:
-    """Add to the messages what is known of the ticks behind their first changes. Each is looked up once."""
     explain = functools.cache(context.explain)
     explained = []
     for each in prepared:
@@ -276,7 +274,6 @@ def _answer(channel: Channel, message: Message) -> Future[str | None]:
 
 
 def _ping(context: Context, url: str) -> Result:
-    """Ask for the URL that expects every pass; write down when it begins to fail, and when it answers again."""
     noticed = {each.channel: each for each in notices(context.store, [PING])}
     notice, before = _notice_of(noticed, PING)
     try:

@@ -192,7 +192,6 @@ class _Reader:
         )
 
     def _names(self, table: dict[str, Any], name: str, known: Collection[str]) -> tuple[str, ...]:
-        """Take a list of names out of a table; all of them have to be known."""
         is_given = name in table
         given = table.pop(name, [])
         names = given if isinstance(given, list) else [given]
@@ -212,7 +211,6 @@ class _Reader:
         return None if problem or url is None else self._read(name, url_of, name, url)
 
     def _server(self, table: dict[str, Any], sender: str | None) -> MailServer | None:
-        """Take the mail server of a channel out of a table."""
         given = {name: table.pop(name) for name in SERVER_NAMES if name in table}
         if not given:
             return None
@@ -229,7 +227,6 @@ class _Reader:
             return None
 
     def _read(self, name: str, read: Callable[..., Value], *given: Any) -> Value | None:
-        """Return what a function reads; None where it raises an error, which is noted."""
         try:
             return read(*given)
         except (ValueError, ConfigurationError) as error:

@@ -32,7 +32,6 @@ def _problems(file: File) -> list[FileProblem]:
 
 
 def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
-    """Yield where `oncecron notify` sends what it finds, about a key or at all."""
     for channel in parse_notify(settings.file)[0].channels:
         if key is None or channel.has_key(key):
             keys = f" ({', '.join(channel.keys)})" if key is None else ""

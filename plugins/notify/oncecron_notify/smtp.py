@@ -113,7 +113,6 @@ class _Exchange:
                 self._connection.close()
 
     def _why(self, error: OSError | ValueError) -> str:
-        """Return what has happened at this step."""
         if isinstance(error, smtplib.SMTPResponseException):
             if error.smtp_code < 0:
                 return "the server does not speak SMTP; correct smtp"

@@ -84,7 +84,6 @@ def count(counts: Counts, log: Reader, now: float) -> Counts:
 
 
 def _begin(counts: Counts, log: Reader, newest_id: int, now: float) -> Counts:
-    """Count from now on: what has ended is passed over, what runs is counted when it ends."""
     until = max(0, newest_id - _UNSETTLED)
     rows = _runs_after(log, until)
     running = {lease.execution_id for lease in log.leases() if lease.execution_id is not None}

@@ -115,12 +115,10 @@ def filtered(contents: Overview, query: Query) -> Overview:
 
 
 def _is_of(job: Job, host: str | None) -> bool:
-    """Return whether a host has run a key lately, or runs it now."""
     running = (job.summary.running_host or "").split(",")
     return host is None or host in running or any(run.host == host for run in job.runs)
 
 
 def _has(job: Job, words: set[str]) -> bool:
-    """Return whether a key is in one of some states, or its last tick ended so."""
     states = {word for word, _ in job.states} | {job.summary.outcome}
     return not words or bool(states & words)

@@ -161,35 +161,29 @@ def _clock_said(host: Host) -> str:
 
 
 def _worst(states: Sequence[tuple[str | None, int]]) -> str:
-    """Return how the first of the states of a key looks."""
     return look(states[0][0]) if states else "nothing"
 
 
 def _last_run(runs: Sequence[Run]) -> Run | None:
-    """Return the newest run that has ended."""
     return next((run for run in reversed(runs) if run.outcome not in ("running", "missed")), None)
 
 
 def _dated(time: float, clock: Clock) -> str:
-    """Return a time with its date, for a page that is read on another day."""
     there = datetime.fromtimestamp(time, UTC if clock.utc else None)
     return f"{there:%A}, {there.day} {there:%B %Y}, {there:%H:%M}"
 
 
 def _short(time: float, clock: Clock) -> str:
-    """Return a time to the minute, with its day where that is not today."""
     return tick_time(time // MINUTE * MINUTE, clock.now or time, clock)
 
 
 def _duration(seconds: float | None) -> str:
-    """Return a duration for a person; tenths of a second only where there are few."""
     if seconds is None:
         return ""
     return format_duration(round(seconds, 1 if seconds < 10 else None))  # noqa: PLR2004
 
 
 def _step(grid: Grid) -> float:
-    """Return how much time a column has; on the day of a clock change, one has more or less."""
     ends = (*grid.starts[1:], grid.until)
     return sorted(end - start for start, end in zip(grid.starts, ends, strict=True))[len(ends) // 2]
 
@@ -205,7 +199,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _marked(text: str) -> Iterator[tuple[bool, str]]:
-    """Yield the parts of a sentence, with whether each is a command: it stands in backquotes."""
     for place, part in enumerate(re.split(r"`([^`]*)`", text)):
         if part:
             yield place % 2 == 1, part

@@ -191,7 +191,6 @@ class SharedReadings:
                 self._end(lane, reading, seconds, found._replace(number=next(self._numbers)))
 
     def _next(self) -> tuple[_Lane, _Reading]:
-        """Wait for the lane whose turn it is."""
         with self._changed:
             while True:
                 for name, lane in self._lanes.items():

@@ -28,7 +28,6 @@ class CrontabGroup(LazyGroup):
 
 
 def _let_through() -> None:
-    """Copy standard input to standard output if both are pipes."""
     try:
         pipes = all(stat.S_ISFIFO(os.fstat(number).st_mode) for number in (0, 1))
     except OSError:  # one of them is closed

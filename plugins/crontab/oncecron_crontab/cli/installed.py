@@ -68,7 +68,6 @@ def _names(root: str) -> Iterator[str]:
 
 
 def _daemon(path: str) -> Iterator[str]:
-    """Yield the name of the daemon with this path, if there is one that we know."""
     if os.path.islink(path) and os.path.basename(os.readlink(path)).startswith("busybox"):
         yield "busybox"
         return

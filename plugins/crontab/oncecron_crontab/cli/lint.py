@@ -96,14 +96,12 @@ def _files(words: list[str], *, system: bool) -> list[str]:
 
 
 def _shown(finding: Diagnostic) -> str:
-    """Return a finding as a line that editors and CI can parse."""
     return visible(
         f"{finding.file}:{finding.line}: {finding.message}; {finding.cure} [{finding.finding}]"
     )
 
 
 def _as_utf8(finding: Diagnostic) -> Diagnostic:
-    """Return a finding with texts in UTF-8, whatever the encoding of the crontab."""
     return finding._replace(
         file=valid(finding.file), message=valid(finding.message), cure=valid(finding.cure)
     )

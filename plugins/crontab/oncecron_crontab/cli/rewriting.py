@@ -222,7 +222,6 @@ def _is_user(name: str) -> bool:
 
 
 def _is_program(word: str, path: str) -> bool:
-    """Return whether a word is a program of this host, with the PATH of the crontab, of cron or of this shell."""
     paths = os.pathsep.join((path, _SYSTEM_PATH, os.environ.get("PATH", "")))
     try:
         return shutil.which(word, path=paths) is not None
@@ -243,7 +242,6 @@ def _report(plan: files.Plan) -> None:
 def _carry_out(
     given: Mapping[str, str], plans: Sequence[files.Plan], command: str, done: str
 ) -> int:
-    """Show the changes, and write the new crontabs unless --check forbids it; return the exit status."""
     output.standard_output()  # nothing is written if the answer cannot be
     writing = "check" not in given and ("install" in given or "in-place" in given)
     for plan in plans:
@@ -295,7 +293,6 @@ def _counted(lines: int) -> str:
 
 
 def _line(crontab: Crontab, problem: Problem) -> str:
-    """Return the line of a problem, to show after it; empty after a reason that ends with text to copy."""
     if not 0 < problem.number <= len(crontab.lines) or WRITE_HERE in problem.reason:
         return ""
     raw = crontab.lines[problem.number - 1].raw.decode(errors="backslashreplace")

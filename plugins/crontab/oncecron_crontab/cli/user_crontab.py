@@ -130,14 +130,12 @@ def _refuse_changed(user: str | None) -> None:
 
 
 def _has_ended(program: subprocess.Popen[bytes]) -> bool:
-    """Return whether crontab(1) has ended, or does so soon, although its input has not."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         program.wait(_LONGEST_END)
     return program.returncode is not None
 
 
 def _end(program: subprocess.Popen[bytes]) -> None:
-    """End crontab(1), before the end of its input lets it install."""
     with contextlib.suppress(OSError):
         os.killpg(program.pid, signal.SIGINT)  # Debian's removes its temporary file then
     try:
@@ -197,7 +195,6 @@ def _command(user: str | None, word: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Return what crontab(1) says, on one line."""
     text = " ".join((done.stderr or done.stdout).decode(errors="replace").split())
     return visible(text) or f"crontab exited with {done.returncode}"
 

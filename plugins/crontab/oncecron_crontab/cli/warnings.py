@@ -63,7 +63,6 @@ def warn_of_shared_keys(plans: Sequence[Plan]) -> None:
 
 
 def _users_without_store(crontab: Crontab, owner: str | None) -> list[str]:
-    """Return the users of wrapped lines that have no store; `owner`: who runs lines that name no user."""
     logins = _login_environment()
     found: dict[str, None] = {}
     for entry in crontab.entries():

@@ -103,7 +103,6 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
 
 
 def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
-    """Yield why cron rejects the file, and the `# oncecron:` comments that wrap cannot apply."""
     if source.not_read:
         message, _, cure = source.not_read.partition("; ")
         yield Diagnostic(source.name, 1, "not-read", message, cure)
@@ -140,7 +139,6 @@ def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
 
 
 def _check_command(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield commands that no shell runs: a comment, an open quote."""
     if line.command.lstrip().startswith("#"):
         yield line.diagnostic(
             "comment",
@@ -161,7 +159,6 @@ def _check_command(line: LintedEntry) -> Iterator[Diagnostic]:
 
 
 def _duplicates(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
-    """Yield lines that are in a file twice: cron starts both."""
     known: dict[object, LintedEntry] = {}
     for line in lines:
         occasion = (schedules.meaning(line.entry), line.entry.user, line.without_guard, line.behind)
@@ -178,7 +175,6 @@ def _duplicates(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
 def _groups(
     sources: Sequence[LintedCrontab], lines: Sequence[list[LintedEntry]], *, compared: bool
 ) -> list[list[list[LintedEntry]]]:
-    """Return the files in groups: those of a group are the same file on different hosts."""
     groups: dict[str, list[list[LintedEntry]]] = {}
     for source, of_file in zip(sources, lines, strict=True):
         name = "" if compared else os.path.basename(source.name)
@@ -189,7 +185,6 @@ def _groups(
 def _by_host(
     sources: Sequence[LintedCrontab], lines: Sequence[list[LintedEntry]], *, compared: bool
 ) -> list[list[LintedEntry]]:
-    """Return the lines that surely belong to one host: those of a file, or of the files of a directory."""
     hosts: dict[str, list[LintedEntry]] = {}
     for source, of_file in zip(sources, lines, strict=True):
         place = source.name if compared else os.path.dirname(source.name)

@@ -98,7 +98,6 @@ def _place(line: LintedEntry, other: LintedEntry) -> str:
 def _is_alike(
     line: LintedEntry, invocation: Invocation, other: LintedEntry, first: Invocation
 ) -> bool:
-    """Return whether two keys of a command are equal, apart from what wrap adds to make keys of lines differ."""
     if invocation.key == first.key:
         return True
     one, two = (_NUMBER.sub("", each.key or "") for each in (invocation, first))
@@ -108,12 +107,10 @@ def _is_alike(
 
 
 def _plain(key: str) -> str:
-    """Return a key without what wrap adds to make keys of lines differ."""
     return _ADDED.sub("", _NUMBER.sub("", key))
 
 
 def _occasion(line: LintedEntry) -> tuple[object, ...]:
-    """Return how lines with the same command differ: time, user, input."""
     return meaning(line.entry), line.entry.user, line.behind or b""
 
 
@@ -175,7 +172,6 @@ def _compare(
 
 
 def _only_in(lines: Sequence[LintedEntry], others: Sequence[LintedEntry]) -> list[LintedEntry]:
-    """Return the lines whose schedule is not the schedule of any other line."""
     known = set(map(_time_of, others))
     return [line for line in lines if _time_of(line) not in known]
 
@@ -293,7 +289,6 @@ def used_keys(lines: Iterable[LintedEntry]) -> Iterator[UsedKey]:
 
 
 def _used_key(invocation: Invocation) -> str | None:
-    """Return the key, None where it is derived from words that the shell expands first."""
     derived = invocation.options.get("key") == AUTO_KEY and "shell" not in invocation.options
     return None if derived and _EXPANDED.search(invocation.command) else invocation.key
 
@@ -322,7 +317,6 @@ def check_sections(
 
 
 def _is_of_a_user(section: str, used: UsedKey) -> bool:
-    """Return whether a section may be that of a derived key, with the name of a user in front that is not known."""
     key = used.key or ""
     return not used.has_user and bool(_DERIVED.search(key)) and section.endswith(f".{key}")
 

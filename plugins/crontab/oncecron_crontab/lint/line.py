@@ -218,7 +218,6 @@ def _line(
 
 
 def _of_each_host(raw: bytes, named: bool) -> str | None:
-    """Return the program because of which each host runs a command, None if there is none."""
     found = (each.what for each in objections(raw, named=named) if each.kind == EACH_HOST)
     return next(found, None)
 
@@ -263,7 +262,6 @@ def with_inner_commands(commands: Iterable[SimpleCommand]) -> Iterator[SimpleCom
 
 
 def _inner_string(words: tuple[str, ...]) -> str:
-    """Return the string that a simple command gives to a shell, if only that string has a guard in it."""
     shell = False
     for word, following in pairwise((*words, "")):
         if is_guard(to_bytes(word), to_bytes(following)):
@@ -313,7 +311,6 @@ def _read(
 
 
 def _section_for(subcommand: str, section: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the values of a [job.KEY] section by option: all but those that another command alone has."""
     for place, text in section.items():
         table, _, name = place.rpartition(".")
         if table in ("", subcommand):
@@ -345,7 +342,6 @@ def _usage_error(
     parsed: ParsedRun | None,
     configured: Mapping[str, str],
 ) -> str:
-    """Return the error, empty if there is none; `configured`: the [job.KEY] section."""
     if parsed is None:
         options = takewhile("--".__ne__, arguments)
         if why := next(filter(None, map(wrong_dash, options)), None):
@@ -372,7 +368,6 @@ def _usage_error(
 
 
 def _wrong_section(job_command: JobCommand, configured: Mapping[str, str]) -> str:
-    """Return what the section sets that the command does not have, as an error; empty if nothing."""
     others = set(configured).difference(job_command.options, (COMMAND_KEY,))
     if not others:
         return ""
@@ -381,7 +376,6 @@ def _wrong_section(job_command: JobCommand, configured: Mapping[str, str]) -> st
 
 
 def _wrong_values(job_command: JobCommand, parsed: ParsedRun, texts: Mapping[str, str]) -> str:
-    """Return the first error of values, of options that exclude each other, and of the tick; empty if none."""
     try:
         values = values_of(texts, (*job_command.options.values(), *job_command.defaults))
         if {*parsed.given} - {*texts, "shell", "key"}:

@@ -99,7 +99,6 @@ def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Dia
 
 
 def _last_gap(position: int, field: Field) -> int:
-    """Return the last gap of a step that does not divide the hour or the day, 0 for any other field."""
     step = _UNEVEN.fullmatch(field.written)
     if step is None or len(field.values) > _MOST_UNEVEN:
         return 0
@@ -170,7 +169,6 @@ def check_cron_zone(source: LintedCrontab, cron: Cron) -> Iterator[Diagnostic]:
 
 
 def _large_steps(position: int, written: str) -> Iterator[tuple[str, int]]:
-    """Yield the terms with a step larger than their range, and their only value."""
     for term in _STEP.finditer(written):
         span = read_field(position, term[1].encode())
         if span and len(span.values) > 1 and int(term[2]) > max(span.values) - min(span.values):

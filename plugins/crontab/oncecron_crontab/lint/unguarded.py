@@ -70,7 +70,6 @@ def _cure(line: LintedEntry) -> str:
 
 
 def _by_wrap(line: LintedEntry, words: str) -> str:
-    """Return the words with the command that wraps the line; nothing where wrap would leave it unchanged."""
     command = f":; {line.command}".encode("utf-8", "surrogateescape")  # not to be read as oncecron
     own = (
         line.entry.is_reboot
@@ -104,7 +103,6 @@ def check_rest_of_line(line: LintedEntry) -> Iterator[Diagnostic]:
 
 
 def _cure_of_rest(line: LintedEntry, number: int, guard: Invocation) -> str:
-    """Return what to do with a command beside a guard; `number`: which of the line it is."""
     if guard.subcommand != "each":
         return f"put the whole command into `oncecron run --shell '...'`{_by_wrap(line, _WITHOUT)}"
     if [each.joined_by for each in line.commands[number + 1 : number + 2]] == ["|"]:
@@ -134,7 +132,6 @@ def check_redirections(line: LintedEntry) -> Iterator[Diagnostic]:
 
 
 def _guarded_positions(line: LintedEntry) -> set[int]:
-    """Return the numbers of the commands with oncecron; empty where it runs the whole line."""
     numbers = {invocation.position for invocation in line.invocations}
     return set() if None in numbers else {number for number in numbers if number is not None}
 
@@ -174,7 +171,6 @@ def _is_harmless(simple: SimpleCommand, *, before: bool) -> bool:
 
 
 def _program(simple: SimpleCommand) -> str:
-    """Return the name of the program after assignments; empty where there is none."""
     word = next((word for word in simple.words if not _ASSIGNMENT.match(word)), "")
     return word.rpartition("/")[2]
 
@@ -302,7 +298,6 @@ def check_guarded(line: LintedEntry) -> Iterator[Diagnostic]:
 
 
 def _pinned_line(line: LintedEntry) -> Diagnostic | None:
-    """Return the finding on a line without oncecron that only one host carries out, None if every host does."""
     found = next((each for each in _judged(line) if each.kind == PINNED), None)
     if found is None:
         return None
@@ -315,7 +310,6 @@ def _pinned_line(line: LintedEntry) -> Diagnostic | None:
 
 
 def _repair_before(line: LintedEntry) -> str:
-    """Return what to do before a line can be guarded; empty if nothing."""
     in_background = any(each.kind == BACKGROUND for each in _judged(line))
     return f"{_FOREGROUND}, and " if in_background else ""
 

@@ -87,7 +87,6 @@ def _parts_told(joined: Joined, key: str, tick: str | None) -> set[int]:
 
 
 def _asked(joined: Joined, key: str, until: float) -> list[Firing]:
-    """Return the firings after the last fault whose tick had no start before."""
     quiet = joined.history.quiet
     begun = {
         (start.key, start.tick)

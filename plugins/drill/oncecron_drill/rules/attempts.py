@@ -88,7 +88,6 @@ def doubles(joined: Joined) -> Iterator[Violation]:
 
 
 def _by_tick(joined: Joined) -> dict[tuple[Part, str], list[Attempt]]:
-    """Return the attempts of each part and tick in the order of their tokens."""
     ticks: dict[tuple[Part, str], list[Attempt]] = defaultdict(list)
     for start in joined.starts:
         if start.tick is not None:
@@ -105,7 +104,6 @@ def _by_tick(joined: Joined) -> dict[tuple[Part, str], list[Attempt]]:
 
 
 def _has_no_reason(joined: Joined, before: Attempt, attempt: Attempt) -> str | None:
-    """Return why an attempt must not follow the one before: by the log, and by what was asked for."""
     firing = attempt.firing
     if firing is not None and option(firing, "--again") is not None:
         return None
@@ -124,7 +122,6 @@ def _is_no_sequel(before: Row, row: Row) -> str | None:
 
 
 def _further(firing: Firing, before: Attempt) -> int:
-    """Return how many attempts a firing may let follow the first one."""
     if before.firing is not None and before.firing.id == firing.id:
         return _retries(firing)
     if option(firing, "--failover") is None:
@@ -185,7 +182,6 @@ def _text(joined: Joined, attempt: Attempt) -> str:
 
 
 def _lost_between(joined: Joined, before: Start, start: Start) -> bool:
-    """Return whether another one was lost between two starts of a part before its first line."""
     first, last = before.token or 0, start.token or 0
     return any(
         was_lost(row) and part_of_row(row) == part_of(start) and first < (row["fencing_token"] or 0) < last

@@ -31,7 +31,6 @@ def overlaps(joined: Joined) -> Iterator[Violation]:
 
 
 def _crossing(starts: list[Start]) -> Iterator[tuple[Start, Start]]:
-    """Yield the pairs whose lives, as they wrote them, cross."""
     alive: list[Start] = []
     for start in starts:  # by time
         alive = [earlier for earlier in alive if alive_until(earlier) > start.at]
@@ -40,7 +39,6 @@ def _crossing(starts: list[Start]) -> Iterator[tuple[Start, Start]]:
 
 
 def _overlap(joined: Joined, both: list[Start], proved: float) -> Violation:
-    """Return two trees as what they are: a hole or a violation; `proved`: the last moment at which both lived."""
     stale, newer = sorted(both, key=lambda start: (start.token or 0, start.at))
     since = max(stale.at, newer.at)
     hole = is_excused(joined, stale, since, max(proved, alive_until(stale)))

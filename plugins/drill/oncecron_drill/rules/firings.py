@@ -66,7 +66,6 @@ def unexplained(joined: Joined) -> Iterator[Violation]:
 
 
 def _without_a_word(joined: Joined, firing: Firing, rows: list[Row]) -> str | None:
-    """Return what is missing where a line has to say why nothing was started."""
     status = firing.status or 0
     hit = joined.hits(firing)
     if status - 128 in ENDING and hit:
@@ -185,7 +184,6 @@ def _waits_beyond(joined: Joined, by_tick: _ByTick, firings: list[Firing]) -> It
 
 
 def _is_another_tick(joined: Joined, held: Row) -> bool:
-    """Return whether the holder that a refusal names had another tick's lease, be its job started or not."""
     holder = held["holder_host"], held["holder_pid"], held["key"]
     return any(
         (firing.host, firing.pid, firing.key) == holder and firing.tick != held["tick"]
@@ -261,7 +259,6 @@ def _was_told_before(joined: Joined, firing: Firing) -> bool:
 
 
 def _has_told(other: Firing, until: float) -> bool:
-    """Return whether a firing that started nothing had told so, and then perhaps tried to record it, by a moment."""
     if other.ended is None or not _said_that_it_is_away(other):
         return False
     return other.ended <= until + (RECORDING if other.at <= until else 0.0)
@@ -283,7 +280,6 @@ def _may_have_told(joined: Joined, firing: Firing) -> bool:
 
 
 def _said_that_it_is_away(firing: Firing) -> bool:
-    """Return whether a firing has told so, of one of its parts at least."""
     told = any(words in firing.stderr for words in _AWAY)
     return told or (firing.status == 69 and _SAID in firing.stderr)
 

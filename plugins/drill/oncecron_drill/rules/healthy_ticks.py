@@ -22,8 +22,6 @@ _AS_IT_SAYS = ("late", "recent", "passed", "unmet", "broken", "no-store", "inter
 
 
 class _Fired(NamedTuple):
-    """Who fired a tick."""
-
     key: str
     tick: str
     healthy: list[Firing]
@@ -61,7 +59,6 @@ def missed(joined: Joined) -> Iterator[Violation]:
 
 
 def _by_tick(joined: Joined) -> Iterator[_Fired]:
-    """Yield each tick that a healthy firing fired."""
     by_tick: dict[tuple[str, str], list[Firing]] = defaultdict(list)
     for firing in joined.history.firings:
         if firing.tick is not None:
@@ -84,7 +81,6 @@ def _was_hit(joined: Joined, firing: Firing) -> bool:
 
 
 def _explains(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
-    """Return whether a refusal was right."""
     reason = row["reason"]
     if reason in ("paused", "drained"):
         return any(
@@ -100,7 +96,6 @@ def _explains(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
 
 
 def _was_busy(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
-    """Return whether the part was run meanwhile, or its holder may have seemed alive, be its job started or not."""
     key = joined.history.head.get("keys", {}).get(fired.key, {})
     seems_alive = key.get("ttl", joined.history.head["ttl"]) / 3 + MOMENT
     ended = (firing.ended or firing.at) + MOMENT

@@ -126,7 +126,6 @@ class Joined:
         return joined
 
     def _firing_of_row(self, row: Row, taken: set[int]) -> Firing | None:
-        """Return the firing of a row; of those that go on after an attempt, a part or a claim, one that has others."""
         candidates = [
             firing
             for firing in self._firings.get((row["host"], row["pid"], row["key"]), [])

@@ -56,7 +56,6 @@ def _is_excused(joined: Joined, rule: str, starts: list[Start]) -> bool:
 
 
 def _was_left_alone(joined: Joined, start: Start) -> bool:
-    """Return whether wrapper and guard could both not act after a start."""
     firing = joined.firing_of(start)
     times = joined.jointly_out(firing.id, grace_of(firing)) if firing else ()
     return any(until >= start.at for _, until in times)

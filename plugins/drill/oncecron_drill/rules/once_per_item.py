@@ -51,7 +51,6 @@ def _repeated(
 
 
 def _beside(joined: Joined, events: list[ItemEvent]) -> Iterator[Violation]:
-    """Yield who worked beside another. A hole: whoever could have killed the first command could not act."""
     for event in events:
         if event.event == "overlap":
             of_it = [

@@ -101,7 +101,6 @@ def _is_explained(joined: Joined, operation: Operation) -> bool:
 
 
 def _is_known(joined: Joined, operation: Operation) -> bool:
-    """Return whether its key had been started, and the store has not forgotten that since."""
     return any(
         start.key == operation.subject and start.at < operation.at
         and not joined.forgets(start.at, operation.ended or start.at)
@@ -110,7 +109,6 @@ def _is_known(joined: Joined, operation: Operation) -> bool:
 
 
 def _any_fault(joined: Joined, operation: Operation) -> bool:
-    """Return whether any host, or the store, had a fault: the holder may be anywhere."""
     since, until = (
         operation.at - joined.history.head.get("ttl", 0.0),
         operation.ended or operation.at,

@@ -56,7 +56,6 @@ def _unrecorded(joined: Joined, start: Start) -> Violation:
 
 
 def _differences(joined: Joined, start: Start, row: Row) -> Iterator[str]:
-    """Yield who and what the row says otherwise."""
     pairs: list[tuple[str, object, object]] = [
         ("host", start.host, row["host"]),
         ("pid", start.wrapper, row["pid"]),
@@ -109,7 +108,6 @@ def _wrong_code(start: Start, row: Row) -> str | None:
 
 
 def _wrong_signal(joined: Joined, start: Start, row: Row) -> str | None:
-    """Return what is wrong with an end by a signal that is nobody's but the nemesis's, or the job's own."""
     if row["outcome"] != "failed" or (
         start.status is not None and start.status in _as_status(row["signal"])
     ):
@@ -127,7 +125,6 @@ def _as_status(number: int) -> tuple[int, int]:
 
 
 def _wrongly_ended(joined: Joined, start: Start, row: Row) -> str | None:
-    """Return what is wrong with `stopped` or `timed-out`: somebody must have asked for it."""
     firing = joined.firing_of(start)
     if firing is None or row["outcome"] not in _ENDED_BY_US:
         return None
@@ -205,14 +202,12 @@ def started(joined: Joined) -> Iterator[Violation]:
 
 
 def _may_be_silent(joined: Joined, firing: Firing) -> bool:
-    """Return whether a firing could not record, or spool, that it has started nothing."""
     is_lost = "a record is lost" in firing.stderr or joined.forgets(firing.at, joined.history.end)
     is_dead = any(joined.hits(firing, "guard", how) for how in ("killed", "failed"))
     return is_lost or gives_up(firing) or is_dead
 
 
 def _died_at_once(joined: Joined, row: Row, firing: Firing) -> bool:
-    """Return whether a job may have been ended before its first line."""
     if row["signal"] is None or (row["duration"] or 0.0) > STARTUP:
         return False
     timed_out = row["outcome"] == "timed-out" and option(firing, "--timeout") is not None

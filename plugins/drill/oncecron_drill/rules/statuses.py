@@ -84,7 +84,6 @@ def _wrong_status(joined: Joined, firing: Firing) -> str | None:
 
 
 def _expected(joined: Joined, firing: Firing, rows: list[Row]) -> set[int]:
-    """Return the statuses with which a firing may leave: those of the first part that failed, or 0."""
     found: set[int] = set()
     never_heard_of = [
         row for row in joined.rows_without_start.get(firing.id, []) if row["outcome"] == "lost"
@@ -123,7 +122,6 @@ def _if_its_record_is_lost(joined: Joined, firing: Firing, row: Row) -> set[int]
 
 
 def _outlived(joined: Joined, firing: Firing) -> str | None:
-    """Return which of its jobs lived on when a firing had ended by itself."""
     for start in joined.starts_of(firing):
         ended, until = firing.ended or 0.0, alive_until(start)
         if (

@@ -28,8 +28,6 @@ def _each(given: dict[str, str], words: list[str]) -> int:
 
 
 class _Display:
-    """The progress of the tick, of all hosts, at a terminal: first of the load, then of the items."""
-
     def __init__(self) -> None:
         from oncecron.cli.progress_bar import Bar  # noqa: PLC0415 - at a terminal alone
 

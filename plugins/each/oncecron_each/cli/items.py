@@ -165,7 +165,6 @@ def _item_names(settings: Settings) -> list[str]:
 
 
 def _identities(settings: Settings) -> Iterator[str]:
-    """Yield the items that are named; `-` stands for those on the lines of standard input."""
     for name in _item_names(settings):
         if name == _STANDARD_INPUT:
             lines = os.fdopen(0, "rb", closefd=False).read().split(b"\n")
@@ -199,7 +198,6 @@ def _summary(view: ListView) -> str:
 
 
 def _keys(store: Reader) -> set[str]:
-    """Return the keys that have lists of items."""
     return {view.items_of.key for view in item_lists(store)}
 
 

@@ -47,7 +47,6 @@ def listen_address(text: str, port: int) -> tuple[str, int]:
 
 
 def _unusable(host: str, port: int, error: OSError) -> ConfigurationError:
-    """Return the error for an address at which nobody can listen."""
     return ConfigurationError(
         f"--listen: cannot listen at {shown_address(host, port)}: {error.strerror}"
     )
@@ -151,8 +150,6 @@ def _close_the_slowest(channels: list[Any], now: float) -> None:
 
 
 class _Complaints(logging.Handler):
-    """Writes what the server says to standard error, each in a line."""
-
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record."""
         error = record.exc_info[1] if record.exc_info else None

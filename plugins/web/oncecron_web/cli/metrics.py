@@ -158,7 +158,6 @@ class _Reader:
 
 
 def _asking(settings: Settings, counts: Counts | None, named: set[str]) -> Future[Reading]:
-    """Look at the store in a thread that nobody has to wait for."""
     answer: Future[Reading] = Future()
 
     def ask() -> None:

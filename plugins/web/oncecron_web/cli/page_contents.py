@@ -107,7 +107,6 @@ def overview(
 def _judged(
     sources: Sources, settings: Settings, keys: Collection[str]
 ) -> tuple[Checked, list[JobSummary]]:
-    """Return what `oncecron check` finds, and the keys that are shown."""
     limits = usual_limits()
     situation = situation_of(
         sources,
@@ -153,7 +152,6 @@ def _jobs(
     summaries: Iterable[JobSummary],
     keys: Collection[str],
 ) -> list[Job]:
-    """Return the rows of the table: what is wrong first, then what runs, then by name."""
     runs = last_runs(sources, BARS, keys)
     kinds: dict[str, list[str]] = {}
     for each in findings:
@@ -171,7 +169,6 @@ def _jobs(
 
 
 def _states(job: JobSummary, kinds: Iterable[str]) -> list[tuple[str | None, int]]:
-    """Return all that is wrong with a key, also what its states do not say; else its one state."""
     found: dict[str | None, int] = dict(states(job))
     found |= {kind: 0 for kind in kinds if kind not in found}
     return sorted(found.items(), key=lambda each: LOOKS.index(look(each[0])))
@@ -182,13 +179,11 @@ def _severity(job: Job) -> tuple[int, bool, str]:
 
 
 def _look(job: Job) -> str:
-    """Return how a key looks: of those that are well, one that is paused is as any other."""
     how = look(job.states[0][0])
     return how if how in WRONG else "well"
 
 
 def _with_missed(job: JobSummary, runs: Sequence[Run], now: float) -> list[Run]:
-    """Return the newest runs, and then the ticks that were missed since."""
     known = [
         run._replace(duration=max(0.0, now - run.started_at)) if run.outcome == "running" else run
         for run in runs
@@ -267,13 +262,11 @@ def _hosts_of(
 def _grid(
     ticks: Mapping[str, KeyTicks], keys: Sequence[str], starts: Sequence[float], until: float
 ) -> Grid:
-    """Return a line for each key, in their order."""
     lines = (gather_line(key, ticks[key].ticks, starts, until) for key in keys if key in ticks)
     return Grid(tuple(starts), until, tuple(lines))
 
 
 def _days(ticks: Iterable[KeyTicks], starts: Sequence[float], *, utc: bool) -> list[Day]:
-    """Return what became of the ticks of all keys on each day."""
     counts: list[Counter[str]] = [Counter() for _ in starts]
     for each in (each for of_key in ticks for each in of_key.ticks):
         at = bisect_left(each.times, starts[0])

@@ -86,8 +86,6 @@ def _application(settings: Settings, *, is_local: bool) -> WSGIApplication:
 
 
 class _Source:
-    """Opens the store for each reading, and counts what it is asked."""
-
     def __init__(self, settings: Settings, shown: Clock) -> None:
         self._settings = settings
         self._shown = shown
@@ -132,8 +130,6 @@ class _Source:
 
 
 class _Count:
-    """How many questions readers were asked. The same question is asked once in a reading."""
-
     def __init__(self) -> None:
         self.queries = 0
 

@@ -242,7 +242,6 @@ def _grid(sources: Sources, key: str, since: float, clock: Clock) -> Grid:
 def _rows(
     ask: Any, query: HistoryQuery, outcomes: Sequence[str], known: Sequence[str]
 ) -> list[Any]:
-    """Return executions, or skips; none if the wanted outcomes are all of the other kind."""
     wanted = [word for word in outcomes if word in known]
     if outcomes and not wanted:
         return []
