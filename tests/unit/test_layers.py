@@ -375,11 +375,9 @@ def test_what_a_firing_imports_has_typing_for_the_checker_alone() -> None:
     assert strays == ["oncecron.run.seams", "oncecron.stores.api"]
 
 
-def test_a_module_says_its_one_job_and_stays_readable() -> None:
-    """Under 600 lines, with a docstring."""
+def test_a_module_says_its_one_job() -> None:
+    """In its docstring."""
     assert [name for name, tree in modules() if not ast.get_docstring(tree)] == []
-    lines = {path: len(path.read_text().splitlines()) for path in paths()}
-    assert [path for path, count in lines.items() if count > 600] == []
 
 
 def loaded_by(code: str) -> set[str]:
@@ -420,16 +418,12 @@ NEEDED = {
     "sqlite": set(),
 }
 """What a store cannot do without."""
-MOST_MODULES = 52
 
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_firing_imports_nothing_heavy(name: str) -> None:
-    """Each import is paid on every host at every tick, and so is each module of our own."""
-    loaded = loaded_by(FIRING.format(name))
-    assert loaded & (HEAVY | {"sqlite3"}) <= NEEDED[name]
-    ours = {module for module in loaded if module.startswith("oncecron")}
-    assert len(ours) <= MOST_MODULES, sorted(ours)
+    """Each import is paid on every host at every tick."""
+    assert loaded_by(FIRING.format(name)) & (HEAVY | {"sqlite3"}) <= NEEDED[name]
 
 
 def test_each_asks_no_package_what_it_brings() -> None:
