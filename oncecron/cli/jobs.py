@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
 from oncecron.cli import table
@@ -15,10 +14,8 @@ from oncecron.cli.command import (
     store_and_log,
     writer,
 )
-from oncecron.cli.output import Writer, standard_output
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import Column, Kind
-from oncecron.cli.watch import WATCH, refuse_where_nobody_looks, watch
 from oncecron.config.settings import Settings
 from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT
@@ -29,11 +26,9 @@ from oncecron.log.sources import sources_of
 from oncecron.log.state_kinds import kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
-    from oncecron.cli.terminal import Style
     from oncecron.core.text import Clock
-    from oncecron.log.sources import Sources
 
 
 def _state(job: JobSummary, _clock: Clock) -> str:
@@ -54,6 +49,7 @@ def _many(count: int, at_most: int) -> str:
 
 
 def _host(job: JobSummary, _clock: Clock) -> str:
+    """Return where it runs, else where it ran last."""
     return job.running_host or job.host or ABSENT
 
 
@@ -85,47 +81,24 @@ JOBS = Kind(
         _PROGRESS, _SINCE, _IN_A_ROW, _SUCCESS, _EXIT, _PAUSED,
     ),
 )  # fmt: skip
-OPTIONS = (ALL, WATCH, *QUERY_OPTIONS)
-
-
-_NOTHING = "no host has fired a key yet"
+OPTIONS = (ALL, *QUERY_OPTIONS)
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     keys = {valid_key(word) for word in words}
-    if settings["watch"]:
-        _watch(settings, keys)
     answer = writer(JOBS, settings)
     with store_and_log(settings) as (store, log):
         sources = sources_of(settings, store, log)
-        found = _jobs(settings, sources, keys)
+        if keys:
+            refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
+        found: Iterable[JobSummary] = jobs(sources, keys, internal=settings["all"] or False)
         if answer.is_watched and output_format(settings) == "table":
             found = sorted(found, key=severity)
         shown = answer.write(found)
     if not shown and answer.is_watched and not sources.job_keys:
-        complain(_NOTHING)
+        complain("no host has fired a key yet")
     return incomplete(store, log)
-
-
-def _jobs(settings: Settings, sources: Sources, keys: Collection[str]) -> Iterable[JobSummary]:
-    if keys:
-        refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
-    return jobs(sources, keys, internal=settings["all"] or False)
-
-
-def _watch(settings: Settings, keys: Collection[str]) -> None:
-    def draw(style: Style) -> list[str]:
-        text = io.StringIO()
-        with store_and_log(settings) as (store, log):
-            found = _jobs(settings, sources_of(settings, store, log), keys)
-            shown = Writer(JOBS, style, text).write(sorted(found, key=severity))
-        return text.getvalue().splitlines() if shown else [_NOTHING]
-
-    stream = standard_output()
-    refuse_where_nobody_looks(stream, output_format(settings))
-    how = {"utc": settings["utc"] or False, "wide": settings["wide"] or False}
-    watch(draw, stream, title="oncecron jobs", **how)
 
 
 COMMAND = TableCommand(
@@ -133,6 +106,6 @@ COMMAND = TableCommand(
     about="Show one line per key, or only per named key: what is wrong with it, the last outcome, the last success, the"
     " host where it runs now, how many ticks in a row succeeded or failed, the usual duration, the next tick (if "
     "the key runs with --schedule), and who has paused it. On a terminal, what is wrong comes first.",
-    examples=("oncecron jobs", "oncecron jobs --watch", "oncecron jobs billing-nightly --json"),
+    examples=("oncecron jobs", "oncecron jobs billing-nightly --json"),
     words="[KEY...]",
 )  # fmt: skip

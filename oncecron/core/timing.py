@@ -230,8 +230,6 @@ SILENT_WAIT = 2.0
 """A firing at a terminal or with -v says what it waits for after this long: shorter waits are usual."""
 BAR_AFTER = 1.0
 """Long work shows a bar at a terminal after this long: what is done before needs none, and would flicker."""
-BAR_INTERVAL = 0.2
-"""Between two drawings of a bar: it seems to move, and costs nothing."""
 LEAST_SILENCE = 3600.0
 """A key without a schedule is not silent before this, however often it usually runs."""
 ZONE_STEP = 900.0
@@ -270,8 +268,6 @@ COMPLETION_TIMEOUT = 1.0
 """The limit for shell completion to ask the store: a person waits after a TAB."""
 FOLLOW_POLL = 1.0
 """Between two polls of `history --follow`."""
-WATCH_POLL = 2.0
-"""Between two looks of `jobs --watch`."""
 REQUEST_POLL = 0.5
 """Between two polls of `stop` and `release`, with jitter: commands for people get no notifications."""
 ASSUMED_GRACE = 10.0

@@ -2,17 +2,13 @@
 
 import os
 import re
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from answers import refused
-from log_of import SQLiteLog, Store
-from servers import eventually
+from log_of import Store
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
-from servers.process import descendants
-from terminals import Screen, on_a_terminal
+from terminals import Screen
 
 LONG = (
     "backup-db-primary-eu-central-1-customer-exports-nightly-"  # and then what tells two keys apart
@@ -110,46 +106,3 @@ def test_without_unicode_marks_are_letters(cluster: Oncecron, tmp_path: Path) ->
         ]
         assert "\x1b" not in screen.tmux("capture-pane", "-p", "-e")
         assert all(line.isascii() for line in jobs)
-
-
-@pytest.mark.turns(1)
-@pytest.mark.parametrize("end", ["C-c", "TERM"])
-def test_a_watched_table_is_drawn_again_and_leaves_the_screen_as_it_was(
-    any_store: SQLiteLog, new_host: Callable[..., Oncecron], tmp_path: Path, end: str
-) -> None:
-    """Also while its store is away."""
-    host = new_host()
-    host.run("billing", "--tick", "t1", "--", "true")
-    environment = {**host.environment, "LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"]}
-    with Screen(tmp_path, environment) as screen:
-        eventually(lambda: screen.lines() == ["$"])
-        screen.type(f"clear; echo before; {CONSOLE_SCRIPT} jobs --watch; echo $?")
-
-        def shows(pattern: str) -> bool:
-            return bool(re.search(pattern, "\n".join(screen.lines())))
-
-        eventually(lambda: shows(r"every 2s until Ctrl-C, at [\d:]+\n\nKEY.*\nbilling +✓ ok"))
-        away = any_store._path.rename(tmp_path / "away")
-        eventually(
-            lambda: shows(
-                r"✗ since [\d:]+: the store .*\n(.+\n)*.*trying again\n\nKEY.*\nbilling +✓ ok"
-            )
-        )
-        away.rename(any_store._path)
-        host.run("billing", "--tick", "t2", "--", "false")
-        eventually(lambda: shows(r"C, at [\d:]+\n\nKEY.*\nbilling +✗ failed"))
-        if end == "C-c":
-            screen.tmux("send-keys", end)
-        else:
-            shell = int(screen.tmux("display-message", "-p", "#{pane_pid}"))
-            os.kill(descendants(shell)[-1].pid, signal.SIGTERM)
-        eventually(lambda: shows("^before\n(.*\n)?(130|143)"))
-        assert not shows("KEY")
-        assert screen.tmux("display-message", "-p", "#{alternate_on} #{cursor_flag}") == "0 1\n"
-
-
-def test_a_screen_needs_a_terminal_and_a_table(host: Oncecron) -> None:
-    """A pipe would never end."""
-    refused(host("jobs", "--watch", "--json"), 64, "--watch needs a terminal; leave it out")
-    _, err = on_a_terminal(host, "jobs", "--watch", "--json")
-    assert err == "oncecron: --watch shows a table; leave out --watch or --format json\n"

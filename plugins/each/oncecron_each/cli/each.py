@@ -36,14 +36,12 @@ class _Display:
 
     def show_load(self, items: int) -> None:
         """Draw how many items of the list have been loaded: how many it has is not known before its end."""
-        self._bar.note(items, None, f"{items:,} loaded")
-        self._bar.draw()
+        self._bar.show(what=f"{items:,} loaded")
 
     def show(self, counts: ItemCounts) -> None:
         """Draw how many items have ended, perhaps some of them in an earlier firing."""
         self._began = self._began or (time.monotonic(), counts.ended)
-        self._bar.note(counts.ended, counts.total, self._speed(counts))
-        self._bar.draw()
+        self._bar.show(counts.ended, counts.total, self._speed(counts))
 
     def _speed(self, counts: ItemCounts) -> str:
         since, before = self._began or (0.0, 0)
