@@ -22,8 +22,7 @@ from oncecron.cli.output import Writer
 from oncecron.cli.terminal import style_for
 from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
 from oncecron.config.options import Option
-from oncecron.config.run_parser import is_half, is_option, wrong_dash
-from oncecron.core.duration_advice import is_unit, is_unit_of_size, meant_duration, meant_size
+from oncecron.config.run_parser import is_option, wrong_dash
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import INTERNAL
 from oncecron.core.stderr import patient
@@ -211,41 +210,14 @@ class TableCommand(HelpfulCommand):
             if not word.startswith("-") and not ctx.allow_interspersed_args:
                 return
             option = self._option_before_its_value(word)
-            name, _, value = word.partition("=")
-            if option:
-                at, value = at + 1, words[at + 1]
+            at += 2 if option else 1
+            value = words[at - 1]
             if option and is_option(value, self.table):
                 raise UsageError(
                     wrong_dash(value)
                     or f"--{option.name} has no value before {value!r} (an unset variable?); "
                     f"a value that begins with - is written --{option.name}=VALUE"
                 )
-            at += 1
-            option = option or next((each for each in self.table if f"--{each.name}" == name), None)
-            if option and at < len(args) and value[-1:].isdigit():
-                self._refuse_half(ctx, option, value, args[at:])
-
-    def _refuse_half(
-        self, ctx: click.Context, option: Option, value: str, after: Sequence[str]
-    ) -> None:
-        """Raise `UsageError` if the word behind a number is its unit: it would be the command, or a key."""
-        word, *rest = after
-        if ctx.allow_interspersed_args or is_half(word, rest):
-            cure = self._whole_value(ctx, option, value, word)
-            if cure:
-                raise UsageError(f"--{option.name} {value} {word}: {cure}")
-
-    def _whole_value(self, ctx: click.Context, option: Option, value: str, unit: str) -> str | None:
-        meant = None
-        if option.kind in ("duration", "range") or option.placeholder.startswith("AGE"):
-            if is_unit(unit):
-                meant = meant_duration(f"{value} {unit}") or f"{value}{unit[:1]}"
-        elif option.kind == "size":
-            meant = meant_size(f"{value} {unit}") if is_unit_of_size(unit) else None
-        elif option.kind in ("integer", "codes") and not ctx.allow_interspersed_args:
-            delay = meant_duration(f"{value} {unit}") if option.name == "retries" else None
-            return f"a number has no unit; {f'write --retry-delay {delay}' if delay else f'leave out {unit!r}'}"
-        return f"a blank ends the value; write --{option.name} {meant}" if meant else None
 
     def _option_before_its_value(self, word: str) -> Option | None:
         valued = [option for option in self.table if option.takes_value]

@@ -337,9 +337,7 @@ def _toml(path: str, text: str) -> dict[str, Any]:
         found = tomllib.loads(text)
         repr(found)  # raises for a number of 5000 hexadecimal digits, which no message could show
     except tomllib.TOMLDecodeError as error:
-        from oncecron.config.toml_advice import advice  # noqa: PLC0415 - for this message alone
-
-        raise ConfigurationError(f"{path}: {advice(text, str(error))}") from error
+        raise ConfigurationError(f"{path}: {error}; correct the TOML there") from error
     except (ValueError, RecursionError) as error:  # a number of as many digits, or arrays as deep
         raise ConfigurationError(f"{path}: {reason_of(error)}") from error
     return found

@@ -6,8 +6,7 @@ from oncecron.config.options import RUN_OPTION, Option
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
+    from collections.abc import Iterable, Mapping
 
 _DASHES = tuple("\u2010\u2011\u2012\u2013\u2014\u2015\u2212")
 """What word processors, chats and wikis make of `-` and `--`."""
@@ -38,8 +37,6 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
         if not argument.startswith("-"):
             if argument.startswith(_DASHES):
                 return None
-            if at and arguments[at - 1][-1:].isdigit() and is_half(argument, arguments[at + 1 :]):
-                return None
             break
         read = _read_long if argument.startswith("--") else _read_short
         after = read(table, given, arguments, at)
@@ -47,16 +44,6 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
             return None
         at = after
     return ParsedRun(given, arguments[at:])
-
-
-def is_half(word: str, rest: Sequence[str]) -> bool:
-    """Return whether what seems the command is the unit of the number before it, as in `--timeout 5 minutes`.
-
-    A command may be named `w` or `m`, but not where the command comes after a -- in the `rest` of the words.
-    """
-    from oncecron.core.duration_advice import is_unit, is_unit_of_size  # noqa: PLC0415 - behind a number alone
-
-    return (len(word) > 1 or "--" in rest) and (is_unit(word) or is_unit_of_size(word))
 
 
 def is_option(word: str, table: Iterable[Option]) -> bool:

@@ -101,16 +101,17 @@ def find_zone(name: str) -> tzinfo | None:
     if name in _NAMES_OF_UTC:
         return None
     _refuse_misleading(name)
-    from zoneinfo import ZoneInfo
+    from zoneinfo import ZoneInfo, available_timezones
 
     from oncecron.core.errors import UnknownZoneError
 
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # no such file, one outside the database, a directory
-        from oncecron.core.zone_advice import cure_of
-
-        raise UnknownZoneError(f"unknown time zone {name!r}; {cure_of(name)}") from None
+        cure = "give a name such as Europe/Berlin"
+        if not available_timezones():
+            cure = "this host has no tz database: install tzdata"
+        raise UnknownZoneError(f"unknown time zone {name!r}; {cure}") from None
 
 
 def _is_misleading(name: str) -> bool:

@@ -50,7 +50,7 @@ def parse_duration(text: str) -> float:
         number, unit, rest = _first_part(text, rest)
         if unit not in longest_next:
             raise ValueError(
-                f"bad duration {text!r}, units go from long to short, each once: {_expected(text)}"
+                f"bad duration {text!r}, units go from long to short, each once: {_DURATION_EXPECTED}"
             )
         longest_next = longest_next[longest_next.index(unit) + 1 :]
         total += number * _UNITS[unit]
@@ -79,20 +79,13 @@ def _first_part(text: str, rest: str) -> tuple[float, str, str]:
     unit = tail[: len(tail) - len(after)]
     whole, dot, fraction = digits.partition(".")
     if not whole or "." in fraction or (dot and not fraction):
-        raise ValueError(f"bad duration {text!r}, no number at {rest!r}: {_expected(text)}")
+        raise ValueError(f"bad duration {text!r}, no number at {rest!r}: {_DURATION_EXPECTED}")
     if not unit and rest == text and not after:
         unit = "s"
     if unit not in _UNITS:
         found = f"unknown unit {unit!r}" if unit else f"no unit after {digits!r}"
-        raise ValueError(f"bad duration {text!r}, {found}: {_expected(text)}")
+        raise ValueError(f"bad duration {text!r}, {found}: {_DURATION_EXPECTED}")
     return float(digits), unit, after
-
-
-def _expected(text: str) -> str:
-    from oncecron.core.duration_advice import meant_duration  # noqa: PLC0415 - for an error message alone
-
-    meant = meant_duration(text)
-    return f"write {meant}" if meant else _DURATION_EXPECTED
 
 
 def format_duration(seconds: float) -> str:
@@ -143,10 +136,7 @@ def parse_size(text: str) -> int:
     digits = text.rstrip("kKmM")
     unit = _SIZE_UNITS.get(text[len(digits) :].lower())
     if unit is None or not (digits.isascii() and digits.isdigit()):
-        from oncecron.core.duration_advice import meant_size  # noqa: PLC0415 - for an error message alone
-
-        meant = meant_size(text)
-        raise ValueError(f"bad size {text!r}: {f'write {meant}' if meant else _SIZE_EXPECTED}")
+        raise ValueError(f"bad size {text!r}: {_SIZE_EXPECTED}")
     size = int(digits[:20]) * unit  # longer ones are too large anyway, and slow to convert
     if len(digits) > 20 or size > LARGEST_SIZE:  # noqa: PLR2004
         raise ValueError(f"size {text!r} is larger than 1M: expected at most 1M")

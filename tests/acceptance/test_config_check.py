@@ -59,7 +59,7 @@ def test_all_problems_are_found_at_once(host: Oncecron, public_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("ttl = \n", ": line 1: the value is missing; write ttl = "),
+        ("ttl = \n", ": Invalid value (at line 1, column 7); correct the TOML there"),
         ("job = 3\n", ": job must be a table: [job]"),
         ("[job]\ntimeout = 3\n", "[job]: 'timeout' in [job] needs the name of a job"),
         ("[job.a.b]\nttl = 9\n", '[job.a.b]: a key with dots needs quotes; write [job."a.b"]'),

@@ -52,7 +52,7 @@ MISTAKES = [
     ("history --outcom failed", "no such option --outcom; did you mean --outcome?"),
     ("run --key k --scheduel @daily -- true", "no such option --scheduel; did you mean --schedule?"),
     ("next @dialy", "unknown schedule '@dialy'; did you mean @daily?"),
-    ("next @daily --tz Europe/Berln", "unknown time zone 'Europe/Berln'; did you mean Europe/Berlin?"),
+    ("next @daily --tz Europe/Berln", "unknown time zone 'Europe/Berln'; give a name such as Europe/Berlin"),
     ("jobs --store postgrsql://h/d", "unknown kind 'postgrsql'; did you mean postgresql://?"),
 ]  # fmt: skip
 

@@ -15,12 +15,9 @@ from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.run_parser import ParsedRun, parse_run, wrong_dash
 from oncecron.config.settings import Settings
-from oncecron.core.duration_advice import meant_duration, meant_size
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
 from oncecron.core.installation import broken
 from oncecron.core.time_zone import find_zone
-from oncecron.core.units import parse_size
-from oncecron.core.zone_advice import cure_of
 from oncecron.run.program import look_up
 from oncecron.run.reporter import Reporter
 from oncecron.stores.address import as_role, command_line, parse_address
@@ -52,35 +49,20 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 # Time zones
 
 
-@pytest.mark.parametrize(
-    ("zone", "told"),
-    [
-        ("CEST", "abbreviation, which knows no summer time; name the zone, such as Europe/Berlin"),
-        ("cest", "such as Europe/Berlin"), ("PST", "such as America/Los_Angeles"),
-        ("PDT", "such as America/Los_Angeles"), ("EDT", "such as America/New_York"), ("MSK", "such as Europe/Moscow"),
-        ("BST", "of several zones; name the one that you mean: Europe/London or Asia/Dhaka"),
-        ("IST", "Asia/Kolkata or Europe/Dublin or Asia/Jerusalem"), ("CST", "America/Chicago or Asia/Shanghai"),
-        ("XYZ", "if it is an abbreviation, name the zone itself, such as Europe/Berlin"),
-        ("UTC+2", "2 h ahead of UTC is Etc/GMT-2"), ("GMT+2", "2 h ahead of UTC is Etc/GMT-2"),
-        ("-05:00", "5 h behind UTC is Etc/GMT+5"),
-        ("UTC+5:30", "an offset knows no summer time; name the zone, such as Europe/Berlin"),
-        ("Z", "did you mean UTC?"), ("Berlin", "did you mean Europe/Berlin?"),
-        ("europe/berlin", "did you mean Europe/Berlin?"), ("Europe/Belin", "did you mean Europe/Berlin?"),
-        ("New York", "did you mean America/New_York?"), ("US/Estern", "did you mean US/Eastern?"),
-        ("America/Boston", "; use a name of the tz database, such as Europe/Berlin"),
-    ],
-)  # fmt: skip
-def test_an_unknown_zone_names_a_place_that_is_meant(zone: str, told: str) -> None:
-    """Never another abbreviation, or another place's name with like letters: both may be hours away."""
-    with pytest.raises(ValueError, match=r"^unknown time zone ") as caught:
+@pytest.mark.parametrize("zone", ["CEST", "BST", "UTC+2", "America/Boston", "Europe/Berln"])
+def test_an_unknown_zone_is_never_guessed(zone: str) -> None:
+    """What looks like it may be hours away."""
+    with pytest.raises(
+        ValueError, match=r"^unknown time zone .*; give a name such as Europe/Berlin$"
+    ):
         find_zone(zone)
-    assert str(caught.value).endswith(told)
 
 
-@pytest.mark.parametrize("zone", ["CET", "EST", "MST", "WET", "PST8PDT"])
-def test_an_old_name_that_a_host_lacks_is_explained_as_an_abbreviation(zone: str) -> None:
-    """Debian's tzdata leaves such names to tzdata-legacy: where they exist, they mean the same on every host."""
-    assert "abbreviation" in cure_of(zone)
+def test_a_host_without_a_tz_database_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that is right would not help."""
+    monkeypatch.setattr("zoneinfo.available_timezones", set)
+    with pytest.raises(ValueError, match=r"no tz database: install tzdata$"):
+        find_zone("Europe/Berlln")
 
 
 # The command line
@@ -110,28 +92,17 @@ def test_an_old_name_that_a_host_lacks_is_explained_as_an_abbreviation(zone: str
         ("next", "give either a KEY or a schedule, such as '0 2 * * *'"),
         ("next 0 2 README.md docs man", "quotes around all five fields: oncecron next '0 2 * * *'"),
         ("next @reboot", "@reboot has no ticks"), ("next @dayly", "unknown schedule '@dayly'; did you mean @daily?"),
-        ("pause k --for 5 minutes", "--for 5 minutes: a blank ends the value; write --for 5m"),
-        ("pause --for=5 min k", "write --for 5m"),
-        ("pause k --for 5minutes", "bad duration '5minutes', unknown unit 'minutes': write 5m"),
-        ("history --since 3 hours ago", "a blank ends the value; write --since 3h"),
-        ("run --key k --timeout 5 min -- ls", "a blank ends the value; write --timeout 5m"),
-        ("run --key k --retry-delay 1 minute -- ls", "write --retry-delay 1m"),
-        ("run --key k --timeout 5 m -- ls", "--timeout 5 m: a blank ends the value; write --timeout 5m"),
-        ("run --key k --retries 5 min ls", "--retries 5 min: a number has no unit; write --retry-delay 5m"),
-        ("run --key k --retries=5 h -- ls", "--retries 5 h: a number has no unit; write --retry-delay 5h"),
-        ("each --key k --batch 20 secs ls {}", "--batch 20 secs: a number has no unit; leave out 'secs'"),
-        ("run --key k --no-retry-on 64,65 seconds -- ls", "a number has no unit; leave out 'seconds'"),
-        ("run --key k --capture 64 KB -- ls", "--capture 64 KB: a blank ends the value; write --capture 64k"),
+        ("pause k --for 5 minutes", "unexpected argument 'minutes'"),
+        ("pause k --for 5minutes", "bad duration '5minutes', unknown unit 'minutes': expected a number and a unit"),
         ("history -n ten", "oncecron: -n: 'ten' is not a whole number"),
         ("history -nten", "oncecron: -n: 'ten' is not a whole number"),
         ("history --limit ten", "oncecron: --limit: 'ten' is not a whole number"),
         ("history -n 1 -n 2", "oncecron: -n is given twice; leave one of them out"),
         ("history --id 3 -n 2", "--id selects one execution; leave out -n"),
         ("check -t 5x", "oncecron: -t: bad duration '5x'"), ("check -w faild", "oncecron: -w: 'faild' is not one of"),
-        ("run --key k --timeout 1,5h --store local -- ls", "bad duration '1,5h', no unit after '1': write 90m"),
+        ("run --key k --timeout 1,5h --store local -- ls", "bad duration '1,5h', no unit after '1'"),
         ("next --schedule */5 a b c d", "--schedule '*/5 * * * *'"),
         ("run --key a --schedule */5 a b c d", "put quotes around all five: '*/5 * * * *'"),
-        ("run --key a --schedule @daily --tz Europe/Berln true", "did you mean Europe/Berlin?"),
         ("run \u2013key k -- true", "'\u2013key' is written with U+2013 (en dash); type '--key'"),
         ("run --key k \u2013 true", "'\u2013' is written with U+2013 (en dash); type '--'"),
         ("run --key k \u2014shards=2 true", "'\u2014shards' is written with U+2014 (em dash); type '--shards'"),
@@ -192,14 +163,6 @@ def test_a_dash_of_a_job_is_its_own() -> None:
     assert parse_run(["--key", "k", "--shell", string]) == ParsedRun(
         {"key": "k", "shell": string}, []
     )
-
-
-def test_a_job_may_have_the_name_of_a_unit() -> None:
-    """Behind a number that is no duration, it is the command."""
-    assert parse_run(["--key", "k", "--", "min"]) == ParsedRun({"key": "k"}, ["min"])
-    assert parse_run(["--timeout", "5", "m"]) == ParsedRun({"timeout": "5"}, ["m"])
-    assert parse_run(["--retries", "5", "w", "-h"]) == ParsedRun({"retries": "5"}, ["w", "-h"])
-    assert parse_run(["--key", "k5", "min", "--", "x"]) is None  # click decides: no unit of a key
 
 
 @pytest.mark.parametrize(
@@ -329,24 +292,6 @@ def test_a_store_that_is_nearly_right_is_named(store: str, told: str) -> None:
         parse_address(store)
 
 
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [("64kb", "64k"), ("64 KiB", "64k"), ("1MB", "1M"), ("0.5M", "512k"), ("1.5k", "1536"), ("x", None), ("0.3", None)],
-)  # fmt: skip
-def test_a_size_in_words_is_written_as_one(text: str, meant: str | None) -> None:
-    """Where it is clear what is meant."""
-    assert meant_size(text) == meant
-    with pytest.raises(ValueError, match=f"write {meant}$" if meant else "such as 4096, 64k or 1M"):
-        parse_size(text)
-
-
-def test_a_long_row_of_digits_takes_no_time() -> None:
-    """An expression that tries each way to part them takes minutes."""
-    assert meant_size("1" * 100_000 + "x") is None
-    assert meant_duration("1" * 100_000) == "1" * 100_000 + "s"
-    assert meant_duration("1" * 100_000 + "-") is None
-
-
 def test_a_file_that_cannot_be_read_has_a_cure(tmp_path: Path) -> None:
     """A path that is wrong, and an encoding."""
     with pytest.raises(ConfigurationError, match=r"No such file or directory; correct the path$"):
@@ -429,53 +374,15 @@ def test_a_near_key_of_the_file_is_named(tmp_path: Path, text: str, told: str) -
         Settings(RUN_OPTIONS, {"config": str(path)}, "k")
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("store = local", 'line 1: a text needs quotes: store = "local"'),
-        ("\ufeff\tttl = 5m # long\r\n", 'line 1: a text needs quotes: ttl = "5m"'),
-        (f"#\nstore = {PASSWORD}", 'line 2: a text needs quotes: store = "postgresql://u:***@h/d"'),
-        ("[redis]\npassword = s3cret", 'line 2: a text needs quotes: password = "..."'),
-        ("[job.k]\nonly-if = PW=s3cret x", 'a text needs quotes: only-if = "..."'),
-        ("[job.k]\nschedule = 0 2 * * *", 'a text needs quotes: schedule = "0 2 * * *"'),
-        ("[job.k]\nretries = three", "line 2: retries is a whole number; write retries = 3"),
-        ("[job.k]\nretries = 03", "line 2: retries is a whole number; write retries = 3"),
-        ("[job.k]\nfailover = True", "line 2: write failover = true, in lower case and without quotes"),
-        ("[job.k]\nfailover = no", "write failover = false, in lower case and without quotes"),
-        ("[job.k]\nfailover = 1x", "write failover = true, or failover = false"),
-        ('store = "local', 'line 1: the quote is not closed; write store = "local"'),
-        ("namespace = 'a'\nstore = 'local\n#", 'line 2: the quote is not closed; write store = "local"'),
-        ("store = \u201clocal\u201d", 'these quotes are not plain ones; write store = "local"'),
-        ('store = "local";', "remove what stands behind the value"),
-        ("store =", 'the value is missing; write store = "..."'),
-        ("export store=local", 'write NAME = VALUE, such as store = "local"'),
-        ('store: "local"', 'write NAME = VALUE, such as store = "local"'),
-        ("<<<<<<< HEAD", "write NAME = VALUE, or a heading such as [job.KEY]"),
-        ("// store", "a comment begins with #"),
-        ("[job.k]\nonly-if = 'x'\nonly-if = 's3cret'", "line 3: only-if is set twice"),
-        ("[job.k]\n[job.k]", "line 2: [job.k] is there twice"),
-        ("[job.billing nightly]", "a key has no blanks; write the KEY of --key, such as [job.billing-nightly]"),
-        ("[job.a:b]", 'a name with such a sign needs quotes; write [job."a:b"]'),
-        ("[job.k", "the bracket is not closed; write [job.k]"),
-        ("[[ping]", "the bracket is not closed; write [[ping]]"),
-        ("[job.]", "the heading has no name; write [job.KEY]"),
-        ('[job.k]\nonly-if = "test \\d"', "put the text in single quotes"),
-        ("[job.k]\nno-retry-on = 64,65", 'a text needs quotes: no-retry-on = "64,65"'),
-        ('[job.k]\ncommand = """a\nb', "line 2: the text behind three quotes does not end"),
-        ("[notify.channel.x]\nmail = [root@x]", "each text in the brackets needs quotes"),
-    ],
-)  # fmt: skip
-def test_a_line_that_is_not_toml_is_named_with_a_right_one(
-    tmp_path: Path, text: str, told: str
-) -> None:
-    """To a firing and by `config check`; a value that may be secret is not shown."""
+def test_what_is_not_toml_is_refused_with_file_and_line(tmp_path: Path) -> None:
+    """As tomllib says it; a value, which may be secret, is not shown."""
     path = tmp_path / "c.toml"
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text("#\nstore = s3cret\n")
     path.chmod(0o600)
-    with pytest.raises(ConfigurationError, match=re.escape(told)) as caught:
+    with pytest.raises(ConfigurationError) as caught:
         Settings(RUN_OPTIONS, {"config": str(path)}, "k")
-    assert str(caught.value).startswith(f"{path}: line ")
-    assert "s3cret" not in str(caught.value)
+    told = "Invalid value (at line 2, column 9); correct the TOML there"
+    assert str(caught.value) == f"{path}: {told}"
 
 
 def test_a_near_job_of_the_file_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

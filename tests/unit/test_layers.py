@@ -35,7 +35,6 @@ MEETING = "oncecron.plugins"
 """What a plugin may bring. It names for types what stands above it, and imports nothing of that."""
 
 CIRCLES = {
-    "oncecron.core.duration_advice oncecron.core.units": "a refusal says what was meant, by the rules that refused it",
     "oncecron.config.file oncecron.config.file_reader oncecron.config.ping_table": "who has no file loads no reader",
     "oncecron.run.process_tree oncecron.run.sandbox": "after a failure, each call is tried by itself",
     "oncecron.run.seams oncecron.run.spec": "a spec carries a body, which begins with the spec; for types alone",

@@ -12,29 +12,27 @@ KEYS = ("billing-nightly", "billing-weekly", "backup.db", "Report", "web1", "web
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
-        ("biling-nightly", ["billing-nightly"]), ("BILLING-WEEKLY", ["billing-weekly"]),
-        ("billing", ["billing-weekly", "billing-nightly"]), ("nightly", ["billing-nightly"]),
-        ("backup-db", ["backup.db"]), ("report", ["Report"]), ("web3", ["web1", "web2"]), ("wbe1", ["web1"]),
-        ("a-b", ["a_b"]), ("ba", []), ("zzz", []), ("", []), ("web1", ["web2"]),
+        ("biling-nightly", ["billing-nightly"]), ("BILLING-WEEKLY", ["billing-weekly"]), ("backup-db", ["backup.db"]),
+        ("report", ["Report"]), ("wbe1", ["web1"]), ("ba", []), ("zzz", []), ("", []), ("web1", ["web2"]),
     ],
 )  # fmt: skip
-def test_the_most_similar_names_are_offered(typed: str, meant: list[str]) -> None:
-    """Not those that are clearly less similar; a part of a name only where nothing else is similar."""
+def test_the_most_similar_name_is_offered(typed: str, meant: list[str]) -> None:
+    """In upper or lower case; never the name itself."""
     assert similar(typed, KEYS) == meant
 
 
-def test_at_most_three_of_as_many_keys_as_a_store_takes() -> None:
-    """They are found at once: `difflib` alone needs 20 seconds for names that are alike."""
+def test_as_many_keys_as_a_store_takes_are_searched_at_once() -> None:
+    """It takes two seconds where all of them are alike."""
     keys = [f"team{number % 50}.service-{number}.nightly-export" for number in range(20_000)]
     began = time.process_time()
     found = similar("team7.servce-1007.nightly-exprt", keys)
-    assert (found[0], len(found)) == ("team7.service-1007.nightly-export", 3)
+    assert found == ["team7.service-1007.nightly-export"]
     assert time.process_time() - began < 8
 
 
 def test_the_question_has_one_wording() -> None:
     """With what to do where nothing is similar; control characters of a name are shown, not carried out."""
-    assert did_you_mean("web3", ("web1", "web2")) == "did you mean web1 or web2?"
+    assert did_you_mean("web3", ("web2",)) == "did you mean web2?"
     assert did_you_mean("x", ("a", "b")) == suggestion("x", ()) == ""
     assert suggestion("x", ("a",), "see y") == "; see y"
     assert suggestion("web1", ["web1\x1b[2J"]) == r"; did you mean web1\x1b[2J?"

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.core.duration_advice import meant_duration
 from oncecron.core.units import (
     LARGEST_SIZE,
     LONGEST_DURATION,
@@ -49,22 +48,9 @@ def test_reads_what_people_write(text: str, seconds: float) -> None:
 )  # fmt: skip
 def test_refuses_the_rest_and_says_what_it_found(text: str, found: str) -> None:
     """A duration that is not one is refused with what was found and what is expected."""
-    with pytest.raises(ValueError, match=r"expected|write") as caught:
+    with pytest.raises(ValueError, match="expected") as caught:
         parse_duration(text)
     assert found in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "meant"),
-    [
-        ("5 minutes", "5m"), ("5min", "5m"), ("1,5h", "90m"), ("1 hour and 5 min", "65m"), ("3 hours ago", "3h"),
-        ("2w", "14d"), ("5M", "5m"), (" 5s", "5s"), (".5s", "0.5s"), ("30m1h", "90m"), ("90 ", "90s"),
-        ("half a minute", None), ("5 months", None), ("1h30", None), ("9999w", None), ("0 min", None), ("", None),
-    ],
-)  # fmt: skip
-def test_words_are_written_as_a_duration(text: str, meant: str | None) -> None:
-    """Where it is clear what is meant: the message of a refusal says it."""
-    assert meant_duration(text) == meant
 
 
 @pytest.mark.parametrize(
@@ -115,7 +101,7 @@ def test_reads_sizes_as_people_write_them(text: str, size: int) -> None:
 )  # fmt: skip
 def test_refuses_the_rest(text: str) -> None:
     """And says what is expected."""
-    with pytest.raises(ValueError, match=r"such as 4096, 64k or 1M|write \d+k?$"):
+    with pytest.raises(ValueError, match="such as 4096, 64k or 1M"):
         parse_size(text)
 
 
