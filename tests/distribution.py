@@ -22,7 +22,6 @@ class Distribution(LoadScopeScheduling):  # type: ignore[misc] # where xdist has
     """Gives tests out one by one in the order in which they stand, those of TOGETHER first."""
 
     def _split_scope(self, nodeid: str) -> str:
-        """Return the name of what a test may not be parted from."""
         file = nodeid.partition("::")[0]
         folder, _, name = file.rpartition("/")
         if folder.endswith("/browser"):

@@ -54,7 +54,6 @@ def _imported(path: Path) -> list[str]:
 
 
 def _files(name: str, beside: Path) -> Iterator[Path]:
-    """Yield the file of a module of the tests, if it is one."""
     relative = name.replace(".", "/")
     for folder in (beside, TESTS, *(TESTS / each for each in _FOLDERS)):
         for file in (folder / f"{relative}.py", folder / relative / "__init__.py"):

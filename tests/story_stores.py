@@ -72,7 +72,6 @@ def _on_their_stores(items: list[pytest.Item]) -> list[pytest.Item]:
 
 
 def _whose_turn_it_is(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Leave out those of a marker `turns` that have no turn."""
     sharing: dict[tuple[str, int], dict[str, list[pytest.Item]]] = {}
     for item in items:
         for node, marker in item.iter_markers_with_node("turns"):
@@ -120,7 +119,6 @@ def _left_out(name: str, story: list[pytest.Item]) -> set[pytest.Item]:
 
 
 def _count(item: pytest.Item) -> Any:
-    """Return on how many of its stores a test runs: a number, or "all"."""
     marker = item.get_closest_marker("stores")
     if marker:
         return marker.args[0]
@@ -133,7 +131,6 @@ def _folder(item: pytest.Item) -> str:
 
 
 def _story(item: pytest.Item) -> str:
-    """Return what names the test whatever its stores."""
     place, _, parameters = item.nodeid.partition("[")
     stores = stores_of(item)
     return "-".join([place, *(part for part in parameters[:-1].split("-") if part not in stores)])

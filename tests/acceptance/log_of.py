@@ -215,7 +215,6 @@ class RedisLog:
 
 
 def _plain(window: int, host: str, words: str, holders: dict[int, str]) -> list[Skipped]:
-    """Return the plain skips in a text of words, one for each tick and reason."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for word in words.split():
         code, execution_id = (int(part, 16) for part in word.split(":"))

@@ -83,7 +83,6 @@ class Terminal:
             left = left[os.write(self._descriptor, left) :]
 
     def _until(self, mark: str) -> str:
-        """Return what comes on the screen before a mark."""
         deadline = time.monotonic() + _PATIENCE
         while mark not in self.shown[self._read :]:
             left = max(0.0, deadline - time.monotonic())
@@ -180,7 +179,6 @@ def watched(host: Oncecron, *words: object) -> Iterator[Watched]:
 
 
 def _overwritten(line: str) -> str:
-    """Return what is seen of a line whose beginning was written several times."""
     seen = ""
     for text in line.split("\r"):
         seen = text + seen[len(text) :]

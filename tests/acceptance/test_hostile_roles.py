@@ -312,7 +312,6 @@ class Attacker:
         return values
 
     def _known(self, key: str) -> Mapping[str, Any]:
-        """Return the arguments of a plausible call, by name."""
         row = self._victims.execute(
             "select key_id, version, divisions, fence, execution_id, newest_id, tick_attempt, pg_backend_pid()"
             " from oncecron.job_key where key = %s and shard = 0", key

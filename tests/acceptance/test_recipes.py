@@ -52,7 +52,6 @@ def read(text: str) -> object:
 
 
 def _read_block(lines: list[tuple[int, str]]) -> tuple[object, list[tuple[int, str]]]:
-    """Return what the first lines of one indentation say, and the lines behind it."""
     indent = lines[0][0]
     mapping: dict[str, object] = {}
     sequence: list[object] = []

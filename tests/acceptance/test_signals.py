@@ -419,12 +419,10 @@ def test_as_pid_1_zombies_are_reaped(any_store: Store, container: Any) -> None:
 
 
 def _asks(store: Store, key: str) -> bool:
-    """Say whether somebody who waits for a key has been refused."""
     return store.skips(key) != []
 
 
 def _pending(pid: int) -> bool:
-    """Say whether a process has signals that it has not read yet."""
     with open(f"/proc/{pid}/status") as status:
         return any(int(line.split()[1], 16) for line in status if "Pnd" in line)
 
@@ -438,7 +436,6 @@ def _command_line(process: Process) -> bytes:
 
 
 def _pid_inside(process: Process) -> int | None:
-    """Return the pid that a process has in its own namespace, if that is not ours."""
     try:
         with open(f"/proc/{process.pid}/status") as file:
             pids = next(line for line in file if line.startswith("NSpid")).split()[1:]

@@ -56,7 +56,6 @@ def test_a_signal_that_ends_the_wait_is_on_record(
 
 
 def _catches(pid: int, number: int) -> bool:
-    """Return whether a process has blocked a signal, to read it from a descriptor."""
     status = Path(f"/proc/{pid}/status").read_text()
     return bool(int(status.split("SigBlk:")[1].split()[0], 16) & 1 << (number - 1))
 

@@ -181,7 +181,6 @@ def test_twenty_firings_of_each_tick_run_it_once(
 
 
 def _twenty_urls(store_kind: str, request: pytest.FixtureRequest) -> list[str]:
-    """Return what twenty hosts connect to, half of those of PostgreSQL by a transaction pooler."""
     if store_kind == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         return [server.url()] * 20

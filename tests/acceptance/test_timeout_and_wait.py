@@ -193,7 +193,6 @@ def test_a_nested_run_of_the_same_key_is_a_usage_error(any_store: Store, host: O
 
 
 def _on_terminal(host: Oncecron, command: list[str]) -> tuple[str, int]:
-    """Run a command on a terminal of its own; return what it showed and its exit status."""
     leader = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
     with subprocess.Popen(
         [os.path.realpath(sys.executable), "-c", leader, *command],

@@ -258,8 +258,6 @@ class MemoryKind:
         return time.time() + self._passed
 
     def _step_by_step(self, half: Any) -> Any:
-        """Let no thread call a method while another one does."""
-
         def step(method: Callable[..., Any], *args: Any, **named: Any) -> Any:
             with self._lock:
                 return method(*args, **named)

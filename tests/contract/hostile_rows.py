@@ -55,7 +55,6 @@ def judge(store: Reader, view: str, ask: Question) -> None:
 
 
 def _rows_of(store: Reader, view: str, ask: Question) -> list[Any]:
-    """Return the rows that a question gets of a view."""
     asked: list[Any] = []
     real = store.rows
 
@@ -74,7 +73,6 @@ def _rows_of(store: Reader, view: str, ask: Question) -> list[Any]:
 
 
 def _shown(answer: Any) -> None:
-    """Show an answer as commands do: JSON, and times."""
     clock = Clock(utc=True)
     for row in answer if isinstance(answer, list) else [answer]:
         for name, value in getattr(row, "_asdict", dict)().items():

@@ -199,8 +199,6 @@ class UnheldPostgresKind(PostgresKind):
 
 
 class _WarmLeaseStore(PostgresLeaseStore):
-    """A store that calls the twins."""
-
     def _door(self, function: str, deadline: float) -> str:
         del deadline
         return f"warm_{function}"

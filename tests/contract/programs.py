@@ -241,7 +241,6 @@ def _pauses(keys: list[str]) -> SearchStrategy[list[Step]]:
 
 
 def _notes(note: str) -> SearchStrategy[list[Step]]:
-    """Send one note again and again."""
     said = st.one_of(_step("finish", note=note), _step("deliver own", note=note))
     return _in_turn(
         _step("claim", 0, **_PLAIN),
@@ -253,7 +252,6 @@ def _notes(note: str) -> SearchStrategy[list[Step]]:
 
 
 def _standby(tick: str) -> SearchStrategy[list[Step]]:
-    """Let a host wait for the job of another; a third one may come between."""
     return _in_turn(
         _step("claim", 0, **_PLAIN | {"tick": tick}),
         _step("claim", 1, **_PLAIN | {"tick": tick, "failover": True}),
@@ -266,7 +264,6 @@ def _standby(tick: str) -> SearchStrategy[list[Step]]:
 
 
 def _standby_without_a_tick(ticks: tuple[str, str, str]) -> SearchStrategy[list[Step]]:
-    """Let a host wait for a job of any tick, after one before and with one between."""
     before, awaited, between = ticks
     return _in_turn(
         _step("claim", 0, **_PLAIN | {"tick": before}),
@@ -330,7 +327,6 @@ def _list_of_a_tick(tick: str) -> SearchStrategy[list[Step]]:
 
 
 def _list_that_is_forgotten(tick: str) -> SearchStrategy[list[Step]]:
-    """Let retention remove the executions of a list, and load it again."""
     slot = {**_PLAIN, "tick": tick}
     return _in_turn(
         _step("claim", 0, **slot),
@@ -347,7 +343,6 @@ def _list_that_is_forgotten(tick: str) -> SearchStrategy[list[Step]]:
 
 
 def _short_gaps(gap: float) -> SearchStrategy[list[Step]]:
-    """Start nothing, or something elsewhere, just before a start with a gap."""
     ended = st.one_of(_step("finish"), _step("finish", outcome="not-started"))
     late = {"tick": "none", "min_gap": gap}
     return _in_turn(

@@ -125,7 +125,6 @@ class RedisKind:
 
 
 def _older(field: str, text: str, seconds: float) -> str:
-    """Return a value, or the times in a JSON row, that much earlier."""
     if text.startswith("{"):
         row = json.loads(text)
         older = {

@@ -315,6 +315,5 @@ def test_each_outcome_of_a_claim_has_its_turns(
 
 
 def _end_the_lease(server: RedisServer) -> None:
-    """Let the lease of the key expire a second ago."""
     with server.connect() as client:
         client.hset(LEASE, "expires_at", f"{clock.wall() - 1:.6f}")

@@ -98,7 +98,6 @@ def _differences(first: Any, others: dict[str, Any]) -> list[str]:
 
 
 def _where(one: Any, other: Any, path: str = "") -> str:
-    """Return the first place where two values differ."""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in {**one, **other}:
             if name not in one or name not in other or one[name] != other[name]:

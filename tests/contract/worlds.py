@@ -413,7 +413,6 @@ class World:
         return answer
 
     def _named(self, row: Any) -> dict[str, Any]:
-        """Return the fields of a value, ids as they came up and times as moments."""
         shown = {}
         for name, value in row._asdict().items():
             if name == "execution_id":

@@ -170,7 +170,6 @@ def _environment(line: Line, host: str) -> dict[str, str]:
 
 @functools.cache
 def _real() -> tuple[Path, ...]:
-    """Return what the shells and oncecron need of the real machine, to be read only."""
     assert CONSOLE_SCRIPT.is_relative_to(sys.prefix)
     standard = Path(sysconfig.get_path("stdlib"))
     programs = [INTERPRETER, *(Path(shell).resolve() for shell in ("/bin/sh", "/bin/bash"))]
@@ -188,7 +187,6 @@ def _real() -> tuple[Path, ...]:
 
 
 def _links(path: Path) -> list[Path]:
-    """Return the paths outside the test environment by which a link in it leads to its file."""
     found = []
     while path.is_symlink():
         path = path.parent / path.readlink()
@@ -213,7 +211,6 @@ def _build(root: Path, line: Line, world: World) -> None:
 
 
 def _furnish(root: Path, line: Line, world: World) -> None:
-    """Add what the line names."""
     text = line.text
     tested = _directories(text)
     for path in re.findall(rf"\bcd +[\"']?{NAME}", text):
@@ -242,13 +239,11 @@ def _add_stubs(root: Path, world: World, paths: set[str]) -> None:
 
 
 def _directories(text: str) -> list[str]:
-    """Return what a line tests, and is not a program."""
     tested = re.findall(rf"-([de]) +[\"']?{NAME}", text)
     return [path for letter, path in tested if letter == "d" or path.startswith("/run/")]
 
 
 def _place(root: Path, path: str, content: str = "", *, is_directory: bool = False) -> None:
-    """Put a file or a directory below the root, unless something is there."""
     place = root / path.lstrip("/")
     if place.exists() or place.is_symlink():
         return
@@ -261,7 +256,6 @@ def _place(root: Path, path: str, content: str = "", *, is_directory: bool = Fal
 
 
 def _content(root: Path) -> dict[str, bytes | None]:
-    """Return what is on the machine; what was mounted is not there any more."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         if path.is_file() and not path.is_symlink()

@@ -65,7 +65,6 @@ def _trees() -> dict[Path, ast.Module]:
 
 
 def _named_texts(tree: ast.Module) -> dict[str, list[ast.AST]]:
-    """Return what the texts that a file assigns to a name are made of."""
     found: dict[str, list[ast.AST]] = defaultdict(list)
     for node in ast.walk(tree):
         match node:

@@ -116,7 +116,6 @@ class Machine:
                     kill_tree(process.pid)
 
     def _marked(self, command: Command) -> str:
-        """Return the command with marks before and after it, which leave `$?` as it is."""
         text = self.pretended(command.text)
         if command.shown is None:
             text = f"set -eo pipefail\n{text}\nset +eo pipefail\n"
@@ -227,7 +226,6 @@ def _init(machine: Machine, store: str) -> None:
 
 
 def _names(server: PostgresServer) -> dict[str, set[str]]:
-    """Return the names of all databases and roles."""
     lists = {"database": "select datname from pg_database", "role": "select rolname from pg_roles"}
     return {kind: {name for (name,) in server.execute(query)} for kind, query in lists.items()}
 

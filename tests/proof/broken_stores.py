@@ -218,6 +218,5 @@ def _proxy(server: Any) -> Iterator[FaultProxy]:
 
 
 def _removed(stack: ExitStack, server: Any) -> Any:
-    """Remove a server with its files at the end."""
     stack.callback(server.remove)
     return server

@@ -29,7 +29,6 @@ def assert_nothing_kept(step: Callable[[], object], times: int = TIMES) -> None:
 
 
 def _kept(step: Callable[[], object], times: int) -> tuple[int, int]:
-    """Return by how many objects and bytes a process grows."""
     gc.collect()
     gc.disable()
     try:

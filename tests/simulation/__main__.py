@@ -111,7 +111,6 @@ class Search:
         return World(seed, hours, **given, only=only, **watched)
 
     def _run_one(self, seed: int) -> int:
-        """Play a seed, and tell what came of it; return how many violations."""
         options, before = self._options, time.process_time()
         tell = print if options.trace else None
         only = Only(*(getattr(options, name) for name in Only._fields))

@@ -173,8 +173,6 @@ class Calls(system.Calls):
 
 
 class _Poll:
-    """`select.poll`."""
-
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._fds: list[int] = []

@@ -93,8 +93,6 @@ class _Items:
 
 
 class _Store(Caller):
-    """`ItemStore` of a runner."""
-
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
         return self._call("draw", deadline, lease, draw)[0]
 

@@ -317,7 +317,6 @@ def _expected(key: Key) -> dict[str, Any]:
 
 
 def _words(life: Life) -> list[str]:
-    """Return what cron would start."""
     key = life.key
     words = ["oncecron", "run", "--key", key.name, f"--grace={key.grace:g}s"]
     words += ["--again"] if life.again else []

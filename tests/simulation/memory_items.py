@@ -87,7 +87,6 @@ class MemoryItems:
 
 
 def _execution(memory: Memory, lease: Lease) -> Row | None:
-    """Return the execution of a lease that lives."""
     part = memory.known(lease.key, lease.shard)
     row = part.row(lease.execution_id)
     is_held = memory.is_living(lease.key, lease.shard, lease.execution_id)
@@ -122,7 +121,6 @@ def _add(found: Row, items_of: ItemList, chunk: Chunk) -> None:
 
 
 def _settle(memory: Memory, slot: Row, results: dict[int, ItemResult]) -> None:
-    """Record how the last batch has ended."""
     now = memory.now()
     for row in slot["batch"]:
         result = results.get(row["position"])
@@ -135,7 +133,6 @@ def _settle(memory: Memory, slot: Row, results: dict[int, ItemResult]) -> None:
 
 
 def _take(memory: Memory, found: Row, lease: Lease, draw: Draw) -> list[Row]:
-    """Take what is due, and then what comes next in the list; return it by position."""
     wanted, begin, now = min(draw.wanted, item_model.LARGEST_BATCH), found["next"], memory.now()
     for row in found["items"][:begin] if wanted else ():
         if row["attempts"] < draw.redraw_below and _state(memory, row) == "lost":
@@ -166,7 +163,6 @@ def _drawn(memory: Memory, found: Row, batch: list[Row], lease: Lease, stop: Any
 
 
 def _state(memory: Memory, row: Row) -> str:
-    """Return the state of an item: what was taken by an execution that is dead, is lost."""
     named = (row["key"], row["shard"], row["execution_id"])
     return "lost" if row["state"] == "taken" and not memory.is_living(*named) else row["state"]
 

@@ -62,7 +62,6 @@ class MemoryReader(Reader):
         return iter([*getattr(self, f"_view_{view.rpartition('/')[2]}")(**bounds)])
 
     def _all(self, keys: Keys = None) -> list[Row]:
-        """Return executions by id."""
         parts = self._memory.parts.items()
         found = (part.rows.values() for (key, _), part in parts if keys is None or key in keys)
         return sorted(chain.from_iterable(found), key=itemgetter("execution_id"))
@@ -75,7 +74,6 @@ class MemoryReader(Reader):
         return map(_published, newer[::-1] if after_id is None else newer)
 
     def _is_dead(self, row: Row) -> bool:
-        """Return whether an execution failed for good."""
         part = self._memory.parts[row["key"], row["shard"]]
         is_over = row["execution_id"] != part.leased()
         if not row["retries"] or row["outcome"] not in ("failed", "timed-out", "lost"):

@@ -228,7 +228,6 @@ class Memory:
     def _begin(
         self, part: Part, values: Row, number: int, cause: str, lateness: float | None
     ) -> Row:
-        """Add a running execution, and mark its start."""
         if self.constraints and (part.running or (part.lease and cause != "retry")):
             raise StoreError("a constraint is violated")
         now, marks = self.now(), part.marks
@@ -251,7 +250,6 @@ class Memory:
         return [row["attempt"] for row in part.of("tick", tick)] if tick is not None else []
 
     def _move(self, lease: Row, row: Row) -> None:
-        """Let a lease be that of an execution."""
         lease |= dict.fromkeys(_REQUESTED) | {"execution_id": row["execution_id"]}
         self._renewed(lease)
 
@@ -350,7 +348,6 @@ class Memory:
         return not was_lost
 
     def _conclude(self, part: Part, row: Row, values: Row, late: str | None) -> bool:
-        """Write the end of an execution that has none, and release its lease; return whether it had none."""
         values, was_lost = recordable_values(values), row["lost_at"] is not None
         known = (row["execution_id"], row["outcome"], row["duration"] is not None)
         known = attempt.Known(*known, row["retrying"], was_lost, row["note"])

@@ -111,7 +111,6 @@ def _refusal(reason: str, by: str) -> str:
 
 
 def _returns() -> Iterator[tuple[int, str]]:
-    """Yield the line of each return of `decide`, and its name."""
     text = Path(decision.__file__).read_text(encoding="utf-8")
     seen: Counter[str] = Counter()
     function = ""
@@ -127,7 +126,6 @@ def _returns() -> Iterator[tuple[int, str]]:
 
 
 def _cells(table: str) -> Iterator[str]:
-    """Yield the cells of the table of states: event, state, and what may follow."""
     lines = table.splitlines()
     first = next(n for n, line in enumerate(lines) if line.split()[:2] == [*STATES[:2]])
     places, row = [lines[first].index(state) for state in STATES], ""

@@ -137,7 +137,6 @@ class World:
     def _start_job(
         self, _program: str, _command: object, environment: Mapping[str, str], *more: Any
     ) -> int:
-        """Do what `process_tree.start` does."""
         kernel = self.kernel
         kernel.point()
         guard = kernel.current.process

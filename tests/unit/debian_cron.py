@@ -130,7 +130,6 @@ def starts(
 
 
 def _found(entries: Sequence[Entry], wild: list[int], fixed: list[int]) -> list[int]:
-    """Return which entries are due at one of the minutes; several starts in one count as one."""
     clocks = {minute: time.gmtime(minute * 60) for minute in {*wild, *fixed}}
     return [
         number

@@ -146,7 +146,6 @@ class PostgresCluster:
             eventually(lambda: self._state() == "sync", 30, AWAY)
 
     def _state(self) -> str | None:
-        """Return how the standby follows: `sync`, `async` or not at all."""
         rows = self.database.ask(
             "select sync_state from pg_stat_replication where state = 'streaming'"
         )

@@ -102,7 +102,6 @@ def test_jobs_and_locks_show_how_far_a_list_is(
 
 
 def _items(told: Ended) -> list[str]:
-    """Return what the column shows of the key."""
     title, *lines = told.out.decode().splitlines()
     if "PROGRESS" not in title:
         return []
