@@ -13,8 +13,7 @@ from oncecron.cli.command import (
     output_format,
 )
 from oncecron.cli.doctor_checks import (
-    of_hosts,
-    of_keys,
+    of_crontabs,
     of_program,
     of_spool,
     of_zone,
@@ -25,9 +24,6 @@ from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError, OncecronError
-from oncecron.core.text import Clock
-from oncecron.log.silent_hosts import recent
-from oncecron.log.wrong_times import future_marks, zones
 from oncecron.plugins import plugins, problems_of
 from oncecron.run.sandbox import diagnoses, refused
 from oncecron.run.spool import spool_of
@@ -36,6 +32,7 @@ from oncecron.stores.address import masked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncecron.core.text import Clock
     from oncecron.stores.address import Address
 
 
@@ -74,6 +71,8 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
             yield each
 
     output.Writer(DIAGNOSES, style, stream).write(noted())
+    if chosen == "table":
+        output.say("keys and hosts: `oncecron check`", stream)
     return FOUND if any(each.state != "ok" for each in found) else 0
 
 
@@ -111,12 +110,7 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
                     yield Diagnosis("ok", name, where)
                 yield each
             if name == "store":
-                yield from of_hosts(rows := reader.key_hosts(), now := clock.wall())
-                keys = reader.job_keys()
-                marks = future_marks(keys, reader.pauses(), now, Clock(utc=False))
-                fired = list(recent(rows, now))
-                wrong = zones(reader, keys, fired, lambda: fired)
-                yield from of_keys({"marks": marks, "zones": wrong})
+                yield from of_crontabs(reader.key_hosts(), clock.wall())
                 for plugin in plugins():
                     yield from plugin.store(settings, reader)
         finally:

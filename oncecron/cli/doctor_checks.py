@@ -16,16 +16,13 @@ from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import OncecronError
 from oncecron.core.text import visible
 from oncecron.core.time_zone import host_zone
-from oncecron.core.timing import NOTABLE_CLOCK_SKEW
-from oncecron.core.units import DAY
 from oncecron.log.hosts import of_last_day
-from oncecron.log.silent_hosts import NAMES_CURE, clock_difference, newest_rows, recent, same_names
+from oncecron.log.silent_hosts import recent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import KeyHost
-    from oncecron.log.job_summary import Remark
     from oncecron.run.spool import Spool
 
 CRON_PATH = "/usr/bin:/bin"
@@ -100,95 +97,27 @@ def _tz_database() -> str:
     return first[2] if first[:2] == ["#", "version"] and first[2:] else "of an unknown version"
 
 
-def of_hosts(rows: Sequence[KeyHost], now: float) -> Iterator[Diagnosis]:
-    """Compare the hosts that fired in the last day: versions, clocks, and the crontabs of each key."""
-    rows = list(recent(rows, now))
-    found = newest_rows(rows, now - DAY)
-    yield _of_versions(found)
-    yield _of_clocks(found)
-    yield _of_names(rows)
-    crontabs = of_last_day(rows)
-    schedules = _different(crontabs, lambda row: (row.schedule, row.zone))
-    if schedules:
-        text = f"hosts fire {listed(schedules)} by different schedules, or in different zones"
+def of_crontabs(rows: Iterable[KeyHost], now: float) -> Iterator[Diagnosis]:
+    """Compare what the hosts that fired in the last day have under each key: `check` cannot know which is right."""
+    crontabs = of_last_day(recent(rows, now))
+    for subject, part in (("schedules", _schedule), ("commands", lambda row: row.command or "-")):
+        keys = [key for key, rows in sorted(crontabs.items()) if len({*map(part, rows)}) > 1]
+        if not keys:
+            text = f"all hosts have the same {subject[:-1]} under each key"
+            yield Diagnosis("ok", subject, text)
+            continue
+        hosts: dict[str, list[str]] = {}
+        for row in crontabs[keys[0]]:
+            hosts.setdefault(part(row), []).append(row.host)
+        shown = "; ".join(
+            f"{visible(text[:_SHOWN])} on {listed(names)}" for text, names in sorted(hosts.items())
+        )
+        cure = (
+            f"make the crontabs equal, or give each job its own key: {visible(keys[0])} is {shown}"
+        )
         yield Diagnosis(
-            "warn", "schedules", text, _crontabs_cure(crontabs, schedules[0], _schedule)
+            "warn", subject, f"hosts have different {subject} under {listed(keys)}", cure
         )
-    else:
-        yield Diagnosis("ok", "schedules", "all hosts fire each key by the same schedule")
-    commands = _different(crontabs, lambda row: row.command)
-    if commands:
-        text = f"hosts have different commands under {listed(commands)}"
-        cure = _crontabs_cure(crontabs, commands[0], lambda row: row.command or "-")
-        yield Diagnosis("warn", "commands", text, f"{cure}, or give each job its own key")
-    else:
-        yield Diagnosis("ok", "commands", "all hosts have the same command under each key")
-
-
-def of_keys(remarks: Mapping[str, Iterable[Remark]]) -> Iterator[Diagnosis]:
-    """Say what is known of keys: by what was looked at, each key with what is wrong."""
-    well = {
-        "marks": "no tick, start or pause is in the future",
-        "zones": "every key starts at its ticks, and its hosts agree about its zone",
-    }
-    for name, of_name in remarks.items():
-        wrong = list(of_name)
-        for remark in wrong[:_NAMED]:
-            text = f"{remark.key} {remark.text}" if remark.key else remark.text
-            yield Diagnosis("warn", name, visible(text), visible(remark.cure or ""))
-        if not wrong:
-            yield Diagnosis("ok", name, well[name])
-
-
-def _of_versions(hosts: Sequence[KeyHost]) -> Diagnosis:
-    versions: dict[str, list[str]] = {}
-    for row in hosts:
-        versions.setdefault(row.version, []).append(row.host)
-    if not versions:
-        return Diagnosis("ok", "versions", "no host has fired in the last day")
-    if len(versions) == 1:
-        text = (
-            f"oncecron {visible(*versions)} on every host that fired in the last day ({len(hosts)})"
-        )
-        return Diagnosis("ok", "versions", text)
-    named = (f"{visible(version)} ({listed(names)})" for version, names in sorted(versions.items()))
-    text = f"hosts have different versions: {', '.join(named)}"
-    return Diagnosis("warn", "versions", text, "upgrade oncecron on the other hosts")
-
-
-def _of_clocks(hosts: Sequence[KeyHost]) -> Diagnosis:
-    wrong = [row for row in hosts if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW]
-    if not wrong:
-        return Diagnosis("ok", "clocks", "the clocks of all hosts agree with the store's")
-    named = listed(
-        [f"the clock of {row.host} {clock_difference(row.clock_ahead)}" for row in wrong]
-    )
-    return Diagnosis("warn", "clocks", named, "start a time service (chrony) on each host")
-
-
-def _of_names(rows: Sequence[KeyHost]) -> Diagnosis:
-    same = same_names(rows)
-    if same:
-        return Diagnosis("warn", "names", listed([*same.values()]), NAMES_CURE)
-    return Diagnosis("ok", "names", "no two machines fire under one name, as far as is known")
-
-
-def _different(
-    crontabs: Mapping[str, Sequence[KeyHost]], part: Callable[[KeyHost], object]
-) -> list[str]:
-    return sorted(key for key, rows in crontabs.items() if len({part(row) for row in rows}) > 1)
-
-
-def _crontabs_cure(
-    crontabs: Mapping[str, Sequence[KeyHost]], key: str, part: Callable[[KeyHost], str]
-) -> str:
-    hosts: dict[str, list[str]] = {}
-    for row in crontabs[key]:
-        hosts.setdefault(part(row), []).append(row.host)
-    shown = "; ".join(
-        f"{visible(text[:_SHOWN])} on {listed(names)}" for text, names in sorted(hosts.items())
-    )
-    return f"make the crontabs equal: {visible(key)} is {shown}"
 
 
 def _schedule(row: KeyHost) -> str:

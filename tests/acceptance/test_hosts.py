@@ -33,11 +33,6 @@ def test_two_machines_of_one_name_are_told_apart(new_host: Hosts, operator: Once
     assert [(each["finding"], each["key"], each["host"]) for each in found] == [
         ("same-name", None, "localhost")
     ]
-    [named] = [
-        each for each in json.loads(one("doctor", "--json").out) if each["subject"] == "names"
-    ]
-    assert named["state"] == "warn"
-    assert "localhost is the name of two machines" in named["text"]
     _, noted = on_a_terminal(one, "history")
     assert "localhost is the name of two machines or more, which have fired the same" in noted
     drained = operator("drain", "localhost")

@@ -150,7 +150,7 @@ def test_hosts_in_zones_of_their_own_are_told_to_name_one() -> None:
     [
         (OLD, OLD._replace(host="old2")),
         (OLD, host("new", 5, "04T22:00", "03T22:00")._replace(schedule="0 4 * * *")),  # another schedule
-        (OLD, NEW._replace(zone="Asia/Tashkent")),  # doctor says so
+        (OLD, NEW._replace(zone="Asia/Tashkent")),  # `doctor` compares these
         (OLD, host("new", 5, "08T22:00", "07T22:00", "06T22:00")),  # it was brought up to date since, or is gone
         (host("old", 6, "05T21:00", schedule="0 * * * *"), host("new", 5, "05T22:00", schedule="0 * * * *")),
         (OLD, host("new", None, "05T22:00")),
