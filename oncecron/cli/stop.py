@@ -1,43 +1,49 @@
 """`oncecron stop`: stop a running job, on any host. `oncecron release`: release a key that a dead host still holds.
 
-Both find the leases of the key, ask the living holders (`stop_request`), and say for each what became of it. `release`
-then releases what has ended; the store decides whether it may.
+Both find the leases of the key, ask the living holders to end their commands, and wait for what becomes of each:
+
+    asked          the request is written to the lease; the holder gets it at once, or with its next renewal
+    acknowledged   the holder has renewed its lease and got the request
+    silent         the holder has missed two renewals: it is stopped, or cut off. It cannot be reached, but its guard or
+                   wrapper ends the command before the lease ends, so `stop` waits for this
+    ended          the lease was released, and the log has the end of the command
+    gone           the lease has expired and no end is on record
+    alive          the lease still lives when the timeout is over
+    locked         there is no lease, only a PostgreSQL session that holds the lock: there is no holder to ask
+
+Wall times are the store's. Before the holder gets the request it may start the next attempt, and another host may take
+over a lost one: such a further execution of the same tick is asked too. `release` then releases what has ended, and the
+store decides whether it may.
 """
 
 from __future__ import annotations
 
+import select
 from signal import SIGTERM, Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from oncecron.cli import output
 from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_reader
 from oncecron.cli.output import Writer
 from oncecron.cli.sentences import author, known_keys, local_time, unknown_key, valid_key
-from oncecron.cli.stop_request import (
-    DEAD_BY_THEN,
-    Asking,
-    Fate,
-    fate_of,
-    holder,
-    shard_arguments,
-    shard_name,
-    ttl,
-)
 from oncecron.cli.table import Kind
 from oncecron.cli.terminal import Style
 from oncecron.config.options import RUN_OPTION, Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.errors import EX_TEMPFAIL
+from oncecron.core.errors import EX_TEMPFAIL, StoreUnavailable
 from oncecron.core.light_modules import signal_name
 from oncecron.core.model import REQUEST_SIGNALS, Request
+from oncecron.core.retry import jittered
 from oncecron.core.stderr import complain
-from oncecron.core.text import Clock
+from oncecron.core.text import Clock, part_of, visible
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import (
     ASSUMED_GRACE,
+    ASSUMED_TTL,
     HEARTBEATS_PER_TTL,
     RELEASE_MARGIN,
+    REQUEST_POLL,
     STOP_MARGIN,
     TAKEOVER_WITHIN,
 )
@@ -45,13 +51,40 @@ from oncecron.core.units import format_duration
 from oncecron.log.job_summary import is_living
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from oncecron.core.log_rows import LeaseView, Released, Unblocked
+    from oncecron.core.log_rows import Execution, LeaseView, Unblocked
     from oncecron.stores.reader import Reader
 
-FATES = Kind(Fate._fields, ("acknowledged_at", "lease_ends_at"))
+_DEAD_BY_THEN = "its command is dead unless both oncecron processes were stopped or killed"
+"""What is true after the end of a lease: only these two processes end the command."""
+_FOLLOWED = ("lost", "failed", "timed-out")
+"""Outcomes that another attempt at the tick may follow."""
 
+
+class Fate(NamedTuple):
+    """The result for one execution, in the order of its published fields."""
+
+    key: str
+    shard: int
+    tick: str | None
+    execution_id: int | None
+    attempt: int | None
+    host: str | None
+    pid: int | None
+    user: str | None
+    acknowledged_at: float | None
+    """When the holder got the request."""
+    answer: Literal["ended", "gone", "alive", "locked"]
+    outcome: str | None
+    exit_code: int | None
+    signal: int | None
+    lease_ends_at: float | None
+    """As it was last read."""
+    shards: int
+
+
+FATES = Kind(Fate._fields, ("acknowledged_at", "lease_ends_at"))
 SHARD = Option(
     "shard", "integer", "Act on this shard only, counted from 0.", "N", minimum=0,
     maximum=(RUN_OPTION["shards"].maximum or 0) - 1,
@@ -81,28 +114,215 @@ _GRACE_OF_THE_RUN = RUN_OPTION["grace"]._replace(default=f"{ASSUMED_GRACE:g}s")
 """The configuration may set it for the run that is released."""
 
 
-def leases_of(
+# Leases, and what became of them
+
+
+def _leases(store: Reader) -> Iterator[LeaseView]:
+    now = clock.wall()  # a store may have no clock of its own
+    return (lease._replace(asked_at=lease.asked_at or now) for lease in store.leases())
+
+
+def _leases_of(
     store: Reader, key: str, shard: int | None
 ) -> tuple[list[LeaseView], list[LeaseView]]:
     """Return a key's active leases, and the expired ones. Raises `NotFoundError` for an unknown key."""
-    now = clock.wall()
-    living: list[LeaseView] = []
-    expired: list[LeaseView] = []
-    for lease in store.leases():
-        if lease.key == key and shard in (None, lease.shard):
-            dated = lease._replace(asked_at=lease.asked_at or now)
-            (living if is_living(dated, now) else expired).append(dated)
-    if not living and not expired and key not in (known := known_keys(store)):
+    leases = [each for each in _leases(store) if each.key == key and shard in (None, each.shard)]
+    if not leases and key not in (known := known_keys(store)):
         raise unknown_key(key, known)
-    return living, expired
+    living = [lease for lease in leases if is_living(lease, clock.wall())]
+    return living, [lease for lease in leases if lease not in living]
 
 
-def how_it_ended(fate: Fate) -> str:
-    """Return the outcome, with the exit status or the signal, to end a sentence."""
+def _execution(store: Reader, lease: LeaseView) -> Execution | None:
+    return store.execution(lease.execution_id) if lease.execution_id else None
+
+
+def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
+    """Return the result for an execution whose lease is over, from its record; also for a lock without a lease."""
+    locked = lease.execution_id is None
+    is_lost = execution is None or (execution.outcome == "lost" and execution.duration is None)
+    ended = execution if not is_lost and execution and execution.outcome != "running" else None
+    same = {name: getattr(lease, name) for name in Fate._fields if name in lease._fields}
+    return Fate(
+        **same,
+        acknowledged_at=lease.request_acknowledged_at,
+        answer="ended" if ended else "locked" if locked else "gone",
+        outcome=ended.outcome if ended else None if locked else "lost",
+        exit_code=execution.exit_code if execution else None,
+        signal=execution.signal if execution else None,
+        lease_ends_at=lease.expires_at,
+    )
+
+
+def _ended(fate: Fate) -> str:
+    how = "" if fate.exit_code is None else f", exit status {fate.exit_code}"
     if fate.signal is not None:
-        return f"{fate.outcome}, by {signal_name(fate.signal) or f'signal {fate.signal}'}"
-    status = "" if fate.exit_code is None else f", exit status {fate.exit_code}"
-    return f"{fate.outcome}{status}"
+        how = f", by {signal_name(fate.signal) or f'signal {fate.signal}'}"
+    return f"execution {fate.execution_id} on {_holder(fate)} has ended: {fate.outcome}{how}"
+
+
+def _holder(of: LeaseView | Fate) -> str:
+    return f"{visible(of.host or '-')} (pid {of.pid})"
+
+
+def _name(of: LeaseView | Fate) -> str:
+    return of.key if of.shards == 1 else f"{of.key} shard {part_of(of.shard, of.shards)}"
+
+
+def _arguments(of: LeaseView) -> str:
+    """Return the arguments of a command that name a key, or its shard alone."""
+    return of.key if of.shards == 1 else f"{of.key} --shard {of.shard}"
+
+
+def _ttl(lease: LeaseView) -> float:
+    if lease.expires_at is None or lease.heartbeat_at is None:
+        return ASSUMED_TTL
+    return lease.expires_at - lease.heartbeat_at
+
+
+def _resumes(fate: Fate, lease: LeaseView) -> bool:
+    """Return whether an active lease is of a further attempt; without a tick another firing is none."""
+    if lease.tick != fate.tick or lease.execution_id == fate.execution_id:
+        return False
+    same_holder = (lease.host, lease.pid) == (fate.host, fate.pid)
+    # In a container that was started again the pid is the same.
+    retried = same_holder and (lease.attempt or 0) > (fate.attempt or 0)
+    follows = lease.tick is not None or fate.outcome == "lost" or retried
+    return follows and fate.outcome in _FOLLOWED and is_living(lease, clock.wall())
+
+
+# Asking the holders
+
+
+class _Asked:
+    """One execution that was asked to end, and what was said about it."""
+
+    def __init__(self, lease: LeaseView) -> None:
+        self.lease = lease
+        self.since = _now()
+        self.over_since: float | None = None
+        self._said: set[str] = set()
+
+    def is_silent(self) -> bool:
+        """Return whether the holder has missed two heartbeats."""
+        lease = self.lease
+        if lease.asked_at is None or lease.heartbeat_at is None:
+            return lease.state == "stale"
+        return lease.asked_at - lease.heartbeat_at > 2 * _ttl(lease) / HEARTBEATS_PER_TTL
+
+    def report(self) -> None:
+        """Say once that the holder got the request, or that it is silent."""
+        lease, host = self.lease, visible(self.lease.host or "-")
+        if lease.request_acknowledged_at is not None:
+            self._say_once(f"acknowledged by {host}")
+        elif self.is_silent():
+            since, ends = local_time(lease.heartbeat_at), local_time(lease.expires_at)
+            self._say_once(
+                f"{host} has not renewed its lease since {since}; the lease ends at {ends}, and by then {_DEAD_BY_THEN}"
+            )
+
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            complain(text)
+
+
+class _Asking:
+    """The executions of one key that are asked to end, with one line per event on standard error."""
+
+    def __init__(
+        self, store: Reader, request: Request, timeout: Callable[[LeaseView, bool], float]
+    ) -> None:
+        """`timeout`: seconds to wait for a holder, or a silent one."""
+        self._store = store
+        self._request = request
+        self._timeout = timeout
+        self._waiting: list[_Asked] = []
+        self._fates: list[Fate] = []
+        self._away: StoreUnavailable | None = None
+
+    def fates(self, leases: Sequence[LeaseView]) -> list[Fate]:
+        """Write the request to active leases, and wait until all have ended or timed out.
+
+        Raises `StoreError` if the store is unreachable at the timeout, `KeyboardInterrupt`.
+        """
+        try:
+            for lease in leases:
+                self._ask(lease)
+            while self._waiting:
+                select.select((), (), (), jittered(REQUEST_POLL))  # not time.sleep: libfaketime
+                self._look_at_all()
+                self._give_up()
+        except KeyboardInterrupt:
+            if leases:
+                complain(
+                    "no longer waiting; the request stays, and each holder obeys it at its next heartbeat"
+                )
+            raise
+        return self._fates
+
+    def _ask(self, lease: LeaseView) -> None:
+        self._waiting.append(_Asked(lease))
+        self._send(lease)
+        complain(f"asked {_holder(lease)} to {self._request.kind} {_name(lease)}")
+
+    def _send(self, lease: LeaseView) -> None:
+        """Write the request to a lease. Where it has ended, the next look finds out why."""
+        assert lease.execution_id is not None  # noqa: S101 - only executions are asked
+        self._store.request(lease.key, lease.shard, lease.execution_id, self._request)
+
+    def _look_at_all(self) -> None:
+        try:
+            leases = {
+                (each.key, each.shard): each for each in _leases(self._store) if each.execution_id
+            }
+            for asked in list(self._waiting):
+                self._look(asked, leases.get((asked.lease.key, asked.lease.shard)))
+            self._away = None
+        except StoreUnavailable as error:
+            if self._away is None:
+                complain(f"{error}; retrying")
+            self._away = error
+
+    def _look(self, asked: _Asked, found: LeaseView | None) -> None:
+        """Look at an execution with the lease of its shard."""
+        is_same = found is not None and found.execution_id == asked.lease.execution_id
+        if found and is_same and is_living(found, clock.wall()):
+            asked.lease, asked.over_since = found, None
+            asked.report()
+            if found.requested_by is None:  # another attempt, or a store that forgot the request
+                self._send(found)
+            return
+        fate = fate_of(asked.lease, _execution(self._store, asked.lease))
+        successor = found if found and _resumes(fate, found) else None
+        if fate.answer == "gone" and successor is None:  # a standby may take over
+            asked.over_since = asked.over_since or _now()
+            if _now() - asked.over_since < TAKEOVER_WITHIN:
+                return
+        self._end(asked, fate)
+        if successor:
+            complain(f"{_holder(successor)} has started attempt {successor.attempt}")
+            self._ask(successor)
+
+    def _end(self, asked: _Asked, fate: Fate) -> None:
+        self._waiting.remove(asked)
+        self._fates.append(fate)
+        if fate.answer != "alive":
+            complain(f"{_name(fate)} on {visible(fate.host or '-')} ended: {fate.outcome}")
+
+    def _give_up(self) -> None:
+        for asked in list(self._waiting):
+            if _now() - asked.since < self._timeout(asked.lease, asked.is_silent()):
+                continue
+            if self._away:
+                raise self._away
+            if asked.over_since is None:
+                alive = fate_of(asked.lease, None)._replace(answer="alive", outcome="running")
+                self._end(asked, alive)
+
+
+def _now() -> float:
+    return clock.lease_time(clock.MONOTONIC)
 
 
 # stop
@@ -114,9 +334,9 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
     stream = output.standard_output()
     times = Clock(settings["utc"])
     with store_reader(settings) as store:
-        living, expired = leases_of(store, key, settings["shard"])
+        living, expired = _leases_of(store, key, settings["shard"])
         fates = _stop_holders(store, living, settings)
-        before = _ended_before(store, expired) if settings["json"] else []
+        before = [fate_of(each, _execution(store, each)) for each in expired]
     if settings["json"]:
         Writer(FATES, Style("json", times), stream).write([*fates, *before])
     else:
@@ -138,48 +358,40 @@ def _stop_holders(store: Reader, living: Sequence[LeaseView], settings: Settings
     grace = settings["grace"] if settings.is_typed("grace") else None
     patience = ASSUMED_GRACE if settings["grace"] is None else settings["grace"]
     request = Request("stop", author(), int(Signals[f"SIG{settings['signal']}"]), grace)
-    return Asking(
-        store,
-        request,
-        timeout=lambda lease, _silent: patience + ttl(lease) + STOP_MARGIN,
-        linger=TAKEOVER_WITHIN,
-    ).fates(living)
-
-
-def _ended_before(store: Reader, expired: Sequence[LeaseView]) -> list[Fate]:
-    numbers = ((lease, lease.execution_id) for lease in expired)
-    return [
-        fate_of(lease, store.execution(number) if number else None) for lease, number in numbers
-    ]
+    asking = _Asking(store, request, lambda lease, _silent: patience + _ttl(lease) + STOP_MARGIN)
+    return asking.fates(living)
 
 
 def _end_of(fate: Fate, times: Clock) -> str:
-    who = f"{shard_name(fate)}: execution {fate.execution_id} on {holder(fate)}"
-    if fate.answer == "gone":
-        return f"{who} is lost: its lease expired at {times.seconds(fate.lease_ends_at)}, and its end is not on record"
-    return f"{who} has ended: {how_it_ended(fate)}"
-
-
-def _gone(lease: LeaseView, times: Clock, settings: Settings) -> str:
-    arguments = shard_arguments(lease)
-    if lease.execution_id is None:
-        return (
-            f"{shard_name(lease)} is not running, but PostgreSQL backend pid {lease.backend_pid} holds its session "
-            f"lock; to end that session: {settings.command(f'release --force {arguments}')}"
-        )
+    if fate.answer == "ended":
+        return f"{_name(fate)}: {_ended(fate)}"
     return (
-        f"{shard_name(lease)}: {holder(lease)} is gone: its lease expired at {times.seconds(lease.expires_at)}, and "
-        f"{DEAD_BY_THEN}; the next firing takes over; to release it now: {settings.command(f'release {arguments}')}"
+        f"{_name(fate)}: execution {fate.execution_id} on {_holder(fate)} is lost: its lease expired at "
+        f"{times.seconds(fate.lease_ends_at)}, and its end is not on record"
     )
 
 
-def _still_runs(fate: Fate, times: Clock) -> str:
+def _gone(lease: LeaseView, times: Clock, settings: Settings) -> str:
+    """Return the sentence for a lease that had already expired, or for a session lock without a lease."""
+    if lease.execution_id is None:
+        return (
+            f"{_name(lease)} is not running, but PostgreSQL backend pid {lease.backend_pid} holds its session lock; to "
+            f"end that session: {settings.command(f'release --force {_arguments(lease)}')}"
+        )
+    return (
+        f"{_name(lease)}: {_holder(lease)} is gone: its lease expired at {times.seconds(lease.expires_at)}, and "
+        f"{_DEAD_BY_THEN}; the next firing takes over; to release it now: "
+        f"{settings.command(f'release {_arguments(lease)}')}"
+    )
+
+
+def _still_runs(fate: Fate, times: Clock, what: str = "has not ended") -> str:
     progress = "has not acknowledged the request"
     if fate.acknowledged_at:
         progress = f"acknowledged the request at {times.seconds(fate.acknowledged_at)}"
     return (
-        f"{shard_name(fate)} has not ended: {holder(fate)} {progress}; its lease lasts until "
-        f"{times.seconds(fate.lease_ends_at)} at least, and the request stays"
+        f"{_name(fate)} {what}: {_holder(fate)} {progress}; its lease lasts until "
+        f"{times.seconds(fate.lease_ends_at)} at least, and the request stays: retry after that"
     )
 
 
@@ -207,50 +419,35 @@ class Release:
     def __init__(self, store: Reader, settings: Settings) -> None:
         self._store = store
         self._settings = settings
+        self._shard: int | None = settings["shard"]
         self._force: bool = settings["force"]
 
     def answers(self, key: str) -> Iterator[tuple[bool, str]]:
         """Yield for each shard whether it is free, and the sentence about it."""
-        living, expired = leases_of(self._store, key, self._settings["shard"])
-        unblocked = self._store.unblock(key, self._settings["shard"])
-        for each in unblocked:
-            yield True, _marks_ahead(key, each)
+        living, expired = _leases_of(self._store, key, self._shard)
+        unblocked = self._store.unblock(key, self._shard)
+        yield from ((True, _marks_ahead(key, each)) for each in unblocked)
         if not living and not expired and not unblocked:
             yield self.without_lease(key)
         if self._force:
-            yield from map(_not_by_force, living)
+            yield from ((False, _not_by_force(lease)) for lease in living)
         else:
-            for lease, fate in zip(living, self._fates(living), strict=True):
-                yield self.with_lease(lease, fate)
-        for lease in expired:
-            yield self.with_lease(lease, None)
+            request = Request("release", author(), int(SIGTERM), None)
+            fates = _Asking(self._store, request, self._timeout).fates(living)
+            last = {fate.shard: fate for fate in fates}
+            yield from (self.with_lease(lease, last[lease.shard]) for lease in living)
+        yield from (self.with_lease(lease, None) for lease in expired)
 
-    def _fates(self, living: Sequence[LeaseView]) -> list[Fate]:
-        """Ask the holders, wait as long as they could answer; return the fates in the same order."""
-
-        def timeout(lease: LeaseView, silent: bool) -> float:
-            acknowledged_within = 2 * ttl(lease) / HEARTBEATS_PER_TTL
-            grace: float = self._settings["grace"]
-            return acknowledged_within + (0.0 if silent else grace + RELEASE_MARGIN)
-
-        request = Request("release", author(), int(SIGTERM), None)
-        fates = Asking(self._store, request, timeout=timeout, linger=0.0).fates(living)
-        last = {fate.shard: fate for fate in fates}
-        return [last[lease.shard] for lease in living]
+    def _timeout(self, lease: LeaseView, silent: bool) -> float:
+        grace: float = self._settings["grace"]
+        acknowledged_within = 2 * _ttl(lease) / HEARTBEATS_PER_TTL
+        return acknowledged_within + (0.0 if silent else grace + RELEASE_MARGIN)
 
     def with_lease(self, lease: LeaseView, fate: Fate | None) -> tuple[bool, str]:
         """Release a shard whose execution, or lease, has ended."""
-        name = shard_name(lease)
+        name = _name(lease)
         if fate is not None and fate.answer == "alive":
-            state = (
-                "has acknowledged the request but still runs"
-                if fate.acknowledged_at
-                else "has not answered"
-            )
-            return False, (
-                f"{name} is not released: {holder(fate)} {state}; its lease lasts until "
-                f"{local_time(fate.lease_ends_at)} at least: retry after that"
-            )
+            return False, _still_runs(fate, Clock(utc=False), "is not released")
         if fate is not None:  # it may be a later attempt
             lease = lease._replace(execution_id=fate.execution_id, host=fate.host, pid=fate.pid)
         part = (lease.key, lease.shard, lease.execution_id)
@@ -262,39 +459,39 @@ class Release:
         if answer.answer == "other":
             where = self._settings.command("locks")
             return True, f"{name} was released and is running again; to see where: {where}"
-        return False, self._why_not(name, lease, answer)
+        if answer.answer == "alive":
+            return (
+                False,
+                f"{name} is not released: its lease was renewed and {_lasts(answer.ends_in)}",
+            )
+        lease_is = "it has no lease" if lease.execution_id is None else "its lease has expired"
+        return False, self._locked(name, lease_is, answer.backend_pid, _arguments(lease))
+
+    def without_lease(self, key: str) -> tuple[bool, str]:
+        """Ask the store anyway: a job's transaction may hold the fence of a lease that is gone."""
+        part = (key, self._shard or 0, None)
+        answer = self._store.release(*part, author=author(), force=self._force)
+        if answer.answer == "locked":
+            which = key if self._shard is None else f"{key} --shard {self._shard}"
+            return False, self._locked(key, "it has no lease", answer.backend_pid, which)
+        return True, f"nothing to release: no host holds {key}"
+
+    def _locked(self, name: str, lease_is: str, pid: int | None, which: str) -> str:
+        backend = "" if pid is None else f", backend pid {pid},"
+        return (
+            f"{name} is not released: {lease_is}, but a PostgreSQL session{backend} still holds its lock or its "
+            f"fence; to end that session: {self._settings.command(f'release --force {which}')}"
+        )
 
     def _ping(self, lease: LeaseView) -> None:
         """Report the end of the run that this release has declared lost: no firing does."""
         pings = self._settings.file.pings_for(lease.key)
-        run = self._store.execution(lease.execution_id) if pings and lease.execution_id else None
+        run = _execution(self._store, lease) if pings else None
         if run is not None and run.lost_reason == "released":
             from oncecron.watch.pings import report_end  # noqa: PLC0415 - of a key that is pinged
 
             record = {**run._asdict(), "owner_digest": run.owner, "output": None}
             report_end(pings, record, verbose=1)
-
-    def _why_not(self, name: str, lease: LeaseView, answer: Released) -> str:
-        if answer.answer == "alive":
-            return f"{name} is not released: its lease was renewed and {_lasts(answer.ends_in)}"
-        backend = "" if answer.backend_pid is None else f", backend pid {answer.backend_pid},"
-        lease_is = "it has no lease" if lease.execution_id is None else "its lease has expired"
-        return (
-            f"{name} is not released: {lease_is}, but a PostgreSQL session{backend} still holds its lock or its "
-            f"fence; to end that session: {self._settings.command(f'release --force {shard_arguments(lease)}')}"
-        )
-
-    def without_lease(self, key: str) -> tuple[bool, str]:
-        """Ask the store anyway: a job's transaction may hold the fence of a lease that is gone."""
-        shard: int | None = self._settings["shard"]
-        answer = self._store.release(key, shard or 0, None, author=author(), force=self._force)
-        if answer.answer == "locked":
-            arguments = key if shard is None else f"{key} --shard {shard}"
-            return False, (
-                f"{key} has no lease, but PostgreSQL backend pid {answer.backend_pid} holds its lock or its fence; "
-                f"to end that session: {self._settings.command(f'release --force {arguments}')}"
-            )
-        return True, f"nothing to release: no host holds {key}"
 
 
 def _marks_ahead(key: str, marks: Unblocked) -> str:
@@ -311,18 +508,17 @@ def _marks_ahead(key: str, marks: Unblocked) -> str:
 
 
 def _end_before_release(lease: LeaseView, fate: Fate | None) -> str:
-    who = f"execution {lease.execution_id} on {holder(lease)}"
     if fate is not None and fate.answer == "ended":
-        return f"{who} has ended: {how_it_ended(fate)}"
+        return _ended(fate)
     if lease.execution_id is None:
         return f"backend pid {lease.backend_pid} held its session lock without a lease"
-    return f"{who} is recorded as lost by {author()}"
+    return f"execution {lease.execution_id} on {_holder(lease)} is recorded as lost by {author()}"
 
 
-def _not_by_force(lease: LeaseView) -> tuple[bool, str]:
+def _not_by_force(lease: LeaseView) -> str:
     left = (lease.expires_at or 0.0) - (lease.asked_at or 0.0)
-    return False, (
-        f"{shard_name(lease)} is not released: {holder(lease)} may be running it, and its lease {_lasts(left)}; "
+    return (
+        f"{_name(lease)} is not released: {_holder(lease)} may be running it, and its lease {_lasts(left)}; "
         "--force needs an expired lease: leave --force out to ask the holder"
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from oncecron.cli import stop
-from oncecron.cli.stop_request import _resumes, fate_of
+from oncecron.cli.stop import _resumes, fate_of
 from oncecron.config.settings import Settings
 from oncecron.core.log_rows import LeaseView, Released
 from oncecron.core.text import Clock
