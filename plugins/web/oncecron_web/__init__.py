@@ -1,1 +1,1 @@
-"""Pages for a browser (jinja2, `render`): records of plain values come in, HTML goes out. Only `cli` reads a store."""
+"""Pages for a browser, which read the store by `store_questions` alone and are drawn by `render`, and metrics."""

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
+
+from oncecron.core.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oncecron.core.log_rows import Execution
 
 _AS_THEY_ARE = "/:@"
 """What a key may have, and what needs no escape in a query."""
@@ -14,6 +21,15 @@ class Link(NamedTuple):
 
     text: str
     address: str
+
+
+class NoSuchPageError(NotFoundError):
+    """There is no such page."""
+
+    def __init__(self, message: str, near: Sequence[Link] = ()) -> None:
+        """`near`: what may have been meant."""
+        super().__init__(message)
+        self.near = near
 
 
 def address(path: str, **fields: str) -> str:
@@ -32,3 +48,9 @@ def key_address(name: str) -> str:
 def host_address(name: str) -> str:
     """Return the address of the page of a host."""
     return address("host", name=name)
+
+
+def run_address(run: Execution) -> str:
+    """Return the address of the page of a key, where the tick of a run, or the run, is explained."""
+    which = {"tick": run.tick} if run.tick else {"run": str(run.execution_id)}
+    return address("key", name=run.key, **which)

@@ -27,7 +27,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.stderr import show_trace
-from oncecron_web.addresses import Link, address
+from oncecron_web.addresses import Link, NoSuchPageError, address
 from oncecron_web.live_pages import draw_notice
 from oncecron_web.shared_readings import AwayError, BrokenError, BusyError
 
@@ -59,15 +59,6 @@ _POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _STYLE = re.compile(rb"<style>(.*?)</style>", re.DOTALL)
-
-
-class NoSuchPageError(NotFoundError):
-    """There is no such page."""
-
-    def __init__(self, message: str, near: Sequence[Link] = ()) -> None:
-        """`near`: what may have been meant."""
-        super().__init__(message)
-        self.near = near
 
 
 class View(NamedTuple):
@@ -193,7 +184,7 @@ class Application:
     def _notice(
         self, status: HTTPStatus, title: str, text: str, near: Sequence[Link] = (), **more: str
     ) -> _Answer:
-        body = draw_notice(self._clock, title, text, near)
+        body = draw_notice(self._clock, title=title, text=text, near=near)
         return _answer(status, body.encode("utf-8", "backslashreplace"), **more)
 
     def _page(self, path: str, query_string: str) -> _Answer:

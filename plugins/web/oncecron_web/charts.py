@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.core.text import Clock
-    from oncecron.log.grid import Grid, Line, Run
-    from oncecron_web.contents import Day
+    from oncecron.log.grid import Grid, Mark, Run
 
 BARS = 30
 """How many runs of a key have a bar."""
@@ -75,9 +74,9 @@ _LANES = {
 """Where the marks in a lane of a hundred begin, and how high they are: what is wrong is taller than what is well."""
 
 
-def lane(states: Iterable[str | None]) -> list[Stroke]:
-    """Return the marks of states in a row of columns; None: nothing is there. Neighbours that look alike are one."""
-    looks = [look(state) if state is not None else "" for state in states]
+def lane(marks: Iterable[Mark | None]) -> list[Stroke]:
+    """Return the marks of a row of columns; None: nothing is there. Neighbours that look alike are one."""
+    looks = [look(mark.word) if mark else "" for mark in marks]
     found: dict[str, list[str]] = {}
     start, before = 0, ""
     for place, how in enumerate([*looks, ""]):
@@ -100,11 +99,6 @@ def _strokes(found: dict[str, list[str]]) -> list[Stroke]:
     return [
         Stroke(how, "".join(found[how])) for how in sorted(found, key=order.index, reverse=True)
     ]
-
-
-def states_of(line: Line) -> list[str | None]:
-    """Return the words of the marks of a line."""
-    return [mark and mark.word for mark in line.marks]
 
 
 def counts_said(counts: Iterable[tuple[str, int]]) -> str:
@@ -176,41 +170,40 @@ class Calendar(NamedTuple):
     """How many ticks of all days had each outcome, the worst first."""
 
 
-def calendar(days: Sequence[Day]) -> Calendar:
-    """Return the calendar of some days."""
-    monday = days[0].date - timedelta(days[0].date.weekday())
+def calendar(days: Grid, clock: Clock) -> Calendar:
+    """Return the calendar of a line whose columns are days."""
+    zone, [line] = UTC if clock.utc else None, days.lines
+    dates = [datetime.fromtimestamp(start, zone).date() for start in days.starts]
+    monday = dates[0] - timedelta(dates[0].weekday())
     labels = [
         (0, _TOP + row * _CELL + 16, name)
         for row, name in ((0, "Mon"), (2, "Wed"), (4, "Fri"), (6, "Sun"))
     ]
     cells: list[Cell] = []
-    for day in days:
-        week, row = divmod((day.date - monday).days, 7)
+    for date, mark in zip(dates, line.marks, strict=True):
+        week, row = divmod((date - monday).days, 7)
         x, y = _LEFT + week * _CELL, _TOP + row * _CELL
-        if day.date.day == 1 or (day is days[0] and day.date.day <= _FIRST_LABELLED):
-            labels.append((x, 13, f"{day.date:%b}"))
-        cells.append(_cell(x, y, day))
+        if date.day == 1 or (date == dates[0] and date.day <= _FIRST_LABELLED):
+            labels.append((x, 13, f"{date:%b}"))
+        cells.append(_cell(x, y, f"{date:%a} {date.day} {date:%b}", mark))
     wide = max(cell.x for cell in cells) + _SIZE
     bad = sum(cell.look in ("bad", "missed") for cell in cells)
-    said = f"Of {len(days)} days, {bad} had a tick that failed or was missed."
-    totals: dict[str, int] = {}
-    for outcome, many in (each for day in days for each in day.counts):
-        totals[outcome] = totals.get(outcome, 0) + many
-    ordered = sorted(totals.items(), key=lambda each: LOOKS.index(look(each[0])))
-    return Calendar(wide, _TOP + 7 * _CELL, labels, cells, said, ordered)
+    said = f"Of {len(dates)} days, {bad} had a tick that failed or was missed."
+    totals = sorted(line.counts, key=lambda each: LOOKS.index(look(each[0])))
+    return Calendar(wide, _TOP + 7 * _CELL, labels, cells, said, totals)
 
 
 _FIRST_LABELLED = 20
 """A month that begins later in its first column has no room for its name beside that of the next one."""
 
 
-def _cell(x: int, y: int, day: Day) -> Cell:
+def _cell(x: int, y: int, day: str, mark: Mark | None) -> Cell:
+    counts = mark.counts if mark else ()
     looks: Counter[str] = Counter()
-    for outcome, many in day.counts:
+    for outcome, many in counts:
         looks[look(outcome)] += many
     how = next((each for each in LOOKS if looks[each]), "nothing")
     wrong = looks["bad"] + looks["missed"]
     text = "" if not wrong else f"{wrong}" if wrong <= _MOST_IN_A_CELL else "1k+"
     how = "well" if how in ("running", "paused") and looks["well"] else how
-    said = f"{day.date:%a} {day.date.day} {day.date:%b}: {counts_said(day.counts)}"
-    return Cell(x, y, how, text, said)
+    return Cell(x, y, how, text, f"{day}: {counts_said(counts)}")

@@ -15,20 +15,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from oncecron import __version__
 from oncecron.core.masking import without_logins
 from oncecron.core.stderr import visible
 from oncecron.core.text import Clock, tick_time
+from oncecron.core.tick import instant_of
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import MINUTE, format_duration
 from oncecron.log.missed import MISSED_AT_MOST
+from oncecron.watch.findings import cure
 from oncecron_web import charts
+from oncecron_web.addresses import host_address, key_address, run_address
 from oncecron_web.looks import LOOKS, look, word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from oncecron.log.grid import Grid, Run
-    from oncecron_web.contents import Host, Overview, Problem
+    from oncecron.log.hosts import HostSummary
+    from oncecron.watch.findings import Finding
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 _LONGEST_TEXT = 2000
@@ -38,40 +43,13 @@ _MOST_HOSTS = 500
 _EXACT = Clock(utc=True)
 
 
-def _no_link(_name: str) -> str | None:
-    return None
-
-
-class Links(NamedTuple):
-    """Where the names of keys and hosts lead to; None: nowhere, as in a page that stands alone."""
-
-    key: Callable[[str], str | None] = _no_link
-    host: Callable[[str], str | None] = _no_link
-
-
-NO_LINKS = Links()
-
-
-def overview(contents: Overview, clock: Clock, links: Links = NO_LINKS, **more: Any) -> str:
-    """Return the overview as a page that needs nothing else. `clock`: see `page`.
-
-    `more`: what a template that extends `overview.html` needs, and its name as `template`.
-    """
-    template = more.pop("template", "overview.html")
-    return page(template, clock, links, contents=contents, sentence=sentence(contents), **more)
-
-
-def page(template: str, clock: Clock, links: Links = NO_LINKS, **values: Any) -> str:
+def page(template: str, clock: Clock, *, is_live: bool = False, **values: Any) -> str:
     """Return the page of a template; each text in `values` is shown as text.
 
-    `clock`: in which zone times are shown, and its `now`: when the store was read.
+    `clock`: in which zone times are shown. `is_live`: keys and hosts have pages of their own, to which it links.
     """
-    return environment().get_template(template).render(clock=clock, links=links, **values)
-
-
-def stylesheet() -> str:
-    """Return what stands between `<style>` and `</style>`, for a server that names its digest."""
-    return environment().get_template("style.css").render()
+    clock = clock._replace(now=values.get("now"))
+    return environment().get_template(template).render(clock=clock, is_live=is_live, **values)
 
 
 @functools.cache
@@ -88,33 +66,38 @@ def environment() -> Environment:
     )
     found.filters |= {
         "axis": charts.axis,
+        "bars": charts.bars,
         "clock_said": _clock_said,
+        "cure": cure,
         "dated": _dated,
         "duration": _duration,
         "finding_look": finding_look,
+        "host_address": host_address,
         "host_look": host_look,
         "iso": _EXACT.seconds,
+        "key_address": key_address,
+        "lane": charts.lane,
         "last_run": _last_run,
-        "line_said": lambda line: charts.counts_said(line.counts),
         "listed": _listed,
         "look": look,
         "marked": _marked,
         "number": "{:,}".format,
+        "run_address": run_address,
         "said": charts.runs_said,
+        "counts_said": charts.counts_said,
+        "sentence": sentence,
         "several": _several,
         "short": _short,
+        "since": since,
         "step": _step,
         "weeks": charts.calendar,
         "word": word,
-        "words": charts.states_of,
-        "worst": _worst,
     }
     found.globals |= {
-        "bars": charts.bars,
-        "most_hosts": _MOST_HOSTS,
         "bars_shown": charts.BARS,
-        "lane": charts.lane,
+        "most_hosts": _MOST_HOSTS,
         "most_missed": MISSED_AT_MOST,
+        "version": __version__,
     }
     return found
 
@@ -134,21 +117,25 @@ class Part(NamedTuple):
     text: str
 
 
-def sentence(contents: Overview) -> list[Part]:
+def sentence(problems: Sequence[Finding], more: int) -> list[Part]:
     """Return what is wrong with how many keys, the worst first; empty: all is well."""
-    counts = Counter((finding_look(each), each.kind) for each in contents.problems)
+    counts = Counter((finding_look(each), each.finding) for each in problems)
     found = sorted(counts.items(), key=lambda each: (LOOKS.index(each[0][0]), -each[1]))
     parts = [Part(how, f"{many:,} {word(kind)}") for (how, kind), many in found]
-    more = contents.more_problems
     return [*parts, *([Part(parts[0].look, f"{more:,} more")] if more else [])]
 
 
-def finding_look(problem: Problem) -> str:
+def finding_look(problem: Finding) -> str:
     """Return how a finding looks."""
-    return "missed" if problem.kind in ("missed", "silent") else look(problem.state)
+    return "missed" if problem.finding in ("missed", "silent") else look(problem.state)
 
 
-def host_look(host: Host) -> str:
+def since(problem: Finding) -> float | None:
+    """Return when a finding began."""
+    return problem.since if problem.since is not None else instant_of(problem.tick)
+
+
+def host_look(host: HostSummary) -> str:
     """Return how a host looks."""
     if host.silent_on:
         return "missed"
@@ -156,12 +143,8 @@ def host_look(host: Host) -> str:
     return "warning" if is_odd else "paused" if host.drained_by else "well"
 
 
-def _clock_said(host: Host) -> str:
+def _clock_said(host: HostSummary) -> str:
     return f"{host.clock_ahead:+.1f}s".replace("-0.0", "+0.0")
-
-
-def _worst(states: Sequence[tuple[str | None, int]]) -> str:
-    return look(states[0][0]) if states else "nothing"
 
 
 def _last_run(runs: Sequence[Run]) -> Run | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, incomplete, moment, store_and_log
 from oncecron.cli.progress_bar import progress_bar
@@ -16,11 +14,6 @@ from oncecron.core.errors import UsageError
 from oncecron.core.text import Clock
 from oncecron.core.units import LONGEST_DURATION
 from oncecron.log.sources import Sources, configured_keys
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from oncecron_web.contents import Overview
 
 _STANDARD_OUTPUT = "-"
 
@@ -52,30 +45,22 @@ def _report(given: dict[str, str], words: list[str]) -> int:
     if since >= now:
         raise UsageError(f"--since: {settings['since']} is not in the past")
 
-    from oncecron_web import render  # noqa: PLC0415 - jinja2 is not for --help
+    from oncecron_web.render import page  # noqa: PLC0415 - jinja2 is not for --help
+    from oncecron_web.store_questions import overview  # noqa: PLC0415
 
     with progress_bar("report") as progress, store_and_log(settings) as (store, log):
         progress(what="reading the log")
-        contents = _contents(
-            Sources(store, log, now, configured_keys(settings)), settings, since, keys
-        )
+        sources = Sources(store, log, now, configured_keys(settings))
+        if keys:
+            refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
+        shown = overview(sources, settings, since=since, keys=keys)
         progress(what="drawing the page")
-        page = render.overview(contents, Clock(settings["utc"], None, now)).encode("utf-8")
+        text = page("overview.html", Clock(settings["utc"]), **shown).encode("utf-8")
     if path == _STANDARD_OUTPUT:
-        output.give(page)
+        output.give(text)
     else:
-        replace(path, page)
+        replace(path, text)
     return incomplete(store, log)
-
-
-def _contents(
-    sources: Sources, settings: Settings, since: float, keys: Collection[str]
-) -> Overview:
-    from oncecron_web.cli.page_contents import overview  # noqa: PLC0415 - not for --help
-
-    if keys:
-        refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
-    return overview(sources, settings, since=since, keys=keys)
 
 
 COMMAND = TableCommand(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from oncecron_web.shared_readings import Found
 
     Query = Mapping[str, str]
-    Contents = Callable[[Sources, Settings, Query, Clock], object]
+    Ask = Callable[[Sources, Settings, Query], object]
 
 _PORT = 8642
 _FEW = 100
@@ -67,37 +67,35 @@ def application(*, is_local: bool = True, **given: str) -> WSGIApplication:
 
 def _application(settings: Settings, *, is_local: bool) -> WSGIApplication:
     from oncecron_web.application import Application, View
-    from oncecron_web.cli.web_contents import LiveOverview, host_page, key_page
     from oncecron_web.live_pages import draw_host, draw_key, draw_overview
     from oncecron_web.shared_readings import SharedReadings
+    from oncecron_web.store_questions import host_page, key_page, live_overview
 
     check_stores(settings)
-    shown = Clock(settings["utc"])
-    source = _Source(settings, shown)
+    source = _Source(settings)
     choices = ("name", "since", "outcome", "host", "limit")
     views = {
         "/": View(
-            ("since",), ("q", "outcome", "host"), source.reader_of(LiveOverview()), draw_overview
+            ("since",), ("q", "outcome", "host"), source.reader_of(live_overview()), draw_overview
         ),
         "/key": View((*choices, "tick", "run"), (), source.reader_of(key_page), draw_key),
         "/host": View(choices, (), source.reader_of(host_page), draw_host),
     }
-    return Application(views, SharedReadings(), shown, is_local=is_local)
+    return Application(views, SharedReadings(), Clock(settings["utc"]), is_local=is_local)
 
 
 class _Source:
-    def __init__(self, settings: Settings, shown: Clock) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._shown = shown
         self._named: set[str] = (
             set()
         )  # rows that cannot be read, of which standard error has a line
 
-    def reader_of(self, contents: Contents) -> Callable[[Query], Found]:
+    def reader_of(self, ask: Ask) -> Callable[[Query], Found]:
         """Return the function that reads what a page shows."""
-        return lambda query: self._read(contents, query)
+        return lambda query: self._read(ask, query)
 
-    def _read(self, contents: Contents, query: Query) -> Found:
+    def _read(self, ask: Ask, query: Query) -> Found:
         from oncecron.log.sources import sources_of
         from oncecron_web.shared_readings import Found
 
@@ -105,7 +103,7 @@ class _Source:
         try:
             with self._stores(count) as (store, log):
                 sources = sources_of(self._settings, store, log)
-                found = contents(sources, self._settings, query, self._shown)
+                found = ask(sources, self._settings, query)
         except (NotFoundError, UsageError):
             raise
         except OncecronError:  # of a store whose password was rotated, perhaps

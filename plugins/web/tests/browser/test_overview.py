@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import pictures
 import pytest
 from hostile_texts import HOSTILE
-from sample_pages import CLOCK, contents
+from sample_pages import CLOCK
+from sample_pages import shown as everything
 from story_stores import rotated, seed
 
 from oncecron.core.stderr import visible
-from oncecron_web import render
+from oncecron_web.render import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,7 +129,7 @@ def test_who_means_harm_is_only_seen(show: Callable[..., Shown], tmp_path: Path)
     """On a phone: nothing of a text acts, asks another server, turns other texts around, or widens the page."""
     for number, text in enumerate(rotated(HOSTILE, seed(), 3)):
         file = tmp_path / f"{number}.html"
-        file.write_text(render.overview(contents(text), CLOCK), encoding="utf-8")
+        file.write_text(page("overview.html", CLOCK, **everything(text)), encoding="utf-8")
         shown = show(f"file://{file}", 390)
         shown.open_details()
         assert (shown.strangers, shown.complaints) == ([], [])

@@ -15,8 +15,8 @@ from servers import eventually
 from oncecron.core.errors import NotFoundError, StoreUnavailable, UsageError
 from oncecron.core.text import Clock
 from oncecron_web import application, shared_readings
-from oncecron_web.addresses import Link
-from oncecron_web.application import Application, NoSuchPageError, View
+from oncecron_web.addresses import Link, NoSuchPageError
+from oncecron_web.application import Application, View
 from oncecron_web.shared_readings import (
     MOST_BYTES,
     MOST_KEPT,
