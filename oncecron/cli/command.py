@@ -10,8 +10,6 @@ A command's module is imported when the command is used or its help is printed. 
 from __future__ import annotations
 
 import contextlib
-import itertools
-import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -34,7 +32,7 @@ from oncecron.stores import check_with_driver, open_reader
 from oncecron.stores.address import masked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from click.shell_completion import CompletionItem
 
@@ -100,10 +98,6 @@ def answer(context: click.Context, text: str) -> NoReturn:
     context.exit()
 
 
-_TYPED = f"{__name__}.typed"
-"""Where the context of a command has its words."""
-
-
 class UsageErrorWithCure(click.UsageError):
     """A usage error whose message already says what to do, so that it needs no pointer to --help."""
 
@@ -154,41 +148,20 @@ class TableCommand(HelpfulCommand):
     def _call(self, **values: Any) -> int:
         refuse_core()
         words = values.get("words")
-        context = click.get_current_context()
-        given = self.typed_values(context)
-        with self._options_as_typed(context.meta[_TYPED]):
-            return self._use(given, [words] if isinstance(words, str) else list(words or ()))
-
-    @contextlib.contextmanager
-    def _options_as_typed(self, typed: Iterable[str]) -> Iterator[None]:
-        words = [*itertools.takewhile(lambda word: word != "--", typed)]
-        letters = {sign for word in words if word[:2] != "--" and word[:1] == "-" for sign in word}
-        try:
-            yield
-        except UsageError as error:
-            text = str(error)
-            for option in self.table:
-                if option.short in letters and f"--{option.name}" not in words:
-                    text = re.sub(rf"(?<!\S)--{option.name}(?![\w=-])", f"-{option.short}", text)
-            raise UsageError(text) from error
+        given = self.typed_values(click.get_current_context())
+        return self._use(given, [words] if isinstance(words, str) else list(words or ()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the line. Raises `click.UsageError` for a word too many, `UsageError` for an option too many."""
-        ctx.meta[_TYPED] = [*args]
         try:
-            with self._options_as_typed(args):
-                return self._split(ctx, args)
+            if not ctx.resilient_parsing:
+                self._refuse_options_as_values(args, greedy=not ctx.allow_interspersed_args)
+            super().parse_args(ctx, args)
+            if ctx.args and not ctx.resilient_parsing:
+                ctx.fail(f"unexpected argument {ctx.args[0]!r}{self._missing_quotes(ctx)}")
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # for the command whose --help the message names
             raise
-
-    def _split(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not ctx.resilient_parsing:
-            self._refuse_wrong_values(ctx, args)
-            self._refuse_repeated(ctx, args)
-        super().parse_args(ctx, args)
-        if ctx.args and not ctx.resilient_parsing:
-            ctx.fail(f"unexpected argument {ctx.args[0]!r}{self._missing_quotes(ctx)}")
         return ctx.args
 
     def _missing_quotes(self, ctx: click.Context) -> str:
@@ -200,48 +173,32 @@ class TableCommand(HelpfulCommand):
             return f"; put quotes around all five fields: {ctx.command_path} '0 2 * * *'"
         return ""
 
-    def _refuse_wrong_values(self, ctx: click.Context, args: Sequence[str]) -> None:
-        words = [*args, ""]
-        at = 0
-        while at < len(args) and words[at] != "--":
-            word = words[at]
-            if why := wrong_dash(word):
-                raise UsageError(why)
-            if not word.startswith("-") and not ctx.allow_interspersed_args:
+    def _refuse_options_as_values(self, args: Sequence[str], *, greedy: bool) -> None:
+        """Raise `UsageError` for an option in the place of a value: click would take it for the value."""
+        option = None
+        for word in [*args, ""]:
+            if option is None and word == "--":
                 return
-            option = self._option_before_its_value(word)
-            at += 2 if option else 1
-            value = words[at - 1]
-            if option and is_option(value, self.table):
+            is_value = option is not None and not is_option(word, self.table)
+            if not is_value and (why := wrong_dash(word)):
+                raise UsageError(why)
+            if option and not is_value:
                 raise UsageError(
-                    wrong_dash(value)
-                    or f"--{option.name} has no value before {value!r} (an unset variable?); "
+                    f"--{option.name} has no value before {word!r} (an unset variable?); "
                     f"a value that begins with - is written --{option.name}=VALUE"
                 )
+            if greedy and not is_value and not word.startswith("-"):
+                return
+            option = None if option else self._option_before_its_value(word)
 
     def _option_before_its_value(self, word: str) -> Option | None:
+        """Return the option whose value is the next word: that of `--key`, `-c`, or `-vc`."""
         valued = [option for option in self.table if option.takes_value]
         if word.startswith("--"):
             return next((option for option in valued if f"--{option.name}" == word), None)
-        if not word.startswith("-"):
-            return None
-        found = (
-            (at, option)
-            for at, each in enumerate(word)
-            for option in valued
-            if option.short == each
-        )
-        at, option = next(found, (0, None))
-        return option if at == len(word) - 1 else None
-
-    def _refuse_repeated(self, ctx: click.Context, args: list[str]) -> None:
-        """Raise `UsageError` for an option whose first value click would drop without a word."""
-        _, _, order = self.make_parser(ctx).parse_args(list(args))
-        given = [parameter.name for parameter in order]
-        for option in self.table:
-            single = option.takes_value and not option.repeatable
-            if single and given.count(_identifier(option)) > 1:
-                raise UsageError(f"--{option.name} is given twice; leave one of them out")
+        letters = {option.short: option for option in valued if word[:1] == "-"}
+        first = next((at for at, letter in enumerate(word) if letter in letters), None)
+        return letters[word[-1]] if first == len(word) - 1 else None
 
     def typed_values(self, context: click.Context) -> dict[str, str]:
         """Return the options that were typed, as text."""
@@ -290,24 +247,28 @@ def _click_option(option: Option) -> click.Option:
         return click.Option(names, is_flag=True, help=text)
     if option.kind == "count":
         return click.Option(names, count=True, help=text)
-    more: dict[str, Any] = {} if option.default is None else {"default": option.default}
     return click.Option(
         names,
         type=str,
         metavar=option.metavar,
         help=text,
-        multiple=option.repeatable,
+        multiple=True,
+        callback=None if option.repeatable else _only_one,
         shell_complete=completer(option.choices or option.completion),
-        **more,
     )
+
+
+def _only_one(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> Any:
+    """Return all values of an option. Raises `UsageError` for two: click would drop the first without a word."""
+    if len(values) > 1 and not context.resilient_parsing:
+        raise UsageError(f"{parameter.opts[-1]} is given twice; leave one of them out")
+    return values
 
 
 def _as_text(option: Option, value: Any) -> str:
     if option.kind == "flag":
         return "true"
-    if option.repeatable:
-        return option.joined_by.join(value)
-    return str(value)
+    return str(value) if option.kind == "count" else option.joined_by.join(value)
 
 
 @contextlib.contextmanager

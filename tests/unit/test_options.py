@@ -140,7 +140,9 @@ def _takes_no_option_for_its_value(
     for next_one in ("--", "--utc", *shorts):
         for word in spelled:
             assert _status(main.invoke, [*path, word, next_one]) == 64
-            told = f"oncecron: {word} has no value before {next_one!r} (an unset variable?)"
+            told = (
+                f"oncecron: --{option.name} has no value before {next_one!r} (an unset variable?)"
+            )
             assert capfd.readouterr().err.startswith(told)
     _status(main.invoke, [*path, f"--{option.name}=--", "--nonsense"])
     assert "has no value" not in capfd.readouterr().err
