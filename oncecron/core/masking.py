@@ -3,8 +3,8 @@
     address     of a store, or a URL: an address that cannot be read is hidden rather than shown. A password of only
                 digits in place of a port, or one in place of a user name, cannot be told from what it looks like
     command     NAME=VALUE and NAME: VALUE whose name says that it is a secret, --NAME VALUE, a password in a URL, the
-                log-in options of known programs. A masked value ends where its word ends. The string of `sh -c` is
-                divided as a shell divides it
+                log-in options of known programs. A word with blanks, such as the string of `sh -c`, is shown up to its
+                first secret, because what is behind it may belong to it
     message     a URL in it, whatever somebody mistyped
 
 Any other secret of a command (`login hunter2`) is not found: `--record-command program` records no arguments.
@@ -12,7 +12,7 @@ Any other secret of a command (`login hunter2`) is not found: `--record-command 
 
 from __future__ import annotations
 
-from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,23 +22,17 @@ MASK = "***"
 # Names
 
 _ENDS = (
-    *("password", "passwd", "passphrase", "passwort", "secret", "token", "apikey", "accesskey"),
-    *("privatekey", "secretkey", "authkey", "credential", "pwd", "pass", "passwrd", "pasword"),
-)
-_PARTS = frozenset(
-    (
-        "pw", "psw", "psk", "auth", "authorization", "bearer", "cookie", "cred", "jwt", "passin", "passout", "sig",
-    )
+    *("password", "passwd", "passphrase", "passwort", "secret", "token", "apikey", "accesskey", "privatekey"),
+    *("secretkey", "authkey", "credential", "pwd", "pass", "passwrd", "pasword"),
 )  # fmt: skip
-_KEYS = frozenset(
-    (
-        "access", "account", "api", "app", "auth", "deploy", "encryption", "hmac", "license", "master",
-        "private", "secret", "session", "shared", "signing", "storage", "webhook",
-    )
-)  # fmt: skip
+_PARTS = ("pw", "psw", "psk", "auth", "authorization", "bearer", "cookie", "cred", "jwt", "passin",
+          "passout", "sig")  # fmt: skip
+_KEYS = ("access", "api", "app", "auth", "encryption", "license", "master", "private", "secret",
+         "session", "signing")  # fmt: skip
+"""Before `key`. In upper case, every name that ends so is one of a secret but these:"""
 _PUBLIC_KEYS = ("public", "oncecron")
-_NO_SECRETS = frozenset(("bypass", "compass", "encompass", "trespass"))
-_QUESTIONS = frozenset(("no", "ask", "prompt", "without"))
+_NO_SECRETS = ("bypass", "compass", "encompass", "trespass")
+_QUESTIONS = ("no", "ask", "prompt", "without")
 """With these in front, an option is a flag: `--ask-become-pass`, `--no-password`."""
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 
@@ -46,19 +40,18 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 def is_secret_name(name: str) -> bool:
     """Return whether a variable, an option, a header or a parameter with this name holds a secret."""
     plain = name.lower().replace("-", "_").replace(".", "_").strip("_0123456789")
-    parts = plain.split("_")
-    last = parts[-1]
-    if parts[0] in _QUESTIONS or last in _NO_SECRETS:
+    *before, last = plain.split("_")
+    if last in _NO_SECRETS or (before and before[0] in _QUESTIONS):
         return False
-    if last in _PARTS or last.removesuffix("s").endswith(_ENDS) or last.endswith(_ENDS):
+    if last in _PARTS or last.endswith(_ENDS) or last.removesuffix("s").endswith(_ENDS):
         return True
-    of = parts[-2] if parts[1:] else ""
-    if last.removesuffix("s") != "key" or not of:
+    if last.removesuffix("s") != "key" or not before:
         return False
-    return of in _KEYS or (name.isupper() and of not in _PUBLIC_KEYS)
+    return before[-1] in _KEYS or (name.isupper() and before[-1] not in _PUBLIC_KEYS)
 
 
 def _name_before(text: str, at: int) -> str:
+    """Return the name that ends before an index, also with quotes, a bracket or blanks behind it."""
     end = at
     while end and text[end - 1] in " \t\"']":
         end -= 1
@@ -70,42 +63,39 @@ def _name_before(text: str, at: int) -> str:
 
 # Addresses
 
-_STORES = frozenset(
-    ("postgresql", "postgres", "redis", "rediss", "valkey", "valkeys", "unix", "sqlite")
-)
-_WEB_HOOKS = (
-    *("hooks.slack.com/services/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/"),
-    *("api.telegram.org/bot", ".webhook.office.com/", "chat.googleapis.com/v1/spaces/"),
-)
-"""Hosts and beginnings of paths; the rest of the path is secret."""
+_STORES = ("postgresql", "postgres", "redis", "rediss", "valkey", "valkeys", "unix", "sqlite")
 _MISTYPED = ("postgres", "redis", "valkey")
 _FILES = ("unix", "sqlite")
-_SCHEME = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-")
+_SCHEME = _NAME - {"_"} | {"+"}
 _NOT_IN_A_USER = frozenset(" \t\r\n/\\?#;,|='\"&<>()[]{}^`")
 _SHOWN = frozenset(
     (
         "application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname",
         "fallback_application_name", "gssdelegation", "gssencmode", "gsslib", "host", "hostaddr", "keepalives",
-        "keepalives_count", "keepalives_idle", "keepalives_interval", "krbsrvname", "load_balance_hosts",
-        "options", "passfile", "port", "replication", "require_auth", "requirepeer", "requiressl", "service",
-        "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcertmode", "sslcompression",
-        "sslcrl", "sslcrldir", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni",
-        "target_session_attrs", "tcp_user_timeout", "user", "db", "keep", "sentinel_username", "ssl_ca_certs",
-        "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile", "username", "wait",
+        "keepalives_count", "keepalives_idle", "keepalives_interval", "krbsrvname", "load_balance_hosts", "options",
+        "passfile", "port", "replication", "require_auth", "requirepeer", "requiressl", "service",
+        "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert", "sslcertmode", "sslcompression", "sslcrl",
+        "sslcrldir", "sslkey", "sslmode", "sslnegotiation", "sslrootcert", "sslsni", "target_session_attrs",
+        "tcp_user_timeout", "user", "db", "keep", "sentinel_username", "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile",
+        "ssl_check_hostname", "ssl_keyfile", "username", "wait",
     )
 )  # fmt: skip
 """The parameters of libpq and of a Redis store that hold no secret. The value of any other one is hidden."""
+_SEARCHED = 4
+"""A shorter secret is replaced only in quotes: its letters are in every sentence."""
 
 
 def masked(text: str, *, store: bool = True) -> str:
     """Return an address without what may be a password. `store`: a store's; any other URL has other parameters."""
-    return _with_mask(text, _spans(text, store))
+    for start, end in reversed(_spans(text, store)):
+        text = text[:start] + MASK + text[end:]
+    return text
 
 
 def shown_url(url: str) -> str:
     """Return a URL of a service without what is a secret there: the login, the path and the parameters."""
     scheme, sign, rest = url.partition("://")
-    host = next((rest[:at] for at, letter in enumerate(rest) if letter in "/?#"), rest)
+    host = rest[: _first_of("/?#", rest)]
     shown = f"{scheme}{sign}{host.rpartition('@')[2]}"
     return url if url.rstrip("/") == shown else f"{shown}/{MASK}"
 
@@ -121,20 +111,6 @@ def without_urls(message: str) -> str:
     return message
 
 
-def _spans_in_word(word: str) -> list[tuple[int, int]]:
-    at = word.find("://")
-    while at > 0 and word[at - 1] in _SCHEME:
-        at -= 1
-    if at < 0:
-        lower = word.lower()
-        starts = (lower.find(name) for name in _MISTYPED) if "@" in word else ()
-        at = next((start for start in starts if start >= 0), -1)
-    if at < 0:
-        return []
-    store = word[at:].lower().startswith(_MISTYPED)
-    return [(at + start, at + end) for start, end in _spans(word[at:], store)]
-
-
 def without_logins(message: str) -> str:
     """Return a message without the passwords of the URLs in it: the last safeguard, for what somebody mistyped."""
     if "://" not in message:
@@ -142,9 +118,11 @@ def without_logins(message: str) -> str:
     words = message.split(" ")
     for number, word in enumerate(words):
         bare = word.rstrip("'\"`;:,.()")
-        for start, end in reversed(_spans_in_word(bare)):
-            if bare[end : end + 1] == "@" or is_secret_name(_name_before(bare, start - 1)):
-                words[number] = words[number][:start] + MASK + words[number][end:]
+        begin = _url_in(bare)
+        for start, end in reversed(_spans(bare[begin:], _is_store(bare[begin:]))):
+            at, behind = begin + start, begin + end
+            if bare[behind : behind + 1] == "@" or is_secret_name(_name_before(bare, at - 1)):
+                words[number] = words[number][:at] + MASK + words[number][behind:]
     return " ".join(words)
 
 
@@ -167,10 +145,6 @@ def without(message: str, address: str) -> str:
         if len(form) >= _SEARCHED:
             message = message.replace(form, MASK)
     return message
-
-
-_SEARCHED = 4
-"""A shorter secret is replaced only in quotes: its letters are in every sentence."""
 
 
 def quoting(message: str, address: str) -> str:
@@ -203,58 +177,41 @@ def _spans(text: str, store: bool) -> list[tuple[int, int]]:
     """Return what is hidden of an address: all that is behind its scheme, where it cannot be read."""
     begin = _after_scheme(text)
     if store and not begin:
-        return _merged([*_in_words(text)])
+        return _in_pairs(text)
     scheme = text[:begin].partition(":")[0].rstrip("/").lower().partition("+")[0]
-    end = next((at for at in range(begin, len(text)) if text[at] in "/?#"), len(text))
-    query = text.find("?", end)
-    path = text[end : query if query >= 0 else len(text)]
+    end = _first_of("/?#", text, begin)
+    path, question, query = text[end:].partition("?")
     login, at, hosts = text[begin:end].rpartition("@")
     if scheme in _FILES and text[:begin].endswith("///") and ":" not in text[begin:end]:
         path = login = hosts = at = ""  # a path of a file may contain any sign
-    behind = text[query + 1 :] if query >= 0 else ""
-    is_cut = "@" in behind and not all(map(_is_parameter, behind.split("&")))
-    if not _are_hosts(hosts) or (store and ("@" in login + path or is_cut)):
+    if not _are_hosts(hosts) or (store and "@" in login + path):
         return [(begin, len(text))]
     found = []
     user, colon, _ = login.partition(":")
     if at and (colon or scheme in ("http", "https") or _NOT_IN_A_USER.intersection(user)):
         found.append((begin + len(user) + 1 if colon else begin, begin + len(login)))
-    found += _in_web_hook(text, begin)
-    if query >= 0:
-        found += _in_parameters(text, query + 1, store and scheme != "sqlite")
-    return _merged(found)
+    if question:
+        found += _in_parameters(text, len(text) - len(query), store and scheme != "sqlite")
+    return [(start, end) for start, end in found if start < end]
 
 
-def _in_words(text: str) -> Iterator[tuple[int, int]]:
+def _in_pairs(text: str) -> list[tuple[int, int]]:
+    """Return what is hidden of a text that is no URL: `NAME=VALUE ...` from the first secret on, and behind a colon."""
     at = text.find("=")
     while at >= 0 and _name_before(text, at) in _SHOWN:
         at = text.find("=", at + 1)
-    if at >= 0:
-        yield at + 1 + (text[at + 1 : at + 2] == " "), len(text)
+    starts = [at + 1 + (text[at + 1 : at + 2] == " ")] if at >= 0 else []
     if ":" in text or "@" in text:
-        yield text.find(":") + 1, len(text)
+        starts.append(text.find(":") + 1)
+    return [(min(starts), len(text))] if starts and min(starts) < len(text) else []
 
 
-def _in_web_hook(text: str, begin: int) -> Iterator[tuple[int, int]]:
-    for place in _WEB_HOOKS:
-        at = text.find(place, begin)
-        if begin and at >= 0:
-            yield at + len(place), at + len(text[at:].partition("?")[0].partition("#")[0])
-
-
-def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if start == end:
-            continue
-        if merged and start <= merged[-1][1]:
-            merged[-1] = merged[-1][0], max(end, merged[-1][1])
-        else:
-            merged.append((start, end))
-    return merged
+def _first_of(signs: str, text: str, begin: int = 0) -> int:
+    return next((at for at in range(begin, len(text)) if text[at] in signs), len(text))
 
 
 def _after_scheme(text: str) -> int:
+    """Return the index behind `SCHEME://`, also with too few or too many signs; 0 without a scheme."""
     end = next((at for at, sign in enumerate(text) if sign not in _SCHEME), len(text))
     name = text[:end].lower()
     known = name.partition("+")[0] in _STORES
@@ -269,6 +226,7 @@ def _after_scheme(text: str) -> int:
 
 
 def _are_hosts(text: str) -> bool:
+    """Return whether a text is HOST, HOST:PORT or several, without a login."""
     for host in text.split(","):
         if host.startswith("["):
             host = host.partition("]")[2]  # noqa: PLW2901 - the address is left out
@@ -278,92 +236,64 @@ def _are_hosts(text: str) -> bool:
     return True
 
 
-def _is_parameter(piece: str) -> bool:
-    name, equals, _ = piece.partition("=")
-    return name in _SHOWN or (equals != "" and is_secret_name(name) and _NAME.issuperset(name))
-
-
 def _in_parameters(text: str, start: int, store: bool) -> Iterator[tuple[int, int]]:
-    """Yield the secret values of a query; all that is behind one if that is no parameter, but perhaps a part of it."""
-    hidden: tuple[int, int] | None = None
+    """Yield what is hidden of a query: a secret, and the rest of it, which in a store's may be known parameters."""
     for piece in text[start:].split("&"):
         name, equals, _ = piece.partition("=")
-        value = start + len(name) + 1 if equals and _NAME.issuperset(name) else start
-        if (store and not _is_parameter(piece)) or (hidden and not store):
-            yield hidden[0] if hidden else value, len(text)
-            return
-        if hidden:
-            yield hidden
+        is_secret = equals != "" and is_secret_name(name) and _NAME.issuperset(name)
         end = start + len(piece)
-        hidden = (value, end) if value > start and is_secret_name(name) else None
+        if is_secret or (store and name not in _SHOWN):
+            yield start + len(name) + 1 if is_secret else start, end if store else len(text)
+            if not store:
+                return
         start = end + 1
-    if hidden:
-        yield hidden
+
+
+def _url_in(word: str) -> int:
+    """Return where the URL in a word begins, also a mistyped one: `--store=redis:/u:...`; its length without one."""
+    at = word.find("://")
+    while at > 0 and word[at - 1] in _SCHEME:
+        at -= 1
+    if at < 0 and "@" in word:
+        starts = (word.lower().find(name) for name in _MISTYPED)
+        at = next((start for start in starts if start >= 0), -1)
+    return at if at >= 0 else len(word)
+
+
+def _is_store(url: str) -> bool:
+    return url.lower().startswith(_MISTYPED)
 
 
 # Commands
 
-
-class _Options(NamedTuple):
-    secrets: Mapping[str, str]
-    """Options whose value has one: the sign that is in front of it in the value, empty if all of it is secret."""
-    others: str = ""
-    """The letters of other options with a value, such as the `o` in `-so FILE`. No option is behind them."""
-    apart: bool = True
-    """Whether the value may be the next word: not that of `mysql -p`, which is a database."""
-
-
-_PASSWORD_OF_MYSQL = _Options({"-p": ""}, "DehPSTru", apart=False)
-_LOGIN_OF_SAMBA = _Options({"-U": "%", "--user": "%"}, "ADIMNRTWbcdilmnops")
-_PROGRAMS = {
-    "curl": _Options(
-        {
-            **dict.fromkeys(("-u", "-U", "-E", "--user", "--proxy-user", "--cert", "--proxy-cert"), ":"),
-            "-b": "=",
-        },
-        "ACDFHKPQTXYcdehmortwxyz",
-    ),
-    **dict.fromkeys(("http", "https", "xh"), _Options({"-a": ":"}, "Aops")),
-    **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), _Options({"-a": ""}, "DXdhinprstu")),
-    **dict.fromkeys(("xtrabackup", "innobackupex"), _PASSWORD_OF_MYSQL),
-    **dict.fromkeys(("smbclient", "smbget", "smbcacls", "rpcclient"), _LOGIN_OF_SAMBA),
-    **dict.fromkeys(("7z", "7za", "7zr", "rar", "unrar"), _Options({"-p": ""}, "aimorstuvwx", apart=False)),
-    **dict.fromkeys(("zip", "unzip"), _Options({"-P": ""}, "bdintx")),
-    **dict.fromkeys(("sqlcmd", "bcp", "tsql"), _Options({"-P": ""}, "DHSUbcdefhikorstw")),
-    **dict.fromkeys(("sshpass", "cqlsh", "login"), _Options({"-p": ""}, "Pdfu")),  # `docker login`, `az login`
-    "lftp": _Options({"-u": ","}, "efp"),
-    "ipmitool": _Options({"-P": ""}, "ACHIKLNRSUfgkopty"),
-    "ldappasswd": _Options({"-w": "", "-a": "", "-s": ""}, "DHhpy"),
+_ASKED = {"-p": ""}
+_APART, _UPPER, _AUTH, _SAMBA = {"-p": ""}, {"-P": ""}, {"-a": ""}, {"-U": "%", "--user": "%"}
+_PROGRAMS: dict[str, Mapping[str, str]] = {
+    "curl": dict.fromkeys(("-u", "-U", "-E", "--user", "--proxy-user", "--cert", "--proxy-cert"), ":") | {"-b": "="},
+    **dict.fromkeys(("mysq*", "mari*", "xtra*", "7z", "7za", "rar", "unrar"), _ASKED),
+    **dict.fromkeys(("sshpass", "cqlsh", "login", "mong*", "ncft*"), _APART),  # `docker login`, `az login`
+    **dict.fromkeys(("zip", "unzip", "sqlcmd", "bcp", "tsql", "ipmitool", "mosq*"), _UPPER),
+    **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), _AUTH),
+    **dict.fromkeys(("smbclient", "smbget", "rpcclient"), _SAMBA),
+    "http": {"-a": ":"}, "lftp": {"-u": ","}, "snmp*": {"-c": "", "-A": "", "-X": ""},
+    "ldappasswd": {"-w": "", "-a": "", "-s": ""}, "ldap*": {"-w": ""},
 }  # fmt: skip
-_FAMILIES = {
-    "mysql": _PASSWORD_OF_MYSQL,
-    "maria": _PASSWORD_OF_MYSQL,
-    "mongo": _Options({"-p": ""}, "cdfhjkoqu"),
-    "ldap": _Options({"-w": ""}, "DEFHPRSTUXYZabdefhlopsyz"),
-    "snmp": _Options({"-c": "", "-A": "", "-X": ""}, "CDEILMNOPalmnrtuvx"),
-    "ncftp": _Options({"-p": ""}, "PRSWdru"),
-    "mosquitto_": _Options({"-P": ""}, "ALMUVWhiklmnopqtux"),
-}
-"""The same by how the names of their programs begin."""
-_MARKS = (
-    *("pass", "pwd", "pw", "psw", "psk", "secret", "token", "key", "cred", "auth", "cookie", "jwt", "bearer"),
-    *("pasword", "://", *_PROGRAMS, *_FAMILIES, *_MISTYPED),
-)  # fmt: skip
-"""A command without one of these has no secret that is looked for."""
+"""Options with a secret: the sign in front of it in the value, empty if all of the value is secret.
+
+`*` stands for more letters. The next word is no value of `_ASKED`: `mysql -p` asks for it.
+"""
 _BEFORE_A_NAME = ("-u", "--user", "--name")  # `sudo -u mysql`, `docker run --name mysql`
-_BEFORE_A_LINE = ("--shell", "--command", "eval")
-_SIGNS = " \t\n;&|<>()"
-_DEEPEST, _LONGEST = 5, 20_000
-"""How deep command lines may nest, and how long a line may be, to be divided; beyond that, all is hidden."""
+_BETWEEN = str.maketrans(";&|()`\t\n", "        ")
+_QUOTES = "'\"{}[]$\\"
 
 
-def masked_words(words: Sequence[str], depth: int = 0) -> list[str]:
+def masked_words(words: Sequence[str]) -> list[str]:
     """Return the words of one command, or of a wrapper and the command it starts, without their secrets."""
     shown: list[str] = []
     before, program, sign = "", None, None
     for word in words:
         if before not in _BEFORE_A_NAME:
-            program = _program_of(word) or program
+            program = _options_of(word) or program
         if before[1:] and before[0] == "-" and "=" not in before and is_secret_name(before):
             masked_word, sign = MASK, None
         elif sign is not None:
@@ -371,38 +301,32 @@ def masked_words(words: Sequence[str], depth: int = 0) -> list[str]:
         else:
             masked_word, sign = _masked_option(word, program) if program else (word, None)
             if masked_word == word:
-                masked_word = _masked_word(word, before, depth)
+                masked_word = masked_line(word)
         shown.append(masked_word)
         before = word
     return shown
 
 
-def _program_of(word: str) -> _Options | None:
+def _options_of(word: str) -> Mapping[str, str] | None:
     directory, _, name = word.rpartition("/")
     if directory[-3:] not in ("", "bin"):
         return None
-    if name in _PROGRAMS or not name.replace("-", "").replace("_", "").isalpha():
-        return _PROGRAMS.get(name)
-    return next((of for begin, of in _FAMILIES.items() if name.startswith(begin)), None)
+    is_plain = name.replace("-", "").replace("_", "").isalpha()
+    return _PROGRAMS.get(name) or (_PROGRAMS.get(f"{name[:4]}*") if is_plain else None)
 
 
-def _masked_option(word: str, program: _Options) -> tuple[str, str | None]:
-    """Return a word of a program without the secret in it, and the sign in front of one in the next word, if any.
+def _masked_option(word: str, program: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return a word without the secret in it, and the sign in front of one in the next word, if any.
 
-    Single letters stand for themselves or in a cluster, the last one with its value behind it or in the next word.
+    `-fsSu` is also `-u`: in others than the first, a letter is looked for at the end alone.
     """
-    name, equals, value = word.partition("=")
-    sign = program.secrets.get(name) if word[:2] == "--" else None
-    if sign is not None:
-        return (f"{name}={_without_value(value, sign)}", None) if equals else (word, sign)
-    for at in range(1, len(word) if word[:1] == "-" != word[1:2] else 0):
-        sign = program.secrets.get(f"-{word[at]}")
-        if sign is not None:
-            value = word[at + 1 :]
-            shown = word[: at + 1] + _without_value(value, sign)
-            return (shown, None) if value else (word, sign if program.apart else None)
-        if word[at] in program.others:
-            break
+    for name, sign in program.items():
+        start = f"{name}=" if name[:2] == "--" else name
+        if word.startswith(start) and word != start:
+            return start + _without_value(word[len(start) :], sign), None
+        is_last = word[:1] == "-" and word[1:].isalpha() and word[1:].endswith(name[1:])
+        if word == name or is_last:
+            return word, None if program is _ASKED else sign
     return word, None
 
 
@@ -414,74 +338,34 @@ def _without_value(value: str, sign: str) -> str:
     return f"{name}{found}{MASK}" if secret else MASK if found else value
 
 
-def masked_line(line: str, depth: int = 0) -> str:
-    """Return a command line without its secrets; a word that has one is quoted anew."""
-    lower = line.lower()
-    if not any(mark in lower for mark in _MARKS):
-        return line
-    if depth > _DEEPEST or len(line) > _LONGEST:
-        return MASK
-    from oncecron.core import shell_words  # noqa: PLC0415 - most commands hold no secret
-
-    try:
-        found = shell_words.tokens(line.encode("utf-8", "surrogateescape"))
-    except shell_words.UnclosedError:
-        words = [word.strip("'\"\\(){}$`") for word in line.split(" ")]
-        return line if masked_words(words, depth + 1) == words else MASK
-    texts = [token.text.decode("utf-8", "surrogateescape") for token in found]
-    words_at: list[int] = []
-    for at, token in enumerate((*found, None)):
-        if token and token.kind in (shell_words.WORD, shell_words.COMMENT):
-            words_at.append(at)
-        elif token is None or token.kind == shell_words.OPERATOR:
-            values = [found[place].value.decode("utf-8", "surrogateescape") for place in words_at]
-            for place, word, shown_word in zip(
-                words_at, values, masked_words(values, depth), strict=True
-            ):
-                if shown_word != word:
-                    texts[place] = _written(shown_word)
-            words_at = []
-    return "".join(texts)
-
-
-def _written(word: str) -> str:
-    from oncecron.core.shell_words import quoted  # noqa: PLC0415 - most commands hold no secret
-
-    if "'" not in word and any(sign in word for sign in "$`"):
-        return f'"{word}"' if any(sign in word for sign in _SIGNS) else word
-    plain = word.replace(MASK, "x").encode("utf-8", "surrogateescape")
-    text = word.encode("utf-8", "surrogateescape")
-    return word if quoted(plain) == plain else quoted(text).decode("utf-8", "surrogateescape")
-
-
-def _masked_word(word: str, before: str, depth: int) -> str:
-    has_signs = any(sign in word for sign in _SIGNS)
-    string_follows = before[:1] == "-" and before[1:].isalpha() and before.endswith("c")
-    if has_signs and (string_follows or before in _BEFORE_A_LINE):
-        return masked_line(word, depth + 1)
-    shown = _without_values(word)
-    if "$(" not in shown and "`" not in shown:
-        return masked_line(shown, depth + 1) if has_signs else shown
-    signs = ("$(", "`", ")")
-    for sign in signs:
-        shown = shown.replace(sign, f"\0{sign}\0")
-    return "".join(
-        piece if piece in signs else masked_line(piece, depth + 1) for piece in shown.split("\0")
-    )
-
-
-def _without_values(word: str) -> str:
-    """Return a word without the passwords of a URL, and up to the first value of a name that says it is a secret."""
-    spans = _spans_in_word(word)
-    for at in (at for at, sign in enumerate(word) if sign in "=:"):
-        if is_secret_name(_name_before(word, at)) and (value := word[at + 1 :].strip()):
-            spans.append((word.index(value, at + 1), len(word)))
+def masked_line(line: str) -> str:
+    """Return a word without its secrets, and a line up to its first one: what is behind may belong to it."""
+    begin = _url_in(line)
+    if not line[:begin].count(" "):
+        line = line[:begin] + masked(line[begin:], store=_is_store(line[begin:]))
+    for at, sign in enumerate(line):
+        if sign in "=:" and is_secret_name(_name_before(line, at)) and line[at + 1 :].strip():
+            start = len(line) - len(line[at + 1 :].lstrip())
+            line = line[:start] + MASK
             break
-    return _with_mask(word, _merged(spans))
+    flat = line.translate(_BETWEEN)
+    return _masked_pieces(line, flat.split(" ")) if " " in flat else line
 
 
-def _with_mask(text: str, spans: list[tuple[int, int]]) -> str:
-    shown, done = "", 0
-    for start, end in spans:
-        shown, done = shown + text[done:start] + MASK, end
-    return shown + text[done:]
+def _masked_pieces(line: str, pieces: Sequence[str]) -> str:
+    """Return a line up to its first secret. `pieces`: what is between blanks, which are as many as are in it."""
+    found, at = [], 0
+    for piece in pieces:
+        bare = piece.lstrip(_QUOTES)
+        start, at = at + len(piece) - len(bare), at + len(piece) + 1
+        bare = bare if bare.startswith("-") else bare.rstrip(_QUOTES)
+        if bare:
+            found.append((start, bare))
+    shown = masked_words([bare for _, bare in found])
+    for (start, bare), word in zip(found, shown, strict=True):
+        if word != bare:
+            behind = line[start + len(bare) :]
+            if word.endswith(MASK):
+                behind = ""
+            return line[:start] + word + (f" {MASK}" if behind.strip(_QUOTES) else behind)
+    return line

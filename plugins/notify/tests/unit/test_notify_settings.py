@@ -61,7 +61,7 @@ def test_channels_have_their_kind_and_form(tmp_path: Path) -> None:
     )
     assert notify.channels[1].shown == "https://hooks.slack.com/***"
     secret = notify.channels[3]._replace(target="curl -su u:s3cret https://h/")
-    assert secret.shown == "curl -su u:*** https://h/"
+    assert secret.shown == "curl -su u:***"
     limits = notify.limits
     assert (notify.remind, limits.failures, limits.slow) == (86400.0, 3, 5)
     assert [limits.states[kind] for kind in ("overrun", "slow", "failed")] == [0, 2, 2]
