@@ -26,6 +26,7 @@ _IN_THE_FILE = {
     "job": "Also in `[job.KEY]` of the configuration file.",
     "anywhere": "Also in the configuration file.",
 }
+_WHERE = "Where"
 _LARGEST = 10**9
 """A greatest value beyond this one limits nobody."""
 _BLOCK = re.compile(
@@ -141,8 +142,23 @@ def _options(command: Command) -> str:
         options = groups[title]
         if title != "Options" and len(groups) > 1:
             parts.append(f"### {title}\n")
-        parts += [_option(option, details.get(option.name, "")) for option in options]
+        parts += [
+            _option(option, details.get(option.name, ""))
+            for option in options
+            if not _is_of_run(command, option)
+        ]
+        parts += _as_of_run([option for option in options if _is_of_run(command, option)])
     return "\n".join(parts)
+
+
+def _is_of_run(command: Command, option: Option) -> bool:
+    """Say whether the page of `run` describes it: most commands have these, and say it once."""
+    return command.name != "run" and option.group == _WHERE and option in RUN_OPTIONS
+
+
+def _as_of_run(options: list[Option]) -> list[str]:
+    tags = ", ".join(_tag(option) for option in options)
+    return [f"- {tags}\n\n    As for [oncecron run](run.md#where).\n"] if options else []
 
 
 def _details(command: Command) -> dict[str, str]:
@@ -154,11 +170,14 @@ def _details(command: Command) -> dict[str, str]:
     return told
 
 
-def _option(option: Option, details: str) -> str:
+def _tag(option: Option) -> str:
     names = ([f"`-{option.short}`"] if option.short else []) + [f"`--{option.name}"]
-    tag = ", ".join(names) + (f" {option.metavar}`" if option.metavar else "`")
+    return ", ".join(names) + (f" {option.metavar}`" if option.metavar else "`")
+
+
+def _option(option: Option, details: str) -> str:
     told = "\n".join(filter(None, (prose(option.help), details.strip())))
-    paragraphs = [f"- {tag}", *told.split("\n\n"), facts(option)]
+    paragraphs = [f"- {_tag(option)}", *told.split("\n\n"), facts(option)]
     return "\n\n    ".join(text.replace("\n", "\n    ") for text in paragraphs if text) + "\n"
 
 
