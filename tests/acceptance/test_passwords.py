@@ -41,10 +41,9 @@ def test_a_secret_in_a_command_is_in_no_record(
     assert (ended.status, ended.out, ended.err) == (0, f"--password={SECRET}".encode(), "")
     for each in (store, log):
         first, second = (row.command for row in each.executions("k"))
-        assert "PGPASSWORD=***" in first
-        assert "postgresql://u:***@h/d" in first
+        assert first.endswith(" -c PGPASSWORD=***")
         assert second == "printf %s --password=***"
-    told = everything(host, "k").replace(f"echo {SECRET}", "")  # no name says that it is one
+    told = everything(host, "k")
     assert SECRET not in told
     assert "--password=***" in told
 
