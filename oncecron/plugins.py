@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncecron.config.job_commands import RUN
 from oncecron.config.options import JOB_COMMANDS
+from oncecron.core.errors import OncecronError
 from oncecron.core.stderr import complain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Any
+    from typing import Any, TypeVar
 
     from oncecron.cli.group import Listed
     from oncecron.config.file import File
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from oncecron.stores.reader import Reader
     from oncecron.watch.findings import Finding as Wrong
     from oncecron.watch.findings import Kind
+
+    Answer = TypeVar("Answer")
+    Asked = TypeVar("Asked")
 
 _PLUGINS = ("oncecron_crontab", "oncecron_each", "oncecron_notify")
 """The packages of our own plugins that have a `Plugin`."""
@@ -82,45 +86,80 @@ class Plugin(NamedTuple):
     """Remove what is old, or (True) count it; yield a sentence for each kind: for `prune`."""
 
 
+class Installed(NamedTuple):
+    """A plugin, and where it is from."""
+
+    plugin: Plugin
+    package: str
+    distribution: str
+
+
 @functools.cache
-def plugins() -> tuple[Plugin, ...]:
-    """Return what the installed plugins bring. One that cannot be loaded is left out, with a line on standard error."""
+def installed() -> tuple[Installed, ...]:
+    """Return the installed plugins. One that cannot be loaded is left out, with a line on standard error."""
     return (*_ours(), *of_others())
+
+
+def brought(ask: Callable[[Plugin], Iterable[Answer]]) -> Iterator[Answer]:
+    """Yield what all plugins answer. One that fails is left out, with a line on standard error."""
+    for each in installed():
+        yield from _answers(each, ask, each.plugin)
+
+
+def _answers(
+    of: Installed, ask: Callable[[Asked], Iterable[Answer]], asked: Asked
+) -> Iterator[Answer]:
+    try:
+        yield from ask(asked)
+    except OncecronError:
+        raise  # what the plugin asked failed, such as the store
+    except Exception as error:  # noqa: BLE001 - the others, and the core, do what they can
+        _failed(of.package, of.distribution, f"{type(error).__name__}: {error}")
+
+
+@functools.cache  # it may be asked for each key
+def _failed(package: str, distribution: str, why: str) -> None:
+    complain(
+        f"the plugin {package} failed, and its answer is left out: {why}; report it to the authors of {distribution}"
+    )
 
 
 def job_command(name: str) -> JobCommand | None:
     """Return a command that runs a job once per tick; None: no installed one has this name."""
     if name == RUN.name:
         return RUN
-    brought = (each.job_command for each in plugins()) if name in JOB_COMMANDS else ()
-    return next((each for each in brought if each and each.name == name), None)
+    found = brought(lambda each: (each.job_command,)) if name in JOB_COMMANDS else ()
+    return next((each for each in found if each and each.name == name), None)
 
 
-def _ours() -> Iterator[Plugin]:
+def _ours() -> Iterator[Installed]:
     for package in _PLUGINS:
         try:
-            yield importlib.import_module(f"{package}.plugin").PLUGIN
+            found = importlib.import_module(f"{package}.plugin").PLUGIN
+            yield Installed(found, package, "oncecron")
         except ModuleNotFoundError as error:
             if error.name != package:
                 _left_out(package, error, "oncecron")
-        except Exception as error:  # noqa: BLE001 - the others, and the core, do what they can
+        except Exception as error:  # noqa: BLE001 - likewise
             _left_out(package, error, "oncecron")
 
 
 @functools.cache
-def of_others() -> tuple[Plugin, ...]:
-    """Return what other packages than ours bring."""
+def of_others() -> tuple[Installed, ...]:
+    """Return the plugins of other packages than ours."""
     return tuple(_of_others())
 
 
-def _of_others() -> Iterator[Plugin]:
+def _of_others() -> Iterator[Installed]:
     from importlib.metadata import entry_points  # noqa: PLC0415 - 10 ms
 
     for entry in entry_points(group=_GROUP):
+        package = entry.module.partition(".")[0]
+        distribution = entry.dist.name if entry.dist else package
         try:
-            yield _checked(entry.load(), entry.value)
+            yield Installed(_checked(entry.load(), entry.value), package, distribution)
         except Exception as error:  # noqa: BLE001 - likewise
-            _left_out(entry.module.partition(".")[0], error)
+            _left_out(package, error, distribution)
 
 
 def _checked(found: object, place: str) -> Plugin:
@@ -130,33 +169,46 @@ def _checked(found: object, place: str) -> Plugin:
     return found
 
 
-def _left_out(package: str, error: Exception, distribution: str | None = None) -> None:
+def _left_out(package: str, error: Exception, distribution: str) -> None:
     complain(
-        f"the plugin {package} cannot be loaded and is left out: {error}; "
-        f"install {distribution or package} again"
+        f"the plugin {package} cannot be loaded and is left out: {error}; install {distribution} again"
     )
 
 
 def problems_of(file: File) -> Iterator[FileProblem]:
-    """Yield what is wrong with a configuration file, also with the tables of plugins."""
-    yield from file.problems
-    for each in plugins():
-        yield from each.problems(file)
+    """Yield what is wrong with a configuration file, also with the tables of plugins.
+
+    What a plugin says of a name takes the place of what the core does.
+    """
+    found = [*brought(lambda each: each.problems(file))]
+    explained = {(each.section, each.name) for each in found if each.name}
+    yield from (each for each in file.problems if (each.section, each.name) not in explained)
+    yield from found
 
 
 def work_of(sources: Sources) -> Work:
     """Return what all plugins know of how far runs are."""
-    return _AllWork([each.work(sources) for each in plugins() if each.work])
+
+    def asked(plugin: Plugin) -> Iterable[Work]:
+        return (plugin.work(sources),) if plugin.work else ()
+
+    return _AllWork(
+        [(each, work) for each in installed() for work in _answers(each, asked, each.plugin)]
+    )
 
 
 class _AllWork(NamedTuple):
-    works: list[Work]
+    works: list[tuple[Installed, Work]]
+
+    def _asked(self, ask: Callable[[Work], Answer]) -> Iterator[Answer]:
+        for each, work in self.works:
+            yield from _answers(each, lambda work: (ask(work),), work)
 
     def newest(self, key: str) -> str | None:
-        return next(filter(None, (each.newest(key) for each in self.works)), None)
+        return next(filter(None, self._asked(lambda work: work.newest(key))), None)
 
     def of_tick(self, key: str, tick: str) -> str | None:
-        return next(filter(None, (each.of_tick(key, tick) for each in self.works)), None)
+        return next(filter(None, self._asked(lambda work: work.of_tick(key, tick))), None)
 
     def is_settled(self, ended: Execution) -> bool:
-        return any(each.is_settled(ended) for each in self.works)
+        return any(self._asked(lambda work: work.is_settled(ended)))

@@ -29,7 +29,7 @@ from oncecron.core.timing import LOG_CATCHES_UP
 from oncecron.log.audit import Question, audit
 from oncecron.log.protocol import Finding
 from oncecron.log.sources import configured_keys
-from oncecron.plugins import plugins
+from oncecron.plugins import brought
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def _audit(given: dict[str, str], words: list[str]) -> int:
                 progress=shown.enter_context(progress_bar("audit")),
             )
             findings: Iterator[Finding] = itertools.chain(
-                audit(question), *(each.audited(question) for each in plugins())
+                audit(question), brought(lambda each: each.audited(question))
             )
             if answer.is_watched:  # the table and the bar cannot share a line
                 findings = iter([*findings])

@@ -17,7 +17,7 @@ from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_CONFIG, UsageError
 from oncecron.core.log_rows import ConfiguredValue
 from oncecron.core.stderr import complain
-from oncecron.plugins import plugins, problems_of
+from oncecron.plugins import brought, problems_of
 from oncecron.run.program import shown_words
 from oncecron.stores.address import home_directory, masked
 
@@ -112,8 +112,7 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
     for ping in file.pings if key is None else file.pings_for(key):
         keys = f" ({', '.join(ping.keys)})" if key is None else ""
         yield ConfiguredValue("ping", f"{ping.shown}{keys}", f"{file.path} [[ping]]")
-    for plugin in plugins():
-        yield from plugin.values(settings, key)
+    yield from brought(lambda each: each.values(settings, key))
 
 
 def value_of(settings: Settings, option: Option, text: str | None) -> ConfiguredValue:

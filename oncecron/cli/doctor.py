@@ -24,7 +24,7 @@ from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError, OncecronError
-from oncecron.plugins import plugins, problems_of
+from oncecron.plugins import brought, problems_of
 from oncecron.run.sandbox import diagnoses, refused
 from oncecron.run.spool import spool_of
 from oncecron.stores.address import masked
@@ -86,8 +86,7 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
     yield of_program()
     yield of_zone()
     yield from diagnoses(refused())
-    for plugin in plugins():
-        yield from plugin.host(settings)
+    yield from brought(lambda each: each.host(settings))
     for name, find in (("store", settings.address), ("log", settings.log)):
         try:
             address = find()
@@ -111,8 +110,7 @@ def _of_store(settings: Settings, name: str, address: Address) -> Iterator[Diagn
                 yield each
             if name == "store":
                 yield from of_crontabs(reader.key_hosts(), clock.wall())
-                for plugin in plugins():
-                    yield from plugin.store(settings, reader)
+                yield from brought(lambda each: each.store(settings, reader))
         finally:
             reader.close()
     except OncecronError as error:

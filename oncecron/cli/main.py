@@ -104,7 +104,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 def _others() -> Mapping[str, Listed]:
     from oncecron.plugins import of_others  # noqa: PLC0415 - none of our own commands needs it
 
-    return {name: one for plugin in of_others() for name, one in plugin.commands.items()}
+    return {name: one for each in of_others() for name, one in each.plugin.commands.items()}
 
 
 ONCECRON = LazyGroup(

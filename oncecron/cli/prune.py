@@ -13,7 +13,7 @@ from oncecron.config.settings import Settings
 from oncecron.core.model import Retention
 from oncecron.core.stderr import complain
 from oncecron.core.units import typed_duration
-from oncecron.plugins import plugins
+from oncecron.plugins import brought
 
 OPTIONS = (
     *(
@@ -42,7 +42,7 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
         for name, store in stores.items():
             with progress_bar(f"records of the {name}") as progress:
                 pruned[name] = store.prune(retention, dry_run=dry, progress=progress)
-        more = [text for each in plugins() for text in each.prune(settings, stores["store"], dry)]
+        more = [*brought(lambda each: each.prune(settings, stores["store"], dry))]
         least = {name: store.least_retention() for name, store in stores.items()}
     done = {name: f"{removed} {_counts(*counts)}" for name, counts in pruned.items()}
     output.say(with_names(done), stream)

@@ -37,7 +37,7 @@ from oncecron.log.silent_hosts import (
     same_names,
     silences,
 )
-from oncecron.plugins import plugins
+from oncecron.plugins import brought
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -141,7 +141,7 @@ KINDS = {
 @functools.cache
 def kinds() -> Mapping[str, Kind]:
     """Return the kinds of finding, also those of the plugins."""
-    return KINDS | {name: kind for each in plugins() for name, kind in each.kinds.items()}
+    return KINDS | dict(brought(lambda each: each.kinds.items()))
 
 
 def usual_states() -> dict[str, int]:

@@ -12,7 +12,7 @@ from oncecron.log.gone_lines import gone_lines
 from oncecron.log.jobs import jobs
 from oncecron.log.silent_hosts import recent
 from oncecron.log.wrong_times import future_marks, zones
-from oncecron.plugins import plugins
+from oncecron.plugins import brought
 from oncecron.watch.findings import Situation, of_remark
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def _remarks(
     if limits.states["zone"]:
         for remark in zones(sources.log, keys, list(recent(hosts, now)), lambda: sources.key_hosts):
             yield of_remark("zone", remark)
-    for plugin in plugins():
-        yield from plugin.findings(sources, file)
+    yield from brought(lambda each: each.findings(sources, file))
 
 
 def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]:

@@ -118,7 +118,7 @@ def test_a_plugin_that_does_not_load_is_a_line_for_people_and_nothing_to_a_firin
     module.write_text(f"{text}import none\n")
     left_out = (
         "oncecron: the plugin oncecron_disk cannot be loaded and is left out: "
-        "No module named 'none'; install oncecron_disk again"
+        "No module named 'none'; install oncecron-disk again"
     )
     try:
         for each in ("run", "each"):
@@ -133,6 +133,14 @@ def test_a_plugin_that_does_not_load_is_a_line_for_people_and_nothing_to_a_firin
         assert (status, said[0]) == (64, left_out)
         assert said[1].startswith("oncecron: unknown command 'disk'; ")
         assert host.oncecron("--help")[2] == [left_out]
+        module.write_text(text.replace("disk.used", "disk.unknown"))
+        failed = (
+            "oncecron: the plugin oncecron_disk failed, and its answer is left out: AttributeError: 'usage' object "
+            "has no attribute 'unknown'; report it to the authors of oncecron-disk"
+        )
+        status, out, said = host.oncecron("check")
+        assert (status, said) == (0, [failed])
+        assert "ONCECRON OK: " in out
     finally:
         module.write_text(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,12 +22,12 @@ from oncecron.cli.group import Listed
 from oncecron.cli.main import ONCECRON, invoke
 from oncecron.config.file import File
 from oncecron.config.file_reader import FileProblem
-from oncecron.core.errors import ConfigurationError
+from oncecron.core.errors import ConfigurationError, StoreUnavailable
 from oncecron.core.log_rows import Execution, JobKey, LeaseView
 from oncecron.core.model import Retention
 from oncecron.core.text import Clock
 from oncecron.log.sources import Sources
-from oncecron.plugins import Plugin, problems_of, work_of
+from oncecron.plugins import Plugin, brought, problems_of, work_of
 from oncecron.watch import findings
 from oncecron.watch.findings import WARNING, Kind, Limits, check, finding, usual_states
 from oncecron.watch.situation import situation_of
@@ -56,7 +57,7 @@ def bring(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bring]:
     """Give what installs some plugins, and no others."""
 
     def forget() -> None:
-        plugins.plugins.cache_clear()
+        plugins.installed.cache_clear()
         plugins.of_others.cache_clear()
         findings.kinds.cache_clear()
 
@@ -112,6 +113,65 @@ def test_mistakes_of_all_plugins_are_those_of_the_file(bring: Bring) -> None:
     one, two, own = (FileProblem("f", text) for text in ("one", "two", "own"))
     bring(Plugin(problems=lambda _file: [one]), Plugin(), Plugin(problems=lambda _file: [two]))
     assert [*problems_of(FILE._replace(problems=(own,)))] == [own, one, two]
+
+
+def test_what_a_plugin_explains_the_core_leaves_out(bring: Bring) -> None:
+    """By the place of the name; what is wrong elsewhere, or with the whole section, stays."""
+    of_core = [
+        FileProblem("f", "unknown", section, name)
+        for section in ("[job.k]", "[job.l]")
+        for name in ("a", "b", "")
+    ]
+    better = [FileProblem("f", "better", "[job.k]", name) for name in ("a", "")]
+    bring(Plugin(problems=lambda _file: better))
+    assert [*problems_of(FILE._replace(problems=tuple(of_core)))] == [*of_core[1:], *better]
+
+
+def failing(*_asked: object) -> Iterator[Any]:
+    """Fail when it is asked, after the first answer."""
+    yield FileProblem("f", "first")
+    raise KeyError("idea")
+
+
+@pytest.mark.parametrize("fails", [failing, lambda *_asked: 1 // 0])
+def test_a_plugin_that_fails_is_one_line_and_the_others_are_asked(
+    bring: Bring, capfd: pytest.CaptureFixture[str], fails: Callable[..., Any]
+) -> None:
+    """However often it is asked. What the store does not answer is no fault of the plugin."""
+    plugins._failed.cache_clear()
+    second = FileProblem("f", "second")
+    bring(Plugin(problems=fails), Plugin(problems=lambda _file: [second]))
+    for _ in range(2):
+        assert [*problems_of(FILE)][-1] == second
+    assert re.fullmatch(
+        "oncecron: the plugin plugin_0 failed, and its answer is left out: "
+        "(KeyError: 'idea'|ZeroDivisionError: .*); report it to the authors of oncecron\n",
+        capfd.readouterr().err,
+    )
+    with pytest.raises(StoreUnavailable):
+        next(brought(lambda _plugin: unreachable()))
+
+
+def unreachable() -> list[str]:
+    """Ask a store that does not answer."""
+    raise StoreUnavailable("refused")
+
+
+def test_work_that_fails_is_not_known(bring: Bring, capfd: pytest.CaptureFixture[str]) -> None:
+    """Whether the plugin fails at once, or for each key."""
+    plugins._failed.cache_clear()
+    broken = SimpleNamespace(newest=fail, of_tick=fail, is_settled=fail)
+    bring(Plugin(work=fail), Plugin(work=lambda _: broken), Plugin(work=lambda _: Known(key="k")))
+    work = work_of(sources())
+    assert (work.newest("k"), work.of_tick("k", "t"), work.is_settled(ENDED)) == (
+        *("k 1/2", "t 1/2", False),
+    )
+    assert len(capfd.readouterr().err.splitlines()) == 2
+
+
+def fail(*_asked: object) -> Any:
+    """Fail."""
+    raise KeyError("idea")
 
 
 @pytest.mark.parametrize("settled", [(False, False), (False, True), (True, False)])
@@ -219,7 +279,8 @@ def test_what_is_no_plugin_is_left_out(others: Bring, capfd: pytest.CaptureFixtu
     """With one line, however often it is asked for. The others are there."""
     good = Plugin()
     others({"commands": {}}, good)
-    assert plugins.plugins() == plugins.plugins() == plugins.of_others() == (good,)
+    found = plugins.installed()
+    assert found == plugins.installed() == plugins.of_others() == ((good, "other_1", "other_1"),)
     assert capfd.readouterr().err == (
         "oncecron: the plugin other_0 cannot be loaded and is left out: "
         "other_0:PLUGIN is not an oncecron.plugins.Plugin; install other_0 again\n"
@@ -248,16 +309,20 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
+LEFT_OUT = "cannot be loaded and is left out: "
+
+
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
         ("true", ""),
         ("rm -r oncecron_crontab", ""),
-        ("echo 'raise TypeError(\"no\" + chr(10) + \"idea\")' >>oncecron_each/plugin.py", "left out: no idea"),
-        ("echo ')' >>oncecron_each/plugin.py", "left out: unmatched ')'"),
-        ("echo 'del PLUGIN' >>oncecron_each/plugin.py", "left out: module"),
-        ("echo 'import none' >>oncecron_each/plugin.py", "left out: No module named 'none'"),
-        ("rm oncecron_each/plugin.py", "left out: No module named 'oncecron_each.plugin'"),
+        ("echo 'raise TypeError(\"no\" + chr(10) + \"idea\")' >>oncecron_each/plugin.py", f"{LEFT_OUT}no idea"),
+        ("echo ')' >>oncecron_each/plugin.py", f"{LEFT_OUT}unmatched ')'"),
+        ("echo 'del PLUGIN' >>oncecron_each/plugin.py", f"{LEFT_OUT}module"),
+        ("echo 'import none' >>oncecron_each/plugin.py", f"{LEFT_OUT}No module named 'none'"),
+        ("rm oncecron_each/plugin.py", f"{LEFT_OUT}No module named 'oncecron_each.plugin'"),
+        ("echo 'PLUGIN = PLUGIN._replace(findings=None)' >>oncecron_each/plugin.py", "failed, and its answer"),
     ],
 )  # fmt: skip
 def test_a_plugin_that_does_not_load_is_one_line_and_nothing_to_a_firing(
@@ -286,9 +351,8 @@ def test_a_plugin_that_does_not_load_is_one_line_and_nothing_to_a_firing(
     assert (told.returncode, "ONCECRON OK: 1 of 1 key ok" in told.stdout) == (0, True), told.stderr
     lines = told.stderr.splitlines()
     assert len(lines) == bool(said), lines
-    assert all(
-        f"the plugin oncecron_each cannot be loaded and is {said}" in line
-        and line.endswith("install oncecron again")
-        for line in lines
-    )
-    assert (" in-doubt=" in told.stdout) == (not said)
+    is_loaded = not said.startswith(LEFT_OUT)
+    cure = "report it to the authors of oncecron" if is_loaded else "install oncecron again"
+    assert all(f"the plugin oncecron_each {said}" in line for line in lines)
+    assert all(line.endswith(cure) for line in lines)
+    assert (" in-doubt=" in told.stdout) == is_loaded
