@@ -1,6 +1,6 @@
 # What tests/run, tests/chaos and tests/simulate need, set up: Debian packages where root may install them, a virtual
-# environment with oncecron and its plugins as a user installs them. To be sourced by bash in the top directory;
-# afterwards `venv` names the environment.
+# environment with oncecron and the plugins that are here as a user installs them. To be sourced by bash in the top
+# directory; afterwards `venv` names the environment.
 #
 # As root missing packages are installed and everything must be proved: a test that cannot run here
 # fails. ONCECRON_TEST_VENV names another directory than .venv-test. ONCECRON_TEST_PYTHON is a version of CPython, which
@@ -108,11 +108,11 @@ set_up_system() {
 
 digest() { sha256sum | cut -d ' ' -f 1; }
 
-# The distributions, of one version.
-distributions=(. ./plugins/web ./plugins/drill)
+# The distributions, of one version: that of a host, and those of the plugins that are here.
+distributions=(. $(compgen -G './plugins/*/pyproject.toml' | xargs -r dirname || true))
 
 sources_digest() {
-  find oncecron plugins/*/oncecron_* "${distributions[@]/%//pyproject.toml}" README.md LICENSE -type f ! -name '*.pyc' -print0 |
+  find oncecron $(compgen -G 'plugins/*/oncecron_*') "${distributions[@]/%//pyproject.toml}" README.md LICENSE -type f ! -name '*.pyc' -print0 |
     sort -z | xargs -0 sha256sum | digest
 }
 
@@ -123,6 +123,10 @@ for path in sys.argv[1:]:
     print($1)" "${distributions[@]}"
 }
 
+dependencies_digest() {
+  { "$python" -VV; from_pyprojects "project['project'], project['build-system']"; cat tests/requirements.txt; } | digest
+}
+
 # Every package in the version and with the hashes of the lock file, also those that build, without isolation: so a
 # change of the sources costs a second and needs no network.
 set_up_venv() {
@@ -131,8 +135,7 @@ set_up_venv() {
   exec 9>"$venv/.lock"
   flock 9
   echo '*' >"$venv/.gitignore"  # also where the checkout's own does not name it
-  dependencies=$({ "$python" -VV; from_pyprojects "project['project'], project['build-system']"; cat tests/requirements.txt; } |
-    digest)
+  dependencies=$(dependencies_digest)
   sources=$(sources_digest)
   if ! grep -qs "^dependencies $dependencies$" "$stamp" || [ ! -x "$venv/bin/pytest" ]; then
     say "setting up $venv"

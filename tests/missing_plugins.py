@@ -1,14 +1,21 @@
-"""Which files of tests need a plugin that is not there, by what they import: they are left out.
+"""Which tests need a plugin that is not there, by what they import and which commands they call: they are left out.
 
 A test of several plugins stands in tests/, and goes with any of them.
 """
+
+from __future__ import annotations
 
 import ast
 import functools
 import importlib.util
 import re
-from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
 
 TESTS = Path(__file__).parent
 PLUGINS = frozenset(
@@ -18,13 +25,76 @@ PLUGINS = frozenset(
 """The packages of those that are not there."""
 
 
-def names_missing_command(texts: Iterable[object]) -> bool:
-    """Return whether one of the parameters of a test is a line with a command of a plugin that is not there."""
+def needs_missing(item: pytest.Item) -> bool:
+    """Return whether a test needs a plugin that is not there: by a parameter, by its text or that of its fixtures."""
+    if not _missing():
+        return False
+    texts = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    if any(isinstance(text, str) and _line().search(text) for text in texts):
+        return True
+    tops, seen = _tops(item.path), set()
+    waiting = [getattr(item, "originalname", item.name), *getattr(item, "fixturenames", ())]
+    for name in waiting:  # grows while it is walked
+        if name in tops and name not in seen:
+            seen.add(name)
+            names, is_needed = _read(tops[name])
+            if is_needed:
+                return True
+            waiting += names
+    return False
+
+
+@functools.cache
+def _missing() -> list[str]:
+    """Return the commands of the plugins that are not there."""
     from oncecron.cli.main import ONCECRON
 
-    missing = [name for name, listed in ONCECRON.names.items() if not listed.is_installed]
-    found = re.compile(rf"(?:^|oncecron )(?:{'|'.join(missing)})(?: |$)", re.MULTILINE)
-    return bool(missing) and any(isinstance(text, str) and found.search(text) for text in texts)
+    return [name for name, listed in ONCECRON.names.items() if not listed.is_installed]
+
+
+@functools.cache
+def _line() -> re.Pattern[str]:
+    commands, packages = "|".join(_missing()), "|".join(PLUGINS)
+    return re.compile(rf"(?:^|oncecron )(?:{commands})(?: |$)|\b(?:{packages})\b", re.MULTILINE)
+
+
+@functools.cache
+def _tops(path: Path) -> dict[str, ast.stmt]:
+    """Return what a file defines."""
+    found: dict[str, ast.stmt] = {}
+    for node in ast.parse(path.read_text()).body:
+        names = [node] if isinstance(node, _NAMED) else getattr(node, "targets", ())
+        found |= {getattr(each, "name", getattr(each, "id", "")): node for each in names}
+    return found
+
+
+_NAMED = (ast.FunctionDef, ast.ClassDef)
+
+
+@functools.cache
+def _read(top: ast.stmt) -> tuple[list[str], bool]:
+    """Return the names in a definition, and whether it imports what is missing, or has a line of words that needs it.
+
+    What stands in front of a function are parameters, each for a test of its own.
+    """
+    body = top.body if isinstance(top, _NAMED) else [top]
+    nodes = [node for each in body for node in ast.walk(each)]
+    names = [node.id for node in nodes if isinstance(node, ast.Name)]
+    lines = (text for node in nodes for text in _lines(node))
+    modules = (node.module or "" for node in nodes if isinstance(node, ast.ImportFrom))
+    needed = any(module.partition(".")[0] in PLUGINS for module in modules)
+    return names, needed or any(map(_line().search, lines))
+
+
+def _lines(node: ast.AST) -> Iterator[str]:
+    """Yield what may begin a line of words: the first of several, or all in one text."""
+    words = getattr(node, "elts", ())
+    if isinstance(node, ast.Call) and getattr(node.func, "attr", "") != "run":  # that takes a key
+        words = node.args
+    for text in (*words[:1], node):
+        value = getattr(text, "value", None)
+        if isinstance(value, str) and (text is not node or "oncecron" in value):
+            yield value
 
 
 def needed_by(path: Path) -> set[str]:

@@ -18,7 +18,7 @@ from typing import Any
 import hypothesis
 import pytest
 import story_stores
-from missing_plugins import PLUGINS, names_missing_command, needed_by
+from missing_plugins import PLUGINS, needed_by, needs_missing
 from servers import (
     Certificates,
     CronHost,
@@ -99,7 +99,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave each story its store, and mix tests that wait with tests that work, so that no processor does."""
     if PLUGINS:
-        items[:] = [item for item in items if not names_missing_command(_parameters(item))]
+        items[:] = [item for item in items if not needs_missing(item)]
     chosen = story_stores.choose(items, " ".join([*config.args, config.option.keyword]))
     config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
     sizes = Counter(item.path for item in chosen)
@@ -110,10 +110,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         place[item] = (given[item.path] + phases[item.path]) / sizes[item.path] * _begins_by(item)
         given[item.path] += 1
     items[:] = sorted(chosen, key=place.__getitem__)
-
-
-def _parameters(item: pytest.Item) -> list[object]:
-    return [*item.callspec.params.values()] if hasattr(item, "callspec") else []
 
 
 def _begins_by(item: pytest.Item) -> float:

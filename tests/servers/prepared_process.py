@@ -13,6 +13,7 @@ import select
 import socket
 import sys
 import time
+from importlib.util import find_spec
 
 from click import Context
 
@@ -88,7 +89,8 @@ if __name__ == "__main__":
     for command in ONCECRON.names:
         ONCECRON.get_command(Context(ONCECRON), command)
     for name in IMPORTED_LATER:
-        importlib.import_module(name)
+        if find_spec(name.partition(".")[0]):
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()
     serve()
