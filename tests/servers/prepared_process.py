@@ -86,8 +86,9 @@ def become(
 
 
 if __name__ == "__main__":
-    for command in ONCECRON.names:
-        ONCECRON.get_command(Context(ONCECRON), command)
+    for command, listed in ONCECRON.names.items():
+        if listed.is_installed:
+            ONCECRON.get_command(Context(ONCECRON), command)
     for name in IMPORTED_LATER:
         if find_spec(name.partition(".")[0]):
             importlib.import_module(name)
