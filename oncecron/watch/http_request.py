@@ -7,27 +7,18 @@ from __future__ import annotations
 
 import ssl
 from base64 import b64encode
-from contextlib import closing
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPResponse,
-    HTTPSConnection,
-    RemoteDisconnected,
-)
-from queue import Empty, SimpleQueue
-from threading import Thread
+from contextlib import closing, suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, RemoteDisconnected
+from socket import SHUT_RDWR
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from oncecron import __version__
 from oncecron.core.errors import OncecronError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.watch.bounded_answer import BoundedAnswer, TooLargeError
+from oncecron.watch.within import within
 
 if TYPE_CHECKING:
     from email.message import Message
-    from io import BufferedReader
-    from socket import socket
 
 _TRY_AGAIN = (408, 425, 429)
 _SERVER_ERROR = 500
@@ -56,40 +47,31 @@ class RequestError(OncecronError):
 def send(request: Request, timeout: float) -> Message:
     """Send a request; return the headers of the answer. Raises `RequestError` after `timeout` seconds at the latest.
 
-    The time is that of everything together, from the look-up of the name to the last header: a timeout of the socket
-    would begin anew with each packet. What still hangs then is left behind in a thread.
+    The time is that of everything together, from the look-up of the name to the last header. http.client takes at most
+    100 headers of 64 kB.
     """
-    answers: SimpleQueue[Message | RequestError] = SimpleQueue()
-    Thread(target=lambda: answers.put(_answer(request, timeout)), daemon=True).start()
-    try:
-        answer = answers.get(timeout=timeout)
-    except Empty:
-        answer = RequestError(f"no answer within {timeout:g} s")
-    if isinstance(answer, RequestError):
-        # One of its own: this frame must not refer to what it raises, because the process of pings collects no cycles.
-        raise RequestError(str(answer), again=answer.again)
-    return answer
-
-
-def _answer(request: Request, timeout: float) -> Message | RequestError:
-    try:
-        return _exchange(request, timeout)
-    except RequestError as error:
-        return error
-    except ssl.SSLCertVerificationError as error:
-        return RequestError(f"its certificate is refused: {error.verify_message}", again=False)
-    except TimeoutError:
-        return RequestError(f"no answer within {timeout:g} s")
-    except RemoteDisconnected:
-        return RequestError("the server closed the connection without an answer")
-    except (OSError, HTTPException, ValueError, OverflowError) as error:
-        why = error.strerror if isinstance(error, OSError) else None
-        return RequestError(why or type(error).__name__)
-
-
-def _exchange(request: Request, timeout: float) -> Message:
     place = urlsplit(request.url)
-    connection = _connection(place, timeout)
+    try:
+        connection = _connection(place, timeout)
+
+        def give_up() -> None:
+            with suppress(OSError, AttributeError):  # not connected yet
+                connection.sock.shutdown(SHUT_RDWR)
+
+        return within(timeout, lambda: _exchange(connection, place, request), give_up)
+    except ssl.SSLCertVerificationError as error:
+        why = f"its certificate is refused: {error.verify_message}"
+        raise RequestError(why, again=False) from None
+    except TimeoutError:
+        raise RequestError(f"no answer within {timeout:g} s") from None
+    except RemoteDisconnected:
+        raise RequestError("the server closed the connection without an answer") from None
+    except (OSError, HTTPException, ValueError, OverflowError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or type(error).__name__
+        raise RequestError(why) from None
+
+
+def _exchange(connection: HTTPConnection, place: SplitResult, request: Request) -> Message:
     headers = {
         "User-Agent": f"oncecron/{__version__}",
         "Connection": "close",
@@ -103,10 +85,7 @@ def _exchange(request: Request, timeout: float) -> Message:
     target = f"{place.path or '/'}{'?' if place.query else ''}{place.query}"
     with closing(connection):
         connection.request(request.method, target, request.body, headers)
-        try:
-            answer = connection.getresponse()
-        except TooLargeError as error:
-            raise RequestError(str(error), again=False) from error
+        answer = connection.getresponse()
         answer.close()  # unread: its body says nothing more
     if 200 <= answer.status < 300:  # noqa: PLR2004 - success (RFC 9110, 15.3)
         return answer.headers
@@ -116,26 +95,7 @@ def _exchange(request: Request, timeout: float) -> Message:
 
 
 def _connection(place: SplitResult, timeout: float) -> HTTPConnection:
-    host = place.hostname or ""
-    connection = HTTPConnection(host, place.port, timeout=timeout)
-    if place.scheme == "https":
-        context = ssl.create_default_context()
-        connection = HTTPSConnection(host, place.port, timeout=timeout, context=context)
-    answer = BoundedAnswer(timeout)
-
-    def response(source: socket, method: str | None = None) -> HTTPResponse:
-        return HTTPResponse(_Source(answer.stream(source)), method=method)  # type: ignore[arg-type]
-
-    connection.response_class = response  # type: ignore[assignment]
-    return connection
-
-
-class _Source:
-    """What an answer of http.client asks of a socket."""
-
-    def __init__(self, stream: BufferedReader) -> None:
-        self._stream = stream
-
-    def makefile(self, _mode: str) -> BufferedReader:
-        """Return the stream."""
-        return self._stream
+    if place.scheme != "https":
+        return HTTPConnection(place.hostname or "", place.port, timeout=timeout)
+    context = ssl.create_default_context()
+    return HTTPSConnection(place.hostname or "", place.port, timeout=timeout, context=context)

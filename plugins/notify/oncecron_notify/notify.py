@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 import time
-from concurrent.futures import Future, as_completed
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.errors import RecordRefusedError
@@ -46,7 +46,6 @@ from oncecron_notify.endings import Now, ending_of
 from oncecron_notify.message import ENDED, Evidence, Message
 from oncecron_notify.notices import Notice, notices, put_notice
 from oncecron_notify.notify_table import NOTIFY_KEY, PING
-from oncecron_notify.notify_times import CHANNEL_REPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -241,36 +240,25 @@ def _put(context: Context, each: Prepared, knowledge: Knowledge) -> bool:
 
 
 def send_all(prepared: Sequence[Prepared]) -> Iterator[tuple[Prepared, str | None]]:
-    """Send to all channels at the same time; yield each with its error, if it has one, as they answer.
+    """Send to all channels at the same time; yield each with its error, if it has one, as they answer or time out."""
+    answers: SimpleQueue[tuple[Prepared, str | None]] = SimpleQueue()
 
-    A channel that has not answered by the longest timeout is left behind: a server may send its answer byte by byte.
-    """
-    timeout = max((each.channel.timeout for each in prepared), default=0.0) + CHANNEL_REPORTS
-    left = {_answer(each.channel, each.message): each for each in prepared if each.message}
-    try:
-        for answer in as_completed([*left], timeout):
-            yield left.pop(answer), answer.result()
-    except TimeoutError:
-        for each in left.values():
-            yield each, f"no answer within {timeout:g} s"
-
-
-def _answer(channel: Channel, message: Message) -> Future[str | None]:
-    """Send a message in a thread that nobody has to wait for; the answer is the error, or None."""
-    answer: Future[str | None] = Future()
-
-    def ask() -> None:
+    def ask(each: Prepared, message: Message) -> None:
+        error = None
         try:
-            send(channel, message)
-        except ChannelError as error:
-            answer.set_result(str(error))
-        except Exception as error:  # noqa: BLE001 - a fault of one channel must not silence the others
-            answer.set_result(f"internal error: {type(error).__name__}: {error}")
-        else:
-            answer.set_result(None)
+            send(each.channel, message)
+        except ChannelError as failed:
+            error = str(failed)
+        except Exception as fault:  # noqa: BLE001 - of one channel; it must not silence the others
+            error = f"internal error: {type(fault).__name__}: {fault}"
+        answers.put((each, error))
 
-    threading.Thread(target=ask, daemon=True).start()
-    return answer
+    asked = [Thread(target=ask, args=(each, each.message)) for each in prepared if each.message]
+    for thread in asked:
+        thread.daemon = True
+        thread.start()
+    for _ in asked:
+        yield answers.get()
 
 
 def _ping(context: Context, url: str) -> Result:

@@ -12,8 +12,6 @@ CHANNEL_TIMEOUT = 20.0
 """A channel of `notify` acknowledges a message within this time, unless its `timeout` says otherwise."""
 LONGEST_CHANNEL_TIMEOUT = 40.0
 """The longest `timeout` of a channel: the pass has to record what was sent before it is stopped itself."""
-CHANNEL_REPORTS = 0.5
-"""A channel gets this much beyond its timeout, to report by itself that it failed."""
 USUAL_REMINDER = "24h"
 """An open finding is said again after this time, unless `remind` says otherwise."""
 SHORTEST_REMINDER = 600.0

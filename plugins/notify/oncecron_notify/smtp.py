@@ -11,24 +11,27 @@ import os
 import smtplib
 import ssl
 from base64 import b64encode
-from contextlib import suppress
-from queue import Empty, SimpleQueue
+from contextlib import closing, suppress
 from socket import SHUT_RDWR
-from threading import Thread
 
 from oncecron.core.errors import OncecronError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.masking import MASK
 from oncecron.core.stderr import visible
-from oncecron.watch.bounded_answer import BoundedAnswer, TooLargeError
+from oncecron.watch.within import within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from socket import socket
     from typing import Any
 
     from oncecron_notify.mail_server import MailServer
 
+    Mail = Callable[[Sequence[str]], bytes]
+
 _DONE = 250
+_LARGEST = 1 << 20
+"""In bytes, of all replies to one mail, also to a thousand recipients."""
 _REPLY_SHOWN = 200
 """How many characters of a server's reply are shown."""
 
@@ -37,44 +40,47 @@ class SmtpError(OncecronError):
     """A mail was not acknowledged."""
 
 
-def send(
-    server: MailServer,
-    recipients: Sequence[str],
-    mail: Callable[[Sequence[str]], bytes],
-    timeout: float,
-) -> list[str]:
+def send(server: MailServer, recipients: Sequence[str], mail: Mail, timeout: float) -> list[str]:
     """Send a mail; return the addresses that were refused, each with the reply.
 
     `mail` gets these and returns the mail with lines that end in a line feed. Raises `SmtpError` after `timeout`
-    seconds at the latest, counted as for `http_request.send`.
+    seconds at the latest.
     """
     exchange = _Exchange(server, timeout)
-    answers: SimpleQueue[list[str] | SmtpError] = SimpleQueue()
-    Thread(target=lambda: answers.put(exchange.answer(recipients, mail)), daemon=True).start()
     try:
-        answer = answers.get(timeout=timeout)
-    except Empty:
-        exchange.abandon()
-        answer = exchange.no_answer()
-    if isinstance(answer, SmtpError):
-        raise answer
-    return answer
+        return within(timeout, lambda: exchange.send(recipients, mail), exchange.give_up)
+    except (OSError, ValueError) as error:  # also each SMTPException
+        raise SmtpError(exchange.why(error)) from None
+
+
+class _Replies:
+    """The lines of a server: smtplib keeps as many in one reply as are sent."""
+
+    def __init__(self, connection: socket) -> None:
+        self._stream = connection.makefile("rb")
+        self._left = _LARGEST
+        self.close = self._stream.close
+
+    def readline(self, most: int) -> bytes:
+        line = self._stream.readline(most)
+        self._left -= len(line)
+        if self._left < 0:
+            raise ValueError(f"the server's answer is larger than {_LARGEST >> 20} MB")
+        return line
 
 
 class _Bounded:
-    """A mixin in front of smtplib's clients, whose replies may have lines without end."""
+    """A mixin in front of smtplib's clients."""
 
-    def __init__(self, answer: BoundedAnswer, *arguments: Any, **options: Any) -> None:
-        self._answer = answer
-        super().__init__(*arguments, **options)
+    file: Any
 
     def getreply(self: Any) -> tuple[int, bytes]:
-        """Return the next reply. Raises `TooLargeError` too."""
+        """Return the next reply."""
         if self.file is None:
-            self.file = self._answer.stream(self.sock)
+            self.file = _Replies(self.sock)
         try:
             reply: tuple[int, bytes] = super().getreply()  # type: ignore[misc]
-        except TooLargeError:
+        except ValueError:
             self.close()  # smtplib does so after an `OSError`
             raise
         return reply
@@ -96,80 +102,63 @@ class _Exchange:
         self._connection: smtplib.SMTP | None = None
         self._is_over = False
 
-    def answer(
-        self, recipients: Sequence[str], mail: Callable[[Sequence[str]], bytes]
-    ) -> list[str] | SmtpError:
-        """Return the refused addresses, or why the mail was not acknowledged."""
-        try:
-            return self._send(recipients, mail)
-        except SmtpError as error:
-            return error
-        except TooLargeError as error:
-            return SmtpError(f"{self._step}: {error}")
-        except (OSError, ValueError) as error:  # also each SMTPException
-            return SmtpError(self._why(error))
-        finally:
-            if self._connection:
-                self._connection.close()
+    def send(self, recipients: Sequence[str], mail: Mail) -> list[str]:
+        """Carry it out. Raises `OSError`, `ValueError`, `SmtpError`."""
+        with closing(self._connect()) as connection:
+            self._greet(connection)
+            if self._server.tls == "starttls":
+                self._secure(connection)
+            if self._server.user is not None:
+                self._log_in(connection, self._server.user, self._server.password or "")
+            self._begin("MAIL FROM")
+            sender = self._server.sender
+            self._check(*connection.mail(sender), f"the sender {sender}")
+            refused = self._refused(connection, recipients)
+            self._begin("DATA")
+            self._check(*connection.data(mail(refused).replace(b"\n", b"\r\n")), "the mail")
+            with suppress(OSError):
+                connection.putcmd("QUIT")  # its answer changes nothing
+            return refused
 
-    def _why(self, error: OSError | ValueError) -> str:
+    def give_up(self) -> None:
+        """Let nothing more be sent: the mail is sent again at the next pass."""
+        self._is_over = True
+        with suppress(OSError, AttributeError):  # not connected yet
+            self._connection.sock.shutdown(SHUT_RDWR)  # type: ignore[union-attr]
+
+    def why(self, error: OSError | ValueError) -> str:
+        """Return what has happened at this step."""
+        if isinstance(error, TimeoutError):
+            at_once = self._step == "the connection" and self._server.tls != "tls"
+            hint = '; a server that speaks TLS at once needs tls = "tls"' if at_once else ""
+            return f"no answer to {self._step} within {self._timeout:g} s{hint}"
         if isinstance(error, smtplib.SMTPResponseException):
             if error.smtp_code < 0:
                 return "the server does not speak SMTP; correct smtp"
             return self._refusal(self._step, error.smtp_code, error.smtp_error)
         if isinstance(error, smtplib.SMTPServerDisconnected):
             return f"the server closed the connection at {self._step}"
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return f"its certificate is refused: {error.verify_message}"
         if isinstance(error, ssl.SSLError):
-            why = (error.reason or "it failed").replace("_", " ").lower()
-            cure = '; set tls = "starttls"' if self._step == "the connection" else ""
-            return f"no TLS at {self._step}: {why}{cure}"
+            return self._why_no_tls(error)
         text = (isinstance(error, OSError) and error.strerror) or str(error)
         return f"{self._step}: {self._shown(text)}"
 
-    def abandon(self) -> None:
-        """Let nothing more be sent: the mail is sent again at the next pass."""
-        self._is_over = True
-        if self._connection and self._connection.sock:
-            with suppress(OSError):
-                self._connection.sock.shutdown(SHUT_RDWR)
-
-    def no_answer(self) -> SmtpError:
-        """Return the error for a server that is silent, or too slow."""
-        why = f"no answer to {self._step} within {self._timeout:g} s"
-        if self._step == "the connection" and self._server.tls != "tls":
-            why += '; a server that speaks TLS at once needs tls = "tls"'
-        return SmtpError(why)
-
-    def _send(self, recipients: Sequence[str], mail: Callable[[Sequence[str]], bytes]) -> list[str]:
-        connection = self._connect()
-        if self._server.tls == "starttls":
-            self._secure(connection)
-        if self._server.user is not None:
-            self._log_in(connection, self._server.user, self._server.password or "")
-        self._begin("MAIL FROM")
-        self._check(*connection.mail(self._server.sender), f"the sender {self._server.sender}")
-        refused = self._refused(connection, recipients)
-        self._begin("DATA")
-        self._check(*connection.data(mail(refused).replace(b"\n", b"\r\n")), "the mail")
-        with suppress(OSError):
-            connection.putcmd("QUIT")  # its answer changes nothing
-        return refused
+    def _why_no_tls(self, error: ssl.SSLError) -> str:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"its certificate is refused: {error.verify_message}"
+        why = (error.reason or "it failed").replace("_", " ").lower()
+        cure = '; set tls = "starttls"' if self._step == "the connection" else ""
+        return f"no TLS at {self._step}: {why}{cure}"
 
     def _connect(self) -> smtplib.SMTP:
         host, port, tls = self._server[:3]
         name = "localhost"  # without one, smtplib asks the name server for it
-        timeout = self._timeout + 1  # `send` is the first to end the wait
-        answer = BoundedAnswer(timeout)
+        timeout = self._timeout + 1  # `within` is the first to end the wait
         if tls == "tls":
             context = ssl.create_default_context()
-            self._connection = _SmtpOverTls(
-                answer, host, port, name, timeout=timeout, context=context
-            )
+            self._connection = _SmtpOverTls(host, port, name, timeout=timeout, context=context)
         else:
-            self._connection = _Smtp(answer, host, port, name, timeout=timeout)
-        self._greet(self._connection)
+            self._connection = _Smtp(host, port, name, timeout=timeout)
         return self._connection
 
     def _greet(self, connection: smtplib.SMTP) -> None:
@@ -197,7 +186,6 @@ class _Exchange:
             raise SmtpError(f"{why}; correct user and password_file") from None
 
     def _refused(self, connection: smtplib.SMTP, recipients: Sequence[str]) -> list[str]:
-        """Name the recipients; return those that are refused. Raises `SmtpError` if all are."""
         refused = []
         for address in recipients:
             self._begin(f"RCPT TO {address}")
@@ -210,7 +198,7 @@ class _Exchange:
 
     def _begin(self, step: str) -> None:
         if self._is_over:
-            raise self.no_answer()
+            raise TimeoutError
         self._step = step
 
     def _check(self, code: int, reply: bytes, what: str) -> None:
@@ -226,16 +214,14 @@ class _Exchange:
 
     def _shown(self, text: str) -> str:
         """Return the beginning of a text on one line, without the password, which a server may repeat."""
-        password = self._server.password
+        user, password = self._server.user, self._server.password
         if password:
-            login = f"\0{self._server.user}\0{password}"
-            for secret in (_base64(login), _base64(password), password):
+            encoded = [
+                b64encode(each.encode()).decode() for each in (f"\0{user}\0{password}", password)
+            ]
+            for secret in (*encoded, password):
                 text = text.replace(secret, MASK)
         return visible(" ".join(text.split()))[:_REPLY_SHOWN]
-
-
-def _base64(text: str) -> str:
-    return b64encode(text.encode()).decode()
 
 
 def _own_name(connection: smtplib.SMTP) -> str:

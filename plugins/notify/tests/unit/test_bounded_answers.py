@@ -12,12 +12,12 @@ import pytest
 from servers import eventually
 from servers.scripted import Scripted
 
-from oncecron.watch import bounded_answer, http_request
+from oncecron.watch import http_request
 from oncecron_notify import smtp
 from oncecron_notify.mail_server import MailServer
 
 NewScripted = Callable[..., Scripted]
-LARGEST = bounded_answer._LARGEST
+LARGEST = smtp._LARGEST
 BETWEEN = 8 << 20
 """More than the buffers of both sides hold."""
 PATIENCE = 30.0
@@ -42,23 +42,22 @@ class Flood:
             self.sent += connection.send(self._said[-1] * (1 + 65536 // len(self._said[-1])))
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-        (b"HTTP/1.1 100 Continue\r\n", b"X: y\r\n"),
-        (b"HTTP/1.1 200 OK\r\n", b"X: " + b"y" * 60_000 + b"\r\n"),
-        (b"", b"HTTP/1.1 200 OK"),
-    ],
-)
-def test_an_answer_of_http_without_end(new_scripted: NewScripted, said: tuple[bytes, ...]) -> None:
-    """No more of it is taken than the largest answer."""
-    flood = Flood(*said)
+def test_the_headers_of_http_without_end(new_scripted: NewScripted) -> None:
+    """No more of them is taken than http.client takes: 100, and each of 64 kB."""
+    flood = Flood(b"HTTP/1.1 200 OK\r\n", b"X: " + b"y" * 60_000 + b"\r\n")
     url = new_scripted(flood).url.replace("redis", "http")
-    with pytest.raises(http_request.RequestError) as caught:
+    with pytest.raises(http_request.RequestError, match="HTTPException"):
         http_request.send(http_request.Request("GET", url), PATIENCE)
-    assert "no answer within" not in str(caught.value)
-    assert flood.sent < LARGEST + BETWEEN
+    assert flood.sent < 100 * 65536 + BETWEEN
+
+
+def test_an_answer_of_http_that_never_begins(new_scripted: NewScripted) -> None:
+    """It costs the timeout, and nobody reads on."""
+    flood = Flood(b"", b"HTTP/1.1 100 Continue\r\n\r\n")
+    url = new_scripted(flood).url.replace("redis", "http")
+    with pytest.raises(http_request.RequestError, match=r"no answer within 0\.5 s"):
+        http_request.send(http_request.Request("GET", url), 0.5)
+    eventually(lambda: not any("(asking)" in each.name for each in threading.enumerate()))
 
 
 def test_a_body_without_end_is_not_read(new_scripted: NewScripted) -> None:
