@@ -232,7 +232,8 @@ def stage_programs(work: Path, documents: Path, debian: Path) -> None:
 
 def bundle(work: Path, target: Path, package: str, wheel: Path) -> None:
     """Install a wheel and the locked packages that it needs, without machine code."""
-    install(work, target, locked(package))
+    if needed := locked(package):
+        install(work, target, needed)
     pip(target, wheel)
     for name in ("bin", "share"):
         shutil.rmtree(target / name, ignore_errors=True)

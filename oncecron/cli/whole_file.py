@@ -46,14 +46,6 @@ def edit(path: str, data: bytes, last_look: Callable[[], None]) -> None:
         _put(written, to)
 
 
-def check_place(path: str) -> None:
-    """Raise `OutputError` if `replace` could not write this file now, before hours are spent on what is in it."""
-    _refuse_owner(path)
-    with _new_file(path) as (descriptor, written, to):
-        fill(descriptor, b"", to if os.path.lexists(to) else None)
-        os.unlink(written)
-
-
 def target(path: str) -> str:
     """Return what a path leads to: a regular file that may be replaced, or nothing yet. Raises `OutputError`."""
     with _explained(path):

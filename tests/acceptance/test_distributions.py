@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 VERSION = oncecron.__version__
 NEEDED = {
     "oncecron": {"click", "psycopg", "redis"},
-    "oncecron_drill": {f"oncecron=={VERSION}", "jinja2"},
+    "oncecron_drill": {f"oncecron=={VERSION}"},
     "oncecron_web": {f"oncecron=={VERSION}", "jinja2", "prometheus-client", "waitress"},
 }
 """What each distribution depends on."""

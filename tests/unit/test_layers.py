@@ -442,7 +442,7 @@ def test_only_who_draws_pages_needs_what_they_are_made_with() -> None:
         floor(name) for name, tree in modules() for target in imported(tree)
         if target.split(".")[0] in ("jinja2", "waitress")
     }  # fmt: skip
-    assert users <= {"oncecron_web", "oncecron_drill"}
+    assert users <= {"oncecron_web"}
 
 
 def test_a_schedule_needs_no_calendar() -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 from oncecron.cli import output
 from oncecron.cli.command import JSON, TableCommand
 from oncecron.cli.progress_bar import progress_bar
-from oncecron.cli.whole_file import check_place, replace
 from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_UNKNOWN, UsageError
@@ -43,9 +42,6 @@ OPTIONS = (
     Option("seed", "integer", "Repeat the firings and faults of this seed.", group="How much", minimum=0),
     Option("yes", "flag", "Begin without asking. Needed without a terminal."),
     JSON._replace(help="Print the certificate as JSON."),
-    Option(
-        "html", "text", "Also write the certificate as a page to this file.", "FILE", completion="file"
-    ),
     STORE,
     NAMESPACE._replace(
         help="Use this namespace, which a DBA has prepared for one drill and will remove. Its name begins with "
@@ -60,11 +56,6 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(_named(given), given)
     request = _request(settings)
     stream = output.standard_output()
-    path: str | None = settings["html"]
-    if path == "":
-        raise UsageError("--html: the name of the file is empty (an unset variable?)")
-    if path is not None:
-        check_place(path)
     if not settings["yes"] and not _agreed(request):
         return 0
 
@@ -81,10 +72,6 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
             request, ground, lambda passed, what: progress(min(round(passed), total), total, what)
         )
     output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
-    if path is not None:  # last, so that a file that cannot be written costs nobody the certificate
-        from oncecron_drill.certificate_page import as_html  # noqa: PLC0415 - only where it is wanted
-
-        replace(path, as_html(certificate).encode("utf-8"))
     return _ENDINGS[certificate.verdict]
 
 
@@ -156,7 +143,7 @@ COMMAND = TableCommand(
     "not judge.",
     examples=(
         "oncecron drill",
-        "oncecron drill --minutes 30 --html drill.html",
-        "oncecron drill --store redis://redis.example.com --yes --json",
+        "oncecron drill --minutes 30 --json",
+        "oncecron drill --store redis://redis.example.com --yes",
     ),
 )  # fmt: skip

@@ -300,15 +300,6 @@ def test_without_a_terminal_it_needs_yes(driller: Driller, tmp_path: Path) -> No
     assert list(tmp_path.glob("*.db")) == []
 
 
-def test_a_page_that_cannot_be_written_costs_no_drill(driller: Driller, tmp_path: Path) -> None:
-    """It says so before it begins, by a status that is no verdict."""
-    page = tmp_path / "none" / "page.html"
-    ended = driller("--store", f"sqlite://{tmp_path}/s.db", "--yes", "--html", page)
-    assert (ended.status, ended.out) == (74, b"")
-    assert f"cannot write {page}: No such file or directory" in ended.err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_at_a_terminal_it_asks(driller: Driller, tmp_path: Path) -> None:
     """No is an answer."""
     ours, theirs = pty.openpty()

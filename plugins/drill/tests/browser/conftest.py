@@ -1,1 +1,0 @@
-../../../../tests/browser/conftest.py
