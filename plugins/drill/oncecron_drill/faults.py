@@ -179,7 +179,9 @@ class HostFaults:
             Kind("processes", "freeze the host", (1, 14), freeze, host.thaw),
         ]
         if host.has_clock:
-            found.append(Kind("clock", "step the clock", (3, 20), self._step_clock, _nothing, 2))
+            found.append(
+                Kind("clock", "step the clock", (3, 20), self._step_clock, self._right_clock, 2)
+            )
         return found
 
     def _of_the_proxies(self) -> list[Kind]:
@@ -292,9 +294,12 @@ class HostFaults:
         return "", hit
 
     def _step_clock(self) -> Done:
-        seconds = self.random.choice([-90.0, -20.0, -3.0, 0.0, 3.0, 20.0, 90.0])
+        seconds = self.random.choice([-90.0, -20.0, -3.0, 3.0, 20.0, 90.0])
         self.host.give_clock(seconds)
         return f"{seconds:+g} s", []
+
+    def _right_clock(self) -> None:
+        self.host.give_clock(0)
 
 
 def verb(firing: Firing) -> str:

@@ -8,7 +8,7 @@ SQLite, which goes by the clocks of the hosts, where one of them was set.
 from collections.abc import Iterator
 
 from oncecron.log.protocol import RULES
-from oncecron_drill.history import Start
+from oncecron_drill.history import Firing, Start
 from oncecron_drill.rules.joined import (
     Joined,
     Row,
@@ -35,7 +35,7 @@ def audited(joined: Joined) -> Iterator[Violation]:
             yield Violation(
                 "audit", f"`oncecron audit` finds {finding['finding']}: {finding['reason']}",
                 finding["key"], finding["tick"], [start.at for start in starts], starts,
-                hole=_is_excused(joined, finding["finding"], starts),
+                hole=_is_excused(joined, finding["finding"], rows, starts),
             )  # fmt: skip
 
 
@@ -44,21 +44,24 @@ def _starts_of(joined: Joined, row: Row) -> list[Start]:
     return [start for start in starts if row in joined.rows_of(start)]
 
 
-def _is_excused(joined: Joined, rule: str, starts: list[Start]) -> bool:
-    since = min((start.at for start in starts), default=joined.begin)
-    until = max(map(alive_until, starts), default=joined.history.end)
+def _is_excused(joined: Joined, rule: str, rows: list[Row], starts: list[Start]) -> bool:
+    unheard = [firing for row, firing in joined.startless if firing and row in rows]
+    times = [(start.at, alive_until(start)) for start in starts]
+    times += [(firing.at, firing.ended or joined.history.end) for firing in unheard]
+    since = min((at for at, _ in times), default=joined.begin)
+    until = max((until for _, until in times), default=joined.history.end)
     if joined.forgets(since, until):
         return True
     return rule in _BY_TIME and (
         _clock_was_set(joined, since, until)
-        or any(_was_left_alone(joined, start) for start in starts)
+        or any(_was_left_alone(joined, joined.firing_of(start), start.at) for start in starts)
+        or any(_was_left_alone(joined, firing, firing.at) for firing in unheard)
     )
 
 
-def _was_left_alone(joined: Joined, start: Start) -> bool:
-    firing = joined.firing_of(start)
+def _was_left_alone(joined: Joined, firing: Firing | None, since: float) -> bool:
     times = joined.jointly_out(firing.id, grace_of(firing)) if firing else ()
-    return any(until >= start.at for _, until in times)
+    return any(until >= since for _, until in times)
 
 
 def _clock_was_set(joined: Joined, since: float, until: float) -> bool:

@@ -202,7 +202,10 @@ def started(joined: Joined) -> Iterator[Violation]:
 
 
 def _may_be_silent(joined: Joined, firing: Firing) -> bool:
-    is_lost = "a record is lost" in firing.stderr or joined.forgets(firing.at, joined.history.end)
+    has_told = any(
+        words in firing.stderr for words in ("a record is lost", "no command is running")
+    )
+    is_lost = has_told or joined.forgets(firing.at, joined.history.end)
     is_dead = any(joined.hits(firing, "guard", how) for how in ("killed", "failed"))
     return is_lost or gives_up(firing) or is_dead
 

@@ -503,15 +503,18 @@ def test_what_a_success_left_gets_no_signal(run: Invented, at: float, found: lis
 
 
 @pytest.mark.parametrize(
-    ("duration", "guard", "found"),
-    [(None, "stopped", ["phantom"]), (None, "killed", []), (3.0, "stopped", [])],
-)
+    ("duration", "guard", "told", "found"),
+    [
+        (None, "stopped", AWAY, ["phantom"]), (None, "killed", AWAY, []), (3.0, "stopped", AWAY, []),
+        (None, "stopped", "the oncecron guard did not stop the command in time; no command is running", []),
+    ],
+)  # fmt: skip
 def test_who_starts_nothing_under_a_lease_says_so(
-    duration: float | None, guard: str, found: list[str]
+    duration: float | None, guard: str, told: str, found: list[str]
 ) -> None:
     """Whatever befell the store: a record that cannot be delivered is spooled; and a guard that goes on records."""
     run = Invented()
-    firing = run.fire(110.0, "h1", "t1", status=75, stderr=AWAY)
+    firing = run.fire(110.0, "h1", "t1", status=75, stderr=told)
     run.row(firing, token=1500, outcome="lost", exit_code=None, duration=duration)
     run.fault(109.0, 112.0)
     run.stop(firing, "guard", at=110.1, until=110.3, how=guard)

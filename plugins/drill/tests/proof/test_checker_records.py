@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from invented import AWAY, KEY, Invented, broken, holes, row
+from invented import AWAY, KEY, Invented, broken, every, holes, row
 
 # Starts and their rows
 
@@ -256,6 +256,21 @@ def test_an_audit_finds_who_could_not_act(
     find(run, finding)
     run.stop(run.history.firings[0], *roles, at=100.5, until=103.0)
     assert (broken(run), holes(run)) == (found, [] if found else ["audit"])
+
+
+@pytest.mark.parametrize(
+    ("roles", "found"), [(("wrapper", "guard"), []), (("guard",), ["audit"])]
+)  # fmt: skip
+def test_an_audit_finds_who_was_frozen_before_the_first_word(
+    roles: tuple[str, ...], found: list[str]
+) -> None:
+    """Its job had been started, and never came to write."""
+    run = Invented()
+    firing = run.fire(110.0, "h1", "t1", status=75, lasts=20.0)
+    run.row(firing, token=1500, outcome="lost")
+    find(run, "late-end")
+    run.stop(firing, *roles, at=112.0, until=125.0)
+    assert [rule for rule in every(run) if rule == "audit"] == found
 
 
 @pytest.mark.parametrize(
