@@ -9,12 +9,9 @@ import pytest
 
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError
-from oncecron.stores.redis import people_client
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.client import RedisClient
-from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.resp import Reply
-from oncecron.stores.redis.scripts import Names
 
 CLOCK = clock.BOOTTIME
 COUNT = "return redis.call('INCR', KEYS[1])"
@@ -30,7 +27,6 @@ class Wires:
 
     def __init__(self) -> None:
         self.made: list[RedisClient] = []
-        self.people: list[PeopleClient] = []
 
     def __call__(
         self, url: str, *, within: float = 5, patience: float = 2, name: str = "oncecron a/1 k", **defaults: str
@@ -47,33 +43,15 @@ class Wires:
         """Connect and ask one thing."""
         return self(url, **options).ask(*words or ("PING",), deadline=soon())
 
-    def ask_as_people(self, url: str, *words: Any, patience: float = 2, **defaults: Any) -> Any:
-        """Connect as the commands for people do, and ask one thing."""
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(people_client, "READER_TIMEOUT", patience)
-            client = PeopleClient(parse(url, tuple(defaults.items())), Names("oncecron"))
-            self.people.append(client)
-            return client.ask([words or ("PING",)])[0]
-
-    def complaint(
-        self, error: type[OncecronError], url: str, *words: Any, people: bool = True, **options: Any
-    ) -> str:
-        """Return the one line that is told when connecting, or asking, fails: to a firing, and to people alike."""
-        lines = set()
-        for ask in (self.ask, self.ask_as_people) if people else (self.ask,):
-            with pytest.raises(error) as caught:
-                ask(url, *words, **options)
-            assert type(caught.value) is error
-            lines.add(line_of(caught.value))
-        assert len(lines) == 1, lines
-        [line] = lines
-        return line
+    def complaint(self, error: type[OncecronError], url: str, *words: Any, **options: Any) -> str:
+        """Return the one line that is told when connecting, or asking, fails."""
+        with pytest.raises(error) as caught:
+            self.ask(url, *words, **options)
+        assert type(caught.value) is error
+        return line_of(caught.value)
 
     def close(self) -> None:
         """Close all; twice does no harm."""
-        for client in self.people:
-            client.close()
-            client.close()
         for wire in self.made:
             wire.close()
             wire.close()

@@ -40,10 +40,10 @@ def test_silent_sentinels_cost_the_patience_each(new_scripted: NewScripted, wire
     """And all of them together no more than the deadline."""
     silent = [new_scripted(says(b"")) for _ in range(3)]
     with at_most(0.6):
-        told = wires.complaint(StoreUnavailable, through(*silent), patience=0.2, people=False)
+        told = wires.complaint(StoreUnavailable, through(*silent), patience=0.2)
     assert told.count("no answer in time") == 3
     with at_most(0.3):
-        wires.complaint(StoreUnavailable, through(*silent), patience=0.2, within=0.3, people=False)
+        wires.complaint(StoreUnavailable, through(*silent), patience=0.2, within=0.3)
 
 
 def test_what_one_sentinel_does_not_know_another_may(
@@ -60,7 +60,7 @@ def test_what_one_sentinel_does_not_know_another_may(
         first = new_scripted(says(answer))
         assert wires.ask(through(first, knows)) == b"PONG"
         with_dead = through(first).replace("//", f"//127.0.0.1:{free_port()},")
-        assert "Connection refused" in wires.complaint(StoreRefusesError, with_dead, people=False)
+        assert "Connection refused" in wires.complaint(StoreRefusesError, with_dead)
     assert "this may not be a sentinel" in wires.complaint(
         StoreRefusesError, redis_server.url().replace("redis://", "redis+sentinel://")[:-1] + "m"
     )
@@ -105,11 +105,11 @@ def test_redirections_end(new_scripted: NewScripted, wires: Wires) -> None:
 
     loop = new_scripted(back)
     url = loop.url.replace("redis:", "redis+cluster:")
-    told = wires.complaint(StoreUnavailable, url, name="", people=False)
+    told = wires.complaint(StoreUnavailable, url, name="")
     assert "redirect to each other" in told
     assert loop.accepted == 6
     nameless = new_scripted(says(b"-MOVED 1 ?:6379\r\n"))
     told = wires.complaint(
-        StoreRefusesError, nameless.url.replace("redis:", "redis+cluster:"), name="", people=False
+        StoreRefusesError, nameless.url.replace("redis:", "redis+cluster:"), name=""
     )
     assert "cluster-announce-hostname" in told

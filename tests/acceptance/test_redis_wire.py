@@ -217,7 +217,7 @@ def test_what_a_server_may_say_instead(
 def test_an_answer_without_end(
     new_scripted: NewScripted, wires: Wires, behave: Behave, error: Any, told: str
 ) -> None:
-    """It has a largest size and a last moment, whatever comes meanwhile: for a firing and for people."""
+    """It has a largest size and a last moment, whatever comes meanwhile."""
     with at_most(10):
         assert told in wires.complaint(error, new_scripted(behave).url)
 

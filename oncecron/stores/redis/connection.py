@@ -216,24 +216,6 @@ class ServerConnection:
         """
         return self._guarded(lambda: self._ask(commands), deadline)
 
-    def log_in(self, *, deadline: float) -> _socket.socket:
-        """Carry out the handshake and return the socket. Raises as `ask` does."""
-        self._guarded(self._log_in, deadline)
-        return self._socket
-
-    def _log_in(self) -> None:
-        self._send_all(())
-        if self._said:  # a server that is full hangs up now
-            self._ask((packed(("PING",)),))
-
-    def send(self, commands: bytes, *, deadline: float) -> None:
-        """Send commands, whose replies are to be read. Raises as `ask` does."""
-        self._guarded(lambda: self._send_all((commands,)), deadline)
-
-    def reply(self, *, deadline: float) -> Reply | ReplyError:
-        """Return the reply to the next command that was sent. Raises as `ask` does."""
-        return self._guarded(self._next_reply, deadline)
-
     def _next_reply(self) -> Reply | ReplyError:
         reply = self._reader.reply()
         self._said = None

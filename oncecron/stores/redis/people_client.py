@@ -1,59 +1,48 @@
-"""The client of the commands for people, with redis-py: it explains every error, with the words of a firing.
+"""The client of the commands for people: redis-py, and one translation of its errors into lines with a cure.
 
-redis-py connects, asks the sentinels for the master and a cluster for its slots, and sends the commands: many in one
-round trip, each of them once. TLS, the login and the messages are those of a firing (`stores.redis.connection`), so
-that one URL means the same to both.
+redis-py connects, logs in, asks a cluster for its slots, and sends the commands: many in one round trip, each of them
+once. The sentinels are asked as by a firing, which says what each of them has answered.
 """
 
 from __future__ import annotations
 
 import contextlib
-import select
+import ssl
 
 import redis
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode
-from redis.connection import DefaultParser
 from redis.exceptions import (
     AskError,
-    ClusterDownError,
-    MovedError,
+    AuthenticationError,
+    InvalidResponse,
     NoScriptError,
     RedisClusterException,
     RedisError,
     ResponseError,
     SlotNotCoveredError,
-    TryAgainError,
 )
 from redis.retry import Retry
-from redis.sentinel import (
-    MasterNotFoundError,
-    Sentinel,
-    SentinelConnectionPool,
-    SentinelManagedConnection,
-)
 
 from oncecron.core import clock
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import READER_TIMEOUT, REPLICA_TIMEOUT
-from oncecron.stores.redis import explain, scripts
+from oncecron.stores.redis import explain, scripts, tls
+from oncecron.stores.redis.address import Tls
 from oncecron.stores.redis.client import master
-from oncecron.stores.redis.connection import Handshake, ServerConnection, Transport, hung_up, shown
+from oncecron.stores.redis.connection import Transport, hung_up, shown
 from oncecron.stores.redis.resp import ReplyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any, ClassVar
+    from typing import Any
 
     from oncecron.stores.redis.address import Host, Target
     from oncecron.stores.redis.resp import Word
 
     Command = tuple[Word, ...]
     Values = Mapping[str, str | float | None]
-    AnyConnection = redis.Connection
-else:
-    AnyConnection = object
 
 # tcp(7): the smallest default send buffer of a socket on Linux (tcp_wmem). What is sent at once fits into it, so
 # that this side never waits for a proxy that waits for this side to read.
@@ -62,9 +51,22 @@ _BATCH_BYTES = 1 << 14
 if not hasattr(redis.Redis, "from_pool"):  # redis-py 5.0.1
     raise ImportError(f"version {redis.__version__} is too old, oncecron needs 6.0", name="redis")
 
-_OF_STRANGERS = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-"""With what redis-py fails when it converts what no Redis answers."""
+_OF_STRANGERS = (
+    InvalidResponse,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
+"""With what redis-py fails when it reads or converts what no Redis answers."""
 _FAILURES = (RedisError, RedisClusterException, OSError, *_OF_STRANGERS)
+_CODES = {
+    found: code
+    for code, found in redis.connection.DefaultParser.EXCEPTION_CLASSES.items()
+    if isinstance(found, type)
+} | {SlotNotCoveredError: "CLUSTERDOWN"}
+"""The code of an answer, which redis-py takes off its text."""
 
 
 class PeopleClient:
@@ -86,6 +88,8 @@ class PeopleClient:
         self._transport = Transport(target, clock.BOOTTIME, READER_TIMEOUT)
         self._client: redis.Redis | None = None
         self._cluster: redis.RedisCluster | None = None
+        self._place: Host | str = target.path or target.hosts[0]
+        """The server that was asked last, as far as that is known."""
         self._open = contextlib.ExitStack()
 
     def close(self) -> None:
@@ -135,15 +139,14 @@ class PeopleClient:
             try:
                 return self._answers([command, *more])
             except NoScriptError as error:
-                raise ReplyError(_CODES[NoScriptError]) from error
+                raise ReplyError("NOSCRIPT") from error
 
         with self._explained():
             answers: Any = scripts.run(ask, name, (len(keys), *keys, *scripts.arguments(values)))
         return list(answers)
 
     def _answers(self, commands: Sequence[Command]) -> list[Any]:
-        client = self._connected()
-        pipeline = client.pipeline(transaction=False)
+        pipeline = self._connected().pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
         answers: list[Any] = pipeline.execute(raise_on_error=False)
@@ -173,244 +176,136 @@ class PeopleClient:
                 if wrong := self._refusal(recorded):
                     self.close()
                     raise wrong
-        if self._cluster:
-            self._client = self._node_of(
-                self._cluster
-            )  # perhaps another one since the last question
+        if self._cluster:  # perhaps another node since the last question
+            self._client = self._node_of(self._cluster)
         return self._client
 
     def _connection(self) -> redis.Redis:
-        target, transport = self._target, self._transport
-        login = Handshake(target.username, target.password, target.database, "oncecron")
+        target = self._target
+        made: type[Any] = redis.Connection
+        options = _options(target)
+        if target.tls:
+            options |= _tls_options(target.tls)
+            made = _TlsConnection
         if target.kind == "cluster":
-            return self._node_of_cluster(login)
-        if target.kind == "sentinel":
-            return self._master(login)
+            return self._node_of_cluster(made, options)
         if target.kind == "socket":
-            made = _with(_Unix, transport, login)
-            return self._kept(
-                redis.ConnectionPool(connection_class=made, path=target.path, **_options())
-            )
-        return self._kept(_pool_of(target.hosts[0], _with(_Tcp, transport, login)))
+            made, options["path"] = redis.UnixDomainSocketConnection, target.path
+        else:
+            self._place = options["host"], options["port"] = self._server()
+        pool = redis.ConnectionPool(connection_class=made, db=target.database, **options)
+        client = redis.Redis.from_pool(pool)
+        self._open.callback(client.close)
+        pool.release(pool.get_connection())  # what fails here is about the login
+        return client
 
-    def _master(self, login: Handshake) -> redis.Redis:
-        target, transport = self._target, self._transport
-        their_login = target.sentinel_username, target.sentinel_password
-        theirs = Handshake(*their_login, name="oncecron", prefix="sentinel_")
-        to_sentinel = _with(_ToSentinel, transport, theirs)
-        sentinels = Sentinel([])
-        sentinels.sentinels = [self._kept(_pool_of(place, to_sentinel)) for place in target.hosts]
-        made = _with(_ToMaster, transport, login)
-        pool = SentinelConnectionPool(target.master, sentinels, connection_class=made, **_options())
-        return self._kept(pool)
+    def _server(self) -> Host:
+        target = self._target
+        if target.kind == "server":
+            return target.hosts[0]
+        impatient = Transport(target, clock.BOOTTIME, READER_TIMEOUT / len(target.hosts))
+        return master(target, impatient, clock.lease_time(clock.BOOTTIME) + READER_TIMEOUT)
 
-    def _node_of_cluster(self, login: Handshake) -> redis.Redis:
+    def _node_of_cluster(self, made: type[Any], options: dict[str, Any]) -> redis.Redis:
         first, *others = self._target.hosts
         self._cluster = redis.RedisCluster(
             url=f"redis://{shown(first)}",  # only with a URL does it take a class of connections
             startup_nodes=[ClusterNode(host, port) for host, port in others],
-            connection_class=_with(_Tcp, self._transport, login),
+            connection_class=made,
             require_full_coverage=False,
-            **_options(),
+            **options,
         )
         self._open.callback(self._cluster.close)
         return self._node_of(self._cluster)
 
     def _node_of(self, cluster: redis.RedisCluster) -> redis.Redis:
         node = cluster.get_node_from_key(self.names.of_namespace("namespace"))
+        self._place = node.host, node.port
         return cluster.get_redis_connection(node)
-
-    def _kept(self, pool: redis.ConnectionPool) -> redis.Redis:
-        client = redis.Redis.from_pool(pool)
-        self._open.callback(client.close)
-        return client
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
+        """Turn an error of redis-py into a one-line error with a cure."""
         try:
             yield
         except _FAILURES as error:
-            explained = self._explain(error, self._place())
+            explained = self._explain(error)
             self.close()
             raise explained from error
 
-    def _place(self) -> Any:
-        pool = self._client.connection_pool if self._client else None
-        if master := getattr(pool, "master_address", None):
-            return master
-        options = pool.connection_kwargs if pool else {}
-        if "host" in options:
-            return options["host"], options["port"]
-        return self._target.path or self._target.hosts[0]
+    def _explain(self, error: Exception) -> StoreError:
+        for each in _causes(error):
+            if explained := self._explained_cause(each):
+                return explained
+        if isinstance(error, redis.TimeoutError):
+            return self._transport.failure(TimeoutError(), self._place)
+        if self._client is None and self._transport.is_plain:
+            doubt = "closed the connection before its first answer; if it uses TLS, write rediss://"
+            return StoreUnavailable(f"{self._transport.where(self._place)}: the server {doubt}")
+        return self._transport.failure(hung_up(), self._place)
 
-    def _explain(self, error: Exception, place: Host | str) -> StoreError:
-        if any(isinstance(each, MasterNotFoundError) for each in _causes(error)):
-            return self._masterless()
-        if failure := _explained(error, self._transport, place):
-            return failure
-        reply = _reply(error) or ReplyError(str(error))
-        where = self._transport.where(place)
-        if self._target.kind == "cluster":
+    def _explained_cause(self, error: BaseException) -> StoreError | None:
+        where = self._transport.where(self._place)
+        if isinstance(error, OSError) and not isinstance(error, ConnectionResetError):
+            return self._transport.failure(error, self._place)
+        if isinstance(error, _OF_STRANGERS):
+            return explain.no_answer_of_redis(where)
+        if reply := _reply(error):
+            return self._refused(reply, where)
+        return error if isinstance(error, StoreError) else None
+
+    def _refused(self, reply: ReplyError, where: str) -> StoreError:
+        target = self._target
+        if target.kind == "cluster":
             if reply.code in ("MOVED", "ASK", "TTL"):
                 return explain.of_a_circle(str(reply), where)
-            if (
-                reply.code == "ERR" and self._client is None
-            ):  # to the question which nodes there are
+            if reply.code == "ERR" and self._client is None:  # asked which nodes there are
                 return explain.of_no_cluster(reply, where)
         elif reply.code in ("MOVED", "ASK"):
             return explain.of_a_cluster(where)
+        if self._client is None:
+            is_login = isinstance(reply.__cause__, AuthenticationError) or not target.database
+            verb = "AUTH" if is_login else "SELECT"
+            return explain.of_handshake(verb, reply, where, "", target.username or "default")
         refused = explain.of_command(reply, where)
-        return refused or explain.of_step(reply, self._target, self.names.namespace)
-
-    def _masterless(self) -> StoreError:
-        """Return why the sentinels name no master. redis-py does not say it, so they are asked as by a firing."""
-        target = self._target
-        impatient = Transport(target, clock.BOOTTIME, READER_TIMEOUT / len(target.hosts))
-        try:
-            master(target, impatient, clock.lease_time(clock.BOOTTIME) + READER_TIMEOUT)
-        except StoreError as error:
-            return error
-        return StoreUnavailable(
-            f"Redis {target.shown}: the sentinels take the master {target.master!r} for down; "
-            "a failover may be in progress"
-        )
+        return refused or explain.of_step(reply, target, self.names.namespace)
 
 
-class _Parser(DefaultParser):  # type: ignore[valid-type, misc]
-    """Reads replies as a firing does: each has a largest size and a last moment, whatever the server sends meanwhile.
+class _TlsConnection(redis.SSLConnection):
+    """TLS as a firing has it: redis-py by itself trusts the system's authorities beside those of `ssl_ca_certs`."""
 
-    An error is in the server's words, but for those by which redis-py finds the node of a cluster. redis-py takes some
-    errors for the end of a connection: that the server is loading, or asks for no password.
-    """
-
-    _server: ServerConnection | None = None
-
-    EXCEPTION_CLASSES: ClassVar = {
-        "ASK": AskError,
-        "CLUSTERDOWN": ClusterDownError,
-        "MOVED": MovedError,
-        "NOSCRIPT": NoScriptError,
-        "TRYAGAIN": TryAgainError,
-    }
-
-    def on_connect(self, connection: Any) -> None:
-        self._server = connection.server
-
-    def on_disconnect(self) -> None:
-        self._server = None
-
-    def can_read(self, timeout: float = 0) -> bool:
-        """Return whether something has come that nobody has asked for, or the end of the connection."""
-        if self._server is None:
-            return False
-        poll = select.poll()
-        poll.register(self._server.watch_fd(), select.POLLIN)
-        return bool(poll.poll(timeout * 1000))
-
-    def read_response(self, *_: Any, **__: Any) -> Any:
-        if self._server is None:
-            raise redis.ConnectionError from hung_up()
-        try:
-            reply = self._server.reply(deadline=_deadline())
-        except StoreError as error:
-            raise redis.ConnectionError(str(error)) from error
-        return self.parse_error(str(reply)) if isinstance(reply, ReplyError) else reply
+    def _wrap_socket_with_ssl(self, sock: Any) -> ssl.SSLSocket:
+        asked = Tls(
+            self.ca_certs, self.certfile, self.keyfile, self.certificate_password,
+            verify=self.cert_reqs != ssl.CERT_NONE, check_hostname=self.check_hostname,
+        )  # fmt: skip
+        with sock:  # its descriptor is that of the result then
+            made = tls.context(asked, f"Redis {shown((self.host, self.port))}")
+            return tls.wrapped(made, sock, self.host)
 
 
-_CODES = {found: code for code, found in _Parser.EXCEPTION_CLASSES.items()}
-_CODES[SlotNotCoveredError] = "CLUSTERDOWN"
-
-
-class _Connection(AnyConnection):
-    """A mixin in front of redis-py's connections: it connects and logs in as a firing does.
-
-    redis-py's own TLS would trust the system's authorities beside `ssl_ca_certs`. Its own login refuses a password
-    that the server does not ask for and a name that an ACL forbids, and sends CLIENT SETINFO, which an ACL may forbid.
-    """
-
-    transport: Transport
-    handshake: Handshake
-    server: ServerConnection
-    driver_info: Any
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.driver_info = self.lib_name = self.lib_version = None  # no CLIENT SETINFO
-
-    def set_parser(self, parser_class: Any) -> None:
-        """Take ours, also for a cluster, whose client brings another one."""
-        del parser_class
-        super().set_parser(_Parser)
-
-    def _connect(self) -> Any:
-        place = getattr(self, "path", None) or (self.host, self.port)
-        deadline = _deadline()
-        try:
-            self.server = ServerConnection(place, self.transport, self.handshake, deadline)
-            connected = self.server.log_in(deadline=deadline)
-        except StoreError as error:  # as one that redis-py expects: it tries the next server
-            raise redis.ConnectionError(str(error)) from error
-        return connected
-
-    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Send commands as a firing does: a server that hangs up meanwhile may have said why."""
-        del check_health
-        if self._sock is None:
-            self.connect()
-        try:
-            words = command if isinstance(command, bytes) else b"".join(command)
-            self.server.send(words, deadline=_deadline())
-        except StoreError as error:
-            self.disconnect()
-            raise redis.ConnectionError(str(error)) from error
-
-
-class _Tcp(_Connection, redis.Connection):
-    """TCP, perhaps with TLS."""
-
-
-class _Unix(_Connection, redis.UnixDomainSocketConnection):
-    """A socket of this machine."""
-
-
-class _ToMaster(_Connection, SentinelManagedConnection):
-    """The master that the sentinels name."""
-
-
-class _ToSentinel(_Tcp):
-    """A sentinel. redis-py asks the next one after an error of the connection, but not after a refusal."""
-
-    def read_response(self, *words: Any, **options: Any) -> Any:
-        try:
-            return super().read_response(*words, **options)
-        except ResponseError as error:
-            raise redis.ConnectionError(str(error)) from error
-
-
-def _with(base: type[Any], transport: Transport, handshake: Handshake) -> type[Any]:
-    """Return a class of connections to the servers of an address: a cluster's client passes no options of ours on."""
-    return type(base.__name__, (base,), {"transport": transport, "handshake": handshake})
-
-
-def _options() -> dict[str, Any]:
-    """Return what every client has: no retry of redis-py's, which would repeat a command ten times."""
+def _options(target: Target) -> dict[str, Any]:
+    """Return what every connection has: no retry of redis-py's, which would repeat a command ten times."""
     return {
+        "username": target.username,
+        "password": target.password,
         "retry": Retry(NoBackoff(), 0),
         "protocol": 2,
         "socket_timeout": READER_TIMEOUT,
+        "socket_connect_timeout": READER_TIMEOUT,
         "encoding_errors": "surrogateescape",
     }
 
 
-def _pool_of(place: Host, connection_class: type[Any]) -> redis.ConnectionPool:
-    host, port = place
-    return redis.ConnectionPool(
-        connection_class=connection_class, host=host, port=port, **_options()
-    )
-
-
-def _deadline() -> float:
-    return clock.lease_time(clock.BOOTTIME) + READER_TIMEOUT
+def _tls_options(asked: Tls) -> dict[str, Any]:
+    return {
+        "ssl_ca_certs": asked.ca_certs,
+        "ssl_certfile": asked.certfile,
+        "ssl_keyfile": asked.keyfile,
+        "ssl_password": asked.keyfile_password,
+        "ssl_cert_reqs": "required" if asked.verify else "none",
+        "ssl_check_hostname": asked.check_hostname,
+    }
 
 
 def _batches(commands: Sequence[Command]) -> Iterator[list[Command]]:
@@ -434,22 +329,10 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _reply(error: BaseException) -> ReplyError | None:
-    for each in _causes(error):
-        if code := _CODES.get(type(each)):
-            return ReplyError(f"{code} {each}")
-        if isinstance(each, ResponseError):
-            return ReplyError(str(each))
-    return None
-
-
-def _explained(error: BaseException, transport: Transport, place: Host | str) -> StoreError | None:
-    for each in _causes(error):
-        if isinstance(each, StoreError):
-            return each
-        if isinstance(each, OSError):
-            return transport.failure(each, place)
-        if isinstance(each, _OF_STRANGERS):
-            return explain.no_answer_of_redis(transport.where(place))
-    if _reply(error) is None and isinstance(error, redis.ConnectionError):
-        return transport.failure(hung_up(), place)
-    return None
+    """Return the server's answer, if an error of redis-py is one."""
+    code = getattr(error, "status_code", None) or _CODES.get(type(error))  # the former from 8 on
+    if code is None and not isinstance(error, ResponseError):
+        return None
+    reply = ReplyError(f"{code} {error}" if code else str(error))
+    reply.__cause__ = error
+    return reply
