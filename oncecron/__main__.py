@@ -36,7 +36,6 @@ def exit_after(program: Callable[[list[str]], int]) -> None:
 
 def _oncecron(arguments: list[str]) -> int:
     if arguments[:1] == ["run"]:
-        _load_firing()
         from oncecron.config.run_parser import parse_run  # noqa: PLC0415
 
         parsed = parse_run(arguments[1:])
@@ -49,16 +48,9 @@ def _oncecron(arguments: list[str]) -> int:
 
 def run_parsed(parsed: ParsedRun) -> int:
     """Carry out a firing; return the exit status."""
-    _load_firing()  # a line of the shell comes here without it
     from oncecron.run.firing import run  # noqa: PLC0415
 
     return run(parsed, _observer)
-
-
-def _load_firing() -> None:
-    from oncecron.run import MODULES  # noqa: PLC0415
-
-    light_imports.load(MODULES)
 
 
 def _observer(spec: RunSpec) -> Observer | None:

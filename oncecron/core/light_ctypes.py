@@ -1,4 +1,6 @@
-"""Call C functions without `ctypes`, whose import costs a firing 1.5 of 38 ms: 44 classes and the modules around them.
+"""Call C functions without `ctypes`, whose 44 classes and their modules cost a winning firing 3 to 5 % of its CPU.
+
+That is 1.4 of 30 to 40 ms on each store, in 120 pairs.
 
 `_ctypes`, in C, does the work. `ctypes` gives it names, pointer types and a library object; this module has those that
 a firing uses. A pointer to an array is passed as `c_void_p`, which takes the array itself.

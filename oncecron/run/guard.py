@@ -25,7 +25,6 @@ from oncecron.run.job import NOTHING_TO_FENCE, Job, wrong_with
 from oncecron.run.reporter import Reporter
 from oncecron.run.spool import execution_record, start_record
 from oncecron.run.store_thread import StoreThread
-from oncecron.stores import load_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -111,8 +110,6 @@ class Guard:
         poll = system.calls.poll()
         for descriptor in (self._orders, signals.fd, self.store_thread.event_fd):
             poll.register(descriptor, select.POLLIN)
-        # While there is one thread, and with no more descriptors than that of the store will have.
-        load_driver(self.spec.address)
         self.store_thread.start()
         while self._state.exit_status is None:
             poll.poll(self._poll_timeout() * 1000)

@@ -18,7 +18,6 @@ from oncecron.core.errors import (
     reason_of,
     shortage_of,
 )
-from oncecron.core.light_imports import load
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 
     class StorePackage(Protocol):
         """How a kind of store is checked and opened."""
-
-        MODULES: tuple[str, ...]
-        """What `open_lease_store` imports beside `_OF_A_CLAIM`."""
 
         def check_address(self, address: Address) -> None:
             """Raise `ConfigurationError` for a wrong address, without connecting."""
@@ -83,14 +79,6 @@ def check_namespace(address: Address, namespace: str) -> None:
 def check_with_driver(address: Address) -> None:
     """Raise `StoreRefusesError` for an address that the driver refuses, without connecting."""
     package(address.kind).check_with_driver(address)
-
-
-_OF_A_CLAIM = ("core.decision", "core.facts", "stores.claim_loop")
-
-
-def load_driver(address: Address) -> None:
-    """Import what `open_lease_store` needs; see `core.light_imports.load`."""
-    load((*_OF_A_CLAIM, *package(address.kind).MODULES))
 
 
 def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore:

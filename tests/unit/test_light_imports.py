@@ -25,28 +25,6 @@ print(json.dumps([
      m.__spec__.submodule_search_locations, str(m.__spec__.parent), m.__spec__.loader.get_source(m.__name__)]
     for m in modules]))
 """
-LOAD = LOOK.replace(
-    "import oncecron.tried",
-    "light_imports.load(['tried', 'box', 'box.inner']); import oncecron.tried",
-)
-ORDER = """
-import sys
-from oncecron.core import light_imports
-asked = []
-class Spy:
-    def find_spec(name, path=None, target=None):
-        asked.append(name)
-light_imports.install()
-sys.meta_path.insert(0, Spy)
-from oncecron.run import MODULES
-light_imports.load(MODULES)
-from oncecron.stores import address, load_driver
-import oncecron.stores.{kind}
-load_driver(address.Address({kind!r}, "", ""))
-before = {{*sys.modules}}
-import oncecron.config.run_parser, oncecron.run.firing, oncecron.stores.{kind}.lease_store
-print(*(name for name in [*asked, *({{*sys.modules}} - before)] if name.startswith("oncecron.")))
-"""
 OURS, PYTHONS = "oncecron.core.light_imports", "_frozen_importlib_external"
 
 
@@ -71,10 +49,10 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def look(tree: Path, *options: str, code: str = LOOK, **environment: str) -> list[list[Any]]:
+def look(tree: Path, *options: str, **environment: str) -> list[list[Any]]:
     """Return what the three modules are in a fresh interpreter."""
     done = subprocess.run(
-        [sys.executable, "-P", *options, "-c", code, str(tree)],
+        [sys.executable, "-P", *options, "-c", LOOK, str(tree)],
         env={"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", **environment},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
@@ -90,38 +68,6 @@ def test_a_module_is_what_it_would_be_without(tree: Path) -> None:
     pythons = look(tree)
     assert [row.pop(1) for row in pythons] == [PYTHONS] * 3
     assert ours == pythons
-
-
-def test_a_loaded_module_is_what_an_imported_one_is(tree: Path) -> None:
-    """Whether it is a module or a package; Python's own way stays for what must be Python's."""
-    assert look(tree, code=LOAD) == look(tree)
-    assert look(tree, "-O", code=LOAD)[0][:2] == [1, PYTHONS]
-    os.remove(importlib.util.cache_from_source(str(tree / "oncecron/tried.py")))
-    assert [row[1] for row in look(tree, code=LOAD)] == [PYTHONS, OURS, OURS]
-
-
-def test_what_cannot_be_loaded_is_left_to_its_import_statement(tree: Path) -> None:
-    """It raises there, where somebody expects it, and nothing half made stays behind."""
-    (tree / "oncecron/box/inner.py").write_text(
-        "import oncecron.tried\nraise OSError(24, 'full')\n"
-    )
-    py_compile.compile(str(tree / "oncecron/box/inner.py"), doraise=True)
-    with pytest.raises(subprocess.CalledProcessError) as caught:
-        look(tree, code=LOAD)
-    assert caught.value.stderr.splitlines()[-1] == "OSError: [Errno 24] full"
-
-
-@pytest.mark.parametrize("kind", ["redis", "postgres", "sqlite"])
-def test_a_firing_knows_its_modules_and_their_order(kind: str) -> None:
-    """No import statement of a firing has to look for a module of ours."""
-    imports = ORDER.format(kind=kind).splitlines()[-2]
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}  # the first one makes the bytecode
-    for code in (imports, ORDER.format(kind=kind)):
-        done = subprocess.run(
-            [sys.executable, "-P", "-c", code],
-            env=environment, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-    assert {*done.stdout.split()} == {"oncecron.run", f"oncecron.stores.{kind}"}
 
 
 def test_a_source_that_has_changed_counts(tree: Path) -> None:

@@ -11,12 +11,6 @@ if TYPE_CHECKING:
 
 # ruff: noqa: D103, PLC0415 - see `StorePackage`; a firing imports one driver, and only when it needs it
 
-MODULES = (
-    *("stores.postgres.look", "stores.postgres.address", "stores.postgres.libpq"),
-    *("stores.postgres.client", "stores.postgres.schema", "stores.postgres.session"),
-    "stores.postgres.lease_store",
-)
-
 
 def check_address(address: Address) -> None:
     del address  # libpq alone can say

@@ -11,11 +11,6 @@ if TYPE_CHECKING:
 
 # ruff: noqa: D103, PLC0415 - see `StorePackage`; a firing imports one driver, and only when it needs it
 
-MODULES = (
-    *("stores.redis.resp", "stores.redis.scripts", "stores.redis.connection"),
-    *("stores.redis.client", "stores.redis.lease_store"),
-)
-
 
 def check_address(address: Address) -> None:
     from oncecron.stores.redis.address import parse

@@ -11,11 +11,6 @@ if TYPE_CHECKING:
 
 # ruff: noqa: D103, PLC0415 - see `StorePackage`; a firing imports one driver, and only when it needs it
 
-MODULES = (
-    *("core.attempt", "stores.sqlite.light_sqlite", "stores.sqlite.connection"),
-    *("stores.sqlite.retention", "stores.sqlite.lease_store"),
-)
-
 
 def check_address(address: Address) -> None:
     del address  # `parse_address` has

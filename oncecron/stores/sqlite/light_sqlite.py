@@ -1,9 +1,10 @@
-"""Provide `sqlite3` without what it imports, which costs a firing a sixth of its instructions.
+"""Provide `sqlite3` without what it imports, which costs a winning firing 11 % of its CPU: 4 of 36 ms, in 120 pairs.
 
 `sqlite3` is a package around `_sqlite3`, in C, which does all the work. It adds conversions of dates, which no
 statement of ours has, by the module `datetime`. `_sqlite3` itself imports all of `functools` for one function,
 `lru_cache`, the cache of a connection's statements. `_functools`, in C, has it, so it gets that alone.
-Where this is not so, and where `functools` is there anyway, the modules are what they are.
+That alone is 7 % (250 pairs). Where this is not so, and where `functools` is there anyway, the modules stay as they
+are.
 """
 
 from __future__ import annotations
