@@ -1,11 +1,10 @@
 """What real cron daemons read in the time fields of lines: each is asked in its own way, and starts no job.
 
-busybox prints the values of each field at its most verbose, bcron its schedule on SIGUSR1, cronie has `crontab -T`, and
-systemd-cron makes a timer of each line.
+busybox prints the values of each field at its most verbose, cronie has `crontab -T`, and systemd-cron makes a timer of
+each line.
 """
 
 import re
-import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,44 +83,6 @@ def _busybox_reading(fields: list[str]) -> Reading | None:
         frozenset(weekdays),
         both=any(free),
     )
-
-
-def read_by_bcron(lines: Sequence[str], directory: Path) -> list[Reading | None]:
-    """Return what bcron makes of lines whose commands are their numbers, None for those that it ignores."""
-    spool = directory / "bcron"
-    (spool / "crontabs").mkdir(parents=True)
-    (spool / "tmp").mkdir()
-    subprocess.run(["mkfifo", spool / "trigger"], check=True)
-    last = f"* * * * * {len(lines)}"
-    (spool / "crontabs/root").write_text("".join(f"{line}\n" for line in [*lines, last]))
-    root, log = unpacked(), directory / "bcron.log"
-    environment = {"LD_LIBRARY_PATH": f"{root}/usr/lib", "BCRON_SPOOL": str(spool)}
-    with log.open("wb") as out:
-        daemon = spawn([str(root / "usr/sbin/bcron-sched")], stderr=out, env=environment)
-        try:
-            eventually(lambda: "Loading" in log.read_text(), 20)
-            eventually(lambda: _is_dumped(daemon, log, len(lines)), 20)
-        finally:
-            end(daemon)
-    found: list[Reading | None] = [None] * (len(lines) + 1)
-    for line in re.findall(
-        r"M:(.*) H:(.*) d:(.*) m:(.*) wd:(.*) hc:.*cmd:\((\d+)\)", log.read_text()
-    ):
-        *fields, number = line
-        minutes, hours, days, months, weekdays = map(_numbers, fields)
-        found[int(number)] = Reading(
-            minutes, hours, days, frozenset(month + 1 for month in months), weekdays, both=True
-        )
-    return found[:-1]
-
-
-def _is_dumped(daemon: "subprocess.Popen[bytes]", log: Path, last: int) -> bool:
-    text = log.read_text()
-    if 'Crontab "root"' not in text:
-        daemon.send_signal(
-            signal.SIGUSR1
-        )  # one that comes while it loads the crontab is for nothing
-    return f"cmd:({last})\n" in text
 
 
 def _numbers(text: str) -> frozenset[int]:

@@ -19,8 +19,6 @@ RELEASE, OLDER = "trixie", "bookworm"  # the first with a package of cronie, and
 PACKAGES = (
     "cronie",
     "busybox-static",
-    f"bcron/{OLDER}",  # its programs start each other, so they must run with the library of this machine
-    f"libbg2/{OLDER}",
     "systemd-cron",
     "libstdc++6",
     "libgcc-s1",
@@ -62,14 +60,6 @@ def daemons() -> dict[str, Daemon]:
         "busybox": Daemon(
             [str(root / "usr/bin/busybox"), "crond", "-f", "-L", "/dev/null", "-c", spool],
             {"XDG_STATE_HOME": "/run"},
-        ),
-        "bcron": Daemon(
-            [str(root / "usr/sbin/bcron-start")],
-            {
-                "LD_LIBRARY_PATH": str(root / "usr/lib"),
-                "BCRON_USER": "root",
-                "PATH": f"{root}/usr/sbin:/usr/bin:/bin",
-            },
         ),
     }
 

@@ -6,7 +6,6 @@ the source of that cron does, in the file that is named above it. Tests compare 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron_crontab.fields import FIVE, LONG, NOTHING, THREE, Rules
@@ -57,7 +56,7 @@ class Cron(NamedTuple):
     fields: tuple[tuple[int, ...], ...] = (FIVE,)
     """The fields that a line may have, by their positions in `NAMES`; the first that fits counts."""
     days: str = "either"
-    """When both day fields leave out days: a day must match `either`, `both`, or the first is the week (`nth`)."""
+    """When both day fields leave out days: a day must match `either` or `both`."""
     nicknames: Mapping[bytes, str] = _NICKNAMES
     """The five fields that each means, empty for the start of the host."""
     any_case: bool = False
@@ -85,12 +84,7 @@ class Cron(NamedTuple):
 
 
 _BLANKS = b" \t\r\v\f"
-_BEGUN = (rb"(?:%b)[^-,/~]*" % THREE[0], rb"(?:%b)[^-,/~]*" % THREE[1])
-_CAPITAL = tuple(  # `jan` and `Jan`, not `JAN`
-    rb"(?-i:%b)"
-    % re.sub(rb"(?i)\b[a-z]", lambda first: b"[%b%b]" % (first[0], first[0].upper()), each)
-    for each in THREE
-)
+_BEGUN = rb"(?:%b)[^-,/~]*" % THREE[1]
 _SEVERAL_COMMAS = (rb",*", rb",+", rb",*")
 _OF_BUSYBOX = Rules(  # ParseField counts days from 0, so `*/2` is 2, 4, 6, ...
     firsts=(0, 0, 0, 1, 0, 0, 0),
@@ -99,27 +93,6 @@ _OF_BUSYBOX = Rules(  # ParseField counts days from 0, so `*/2` is 2, 4, 6, ...
     number_with_step="number",
     falling="round",
     every_day="all",
-)
-# systemd-cron 2.5.1: src/bin/systemd-crontab-generator.cpp (parse_time_unit, parse_period, dow_map)
-_OF_SYSTEMD_CRON = Cron(
-    *("systemd-cron", SYSTEMD, _EVERY_ZONE_VARIABLE),
-    rules=Rules(
-        names=(NOTHING, _BEGUN[1]),  # month_map refuses the names that the manual has
-        commas=_SEVERAL_COMMAS,
-        number_with_step="number",
-        to_sunday=rb"sun.*",
-        lone_sunday=rb"sun.*",  # dow_map takes the end of `sun-sun` for 7
-        cuts=True,
-        foreign=(rb"[^,/]*~[^,/]*",) * 2
-        + (rb"L|[^,/]*~[^,/]*",)
-        + (rb"[^,/]*~[^,/]*",)
-        + (rb".L|[^,/]*~[^,/]*",),
-    ),
-    days="both",
-    nicknames=_OF_SYSTEMD,
-    any_case=True,
-    moves_nicknames=frozenset((b"DELAY", b"START_HOURS_RANGE")),
-    trimmed=_BLANKS,
 )
 CRONS = {
     # cron 3.0pl1-162 and 3.0pl1-197 (Debian 12 and 13): entry.c, env.c
@@ -140,34 +113,26 @@ CRONS = {
         *("busybox crond", HASH), rules=_OF_BUSYBOX, joins=True, trimmed=b" \t",
         bad_line="runs it at other times than it says", ignores=False,
     ),
-    # bcron 0.11: timespec-parse.c, crontab.c
-    "bcron": Cron(
-        *("bcron", LETTER),
+    # systemd-cron 2.5.1: src/bin/systemd-crontab-generator.cpp (parse_time_unit, parse_period, dow_map)
+    "systemd-cron": Cron(
+        *("systemd-cron", SYSTEMD, _EVERY_ZONE_VARIABLE),
         rules=Rules(
-            names=(rb"(?:%b)(?![a-z])" % LONG[0], rb"(?:%b)(?![a-z])" % LONG[1]), commas=(rb"", rb",*", rb",*"),
+            names=(NOTHING, _BEGUN),  # month_map refuses the names that the manual has
+            commas=_SEVERAL_COMMAS,
             number_with_step="number",
+            to_sunday=rb"sun.*",
+            lone_sunday=rb"sun.*",  # dow_map takes the end of `sun-sun` for 7
+            cuts=True,
+            foreign=(rb"[^,/]*~[^,/]*",) * 2
+            + (rb"L|[^,/]*~[^,/]*",)
+            + (rb"[^,/]*~[^,/]*",)
+            + (rb".L|[^,/]*~[^,/]*",),
         ),
-        days="both", nicknames={}, trimmed=_BLANKS,
-    ),
-    # dcron 4.6: database.c (ParseField, FixDayDow, SynchronizeFile)
-    "dcron": Cron(
-        *("dcron", LETTER),
-        rules=_OF_BUSYBOX._replace(
-            names=(_CAPITAL[0], _CAPITAL[1]), folds=True, commas=(rb"", rb",", rb",?")
-        ),
-        days="nth", nicknames={**_HOURLY, **_DAILY, **_SELDOM, **_REBOOT}, own_words=rb"(ID|AFTER|FREQ)=",
-        longest_command=1000,
-    ),
-    "systemd-cron": _OF_SYSTEMD_CRON,
-    # systemd-cron 1.15.19: src/bin/systemd-crontab-generator.py (parse_period, month_map: October is missing there)
-    "systemd-cron-1": _OF_SYSTEMD_CRON._replace(
-        title="systemd-cron 1",
-        percent=LETTER,
-        zone_variables=frozenset(),
-        rules=Rules(
-            lasts=(59, 23, 31, 12, 6, 0, 0), names=_BEGUN, number_with_step="number", seven_is_zero=True, cuts=True,
-            foreign=(*(NOTHING,) * 3, rb".*(?:oct|nov|dec).*", NOTHING),
-        ),
+        days="both",
+        nicknames=_OF_SYSTEMD,
+        any_case=True,
+        moves_nicknames=frozenset((b"DELAY", b"START_HOURS_RANGE")),
+        trimmed=_BLANKS,
     ),
     # supercronic 0.2.34: crontab/crontab.go, cronexpr/cronexpr_parse.go
     "supercronic": Cron(

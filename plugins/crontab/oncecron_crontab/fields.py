@@ -63,8 +63,6 @@ class Rules(NamedTuple):
     """What `5/10` is: `refused`, `number` (the step has no effect), or `rest` (up to the last value)."""
     falling: str = "refused"
     """What `22-2` is: `refused`, `empty`, or `round` (on from the first value)."""
-    folds: bool = False
-    """Whether the end of a range that goes on from the first value may be beyond the last one."""
     cuts: bool = False
     """Whether values beyond the last one are left out; else they are refused."""
     to_sunday: bytes = NOTHING
@@ -221,7 +219,7 @@ def _values_of(position: int, term: re.Match[bytes], rules: Rules) -> range | li
             return None
         last = high if rules.number_with_step == "rest" else first
     if rules.falling == "round":
-        return _around(first, last, step, low, high, folds=rules.folds)
+        return _around(first, last, step, low, high)
     ends = rules.to_sunday if first > last else rules.lone_sunday
     if position == _WEEKDAY and re.fullmatch(ends, term["last"] or term["first"], re.IGNORECASE):
         last = high
@@ -233,11 +231,10 @@ def _values_of(position: int, term: re.Match[bytes], rules: Rules) -> range | li
     return range(first, last + 1, step) if low <= first <= last <= high and step else None
 
 
-def _around(
-    first: int, last: int, step: int, low: int, high: int, *, folds: bool
-) -> list[int] | None:
+def _around(first: int, last: int, step: int, low: int, high: int) -> list[int] | None:
+    """Return the values from one to another, on from the first value after the last one."""
     size = high - low + 1
-    if first < low or last < low or (last > high and not folds):
+    if first < low or not low <= last <= high:
         return None
     start, length = first - low, (last - first) % size
     return [low + (start + each) % size for each in range(0, length + 1, step or size)]

@@ -33,7 +33,6 @@ _OPENING = frozenset((b"if", b"{", b"while", b"until", b"for", b"select"))
 _ENDING = frozenset((b"fi", b"}", b"done"))
 _BEFORE_COMMAND = frozenset((b"then", b"do", b"else", b"elif", b"!", b"time", *_OPENING))
 _SUBSTITUTIONS = (b"$(", b"`")
-_SIGNS = frozenset((b"test", b"!", *_ASKING, *_CLOSING, *_CLOSING.values()))
 _IDLE = (b"true", b":")
 _BRANCHES = frozenset((b"else", b"elif"))
 
@@ -44,44 +43,40 @@ def leading_test(command: bytes) -> bytes | None:
     The text after cron's `%` is not a part of the command. An option in a crontab cannot hold a quote, a backslash or a
     percent sign.
     """
-    test = _read(command)[0]
-    return None if test is None or not _fits_option(test) else test
+    test = _read(command)
+    return test if test and _fits_option(test) else None
 
 
 def remaining_test(command: bytes) -> bytes | None:
-    """Return the test of this host that only the command asks, although the job depends on it; None without one.
+    """Return the test of this host that only the command asks, because it cannot be an option; None without one.
 
-    It cannot be an option, or other commands behind it must run without it. A test with a substitution asks for a day
-    or for data, so it is not a test of the host.
+    A test with a substitution asks for a day or for data, so it is not a test of the host.
     """
-    test, is_all = _read(command)
-    if not is_all:
-        test = _program_tested(command)
-    elif test and _fits_option(test):
+    test = _read(command)
+    if test is None or _fits_option(test):
         return None
-    return None if test is None or any(each in test for each in _SUBSTITUTIONS) else test
+    return None if any(each in test for each in _SUBSTITUTIONS) else test
 
 
 def _fits_option(test: bytes) -> bool:
     return test.isascii() and not _NOT_IN_OPTION.intersection(test)
 
 
-def _read(command: bytes) -> tuple[bytes | None, bool]:
+def _read(command: bytes) -> bytes | None:
+    """Return the test with which a command begins if all the rest depends on it."""
     try:
         found = tokens(command)
     except UnclosedError:
-        return None, False
-    within_if = found[:1] != [] and found[0].text == b"if"
+        return None
+    within_if = bool(found) and found[0].text == b"if"
     start = _skip_blanks(found, 1) if within_if else 0
     end = _end_of_tests(found, start)
     at = _skip_blanks(found, end)
-    if end == start:
-        return None, False
     if within_if:
         depends = (_is(found, at, b"&&") or _is(found, at, b";")) and _is_one_if(found)
     else:
         depends = (_is(found, at, b"&&") and _is_one_list(found[at + 1 :])) or _exits(found[at:])
-    return (_text(found[start:end]), True) if depends else (None, False)
+    return b"".join(token.text for token in found[start:end]) if end > start and depends else None
 
 
 def _exits(found: list[Token]) -> bool:
@@ -90,33 +85,17 @@ def _exits(found: list[Token]) -> bool:
     return words[:2] == [b"||", b"exit"] and words[2 + len(status) :][:1] == [b";"]
 
 
-def _program_tested(command: bytes) -> bytes | None:
-    try:
-        found = tokens(command)
-    except UnclosedError:
-        return None
-    end = _end_of_tests(found, 0)
-    at = _skip_blanks(found, end)
-    tested = {token.value for token in found[:end] if token.kind == WORD}
-    asks = b"-x" in tested or tested & {words[0] for words in _COMMANDS}
-    last = next((n for n in range(at, len(found)) if found[n].text in (b"||", b";")), len(found))
-    started = {token.value for token in found[at:last] if token.kind == WORD}
-    starts = _is(found, at, b"&&") and _is(found, last, b";") and (tested - _SIGNS) & started
-    return _text(found[:end]) if asks and starts else None
-
-
 # Tests
 
 
 def _end_of_tests(found: list[Token], start: int) -> int:
-    end = _end_of_test(found, start)
-    while end > start:
-        at = _skip_blanks(found, end)
-        following = _skip_blanks(found, at + 1)
-        further = _end_of_test(found, following) if _is(found, at, b"&&") else following
-        if further == following:
+    """Return where the tests that are joined by `&&` end; `start` if there is none."""
+    end = start
+    while (after := _end_of_test(found, start)) > start:
+        end, at = after, _skip_blanks(found, after)
+        if not _is(found, at, b"&&"):
             break
-        end = further
+        start = _skip_blanks(found, at + 1)
     return end
 
 
@@ -210,7 +189,3 @@ def _is(found: list[Token], at: int, operator: bytes) -> bool:
 
 def _skip_blanks(found: list[Token], at: int) -> int:
     return at + (at < len(found) and found[at].kind == BLANK)
-
-
-def _text(found: list[Token]) -> bytes:
-    return b"".join(token.text for token in found)

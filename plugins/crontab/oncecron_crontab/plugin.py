@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from oncecron_crontab.crons import Cron
     from oncecron_crontab.lint import LintedCrontab
 
-_DAEMONS = ("cron", "crond", "bcron-start", "bcron-sched", "supercronic", "fcron", "busybox")
+_DAEMONS = ("cron", "crond", "supercronic", "fcron", "busybox")
 
 
 def _host(_settings: Settings) -> Iterator[Diagnosis]:

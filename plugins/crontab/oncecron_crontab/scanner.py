@@ -291,20 +291,18 @@ def _scan_job(number: int, raw: bytes, *, system: bool, cron: Cron) -> Entry | I
                 return InvalidLine(number, raw, f"bad {NAMES[4]}")  # see `fields`
             entry = _scan_command(number, raw, start, system=system, cron=cron)
             if isinstance(entry, Entry):
-                five = _five(fields, cron)
+                five = _five(fields)
                 either = cron.days != "both" and either_day(five[2], five[4])
                 return entry._replace(schedule=" ".join(words), fields=five, either_day=either)
     return entry
 
 
-def _five(fields: dict[int, Field], cron: Cron) -> tuple[Field, ...]:
+def _five(fields: dict[int, Field]) -> tuple[Field, ...]:
     five = [fields[position] for position in FIVE]
     second, year = fields.get(5), fields.get(6)
     other = (
         second if second and second.values != {0} else year if year and not year.has_star else None
     )
-    if cron.days == "nth" and either_day(five[2], five[4]):
-        other = five[2]
     if other:
         five[0] = five[0]._replace(foreign=other.written)
     return tuple(five)

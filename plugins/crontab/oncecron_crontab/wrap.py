@@ -34,7 +34,7 @@ from oncecron_crontab.firing_times import (
     zone_of,
     zones_without_effect,
 )
-from oncecron_crontab.generators import generated_lines
+from oncecron_crontab.generators import CURE, generated_lines
 from oncecron_crontab.guards import guard_in, is_off
 from oncecron_crontab.leading_test import remaining_test
 from oncecron_crontab.per_host import EACH_HOST, PINNED, objections
@@ -139,7 +139,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
         reasons = list(_reasons_unchanged(crontab, entry, above, settings))
         owner = None if above.options else generated.get(entry.number)
         if owner and not any(reason.decided for reason in reasons):
-            text = f"{owner.name} writes it, and would overwrite it or add it again; {owner.cure}"
+            text = f"{owner} writes it, and would overwrite it or add it again; {CURE}"
             reasons.append(_Reason(text))
         if not reasons:
             selected.append(entry)

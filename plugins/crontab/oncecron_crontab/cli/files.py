@@ -224,8 +224,8 @@ def replace_file(source: CrontabFile, new: bytes) -> str:
     """Replace the content of a file, keep owner, mode and attributes; return the path of the backup.
 
     The backup and the new file are first written to disk beside it, under names that no cron reads, not even in
-    /etc/cron.d: Debian's cron reads names of letters, digits, `-` and `_`; cronie ignores a dot in front and a `~` at
-    the end, bcron and systemd-cron a dot in front, dcron any dot. The spool of busybox holds the names of users. One
+    /etc/cron.d: Debian's cron reads names of letters, digits, `-` and `_`; cronie and systemd-cron ignore a dot in
+    front. The spool of busybox holds the names of users. One
     rename replaces the file, directly after the file has been compared once more, under a lock for which other runs of
     oncecron wait. Raises `OutputError`: then the file is unchanged.
     """

@@ -24,11 +24,9 @@ CRON = Option(
 )  # fmt: skip
 _DIRECTORIES = ("usr/sbin", "usr/bin", "usr/local/sbin", "usr/local/bin", "sbin", "bin")
 _DAEMONS = ("cron", "crond")
-_PROGRAMS = {"bcron-sched": "bcron", "supercronic": "supercronic"}
 _MARKS = {
     b"this crontab file will be ignored": "debian",
     b"cronie": "cronie",
-    b"dillon's cron daemon": "dcron",
 }
 """Texts in the program files of daemons with one name."""
 _GENERATORS = ("usr/lib", "lib")
@@ -57,14 +55,12 @@ def _names(root: str) -> Iterator[str]:
     for directory in _DIRECTORIES:
         for daemon in _DAEMONS:
             yield from _daemon(os.path.join(root, directory, daemon))
-        for program, name in _PROGRAMS.items():
-            if os.path.exists(os.path.join(root, directory, program)):
-                yield name
+        if os.path.exists(os.path.join(root, directory, "supercronic")):
+            yield "supercronic"
     for directory in _GENERATORS:
-        content = _content(os.path.join(root, directory, _GENERATOR))
-        if content:
-            # Version 1 is a script. 2.4 is the first that passes the text after a % to the command.
-            yield "systemd-cron" if b"StandardInputData=" in content else "systemd-cron-1"
+        # 2.4 is the first that passes the text after a % to the command.
+        if b"StandardInputData=" in _content(os.path.join(root, directory, _GENERATOR)):
+            yield "systemd-cron"
 
 
 def _daemon(path: str) -> Iterator[str]:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from oncecron.config.run_parser import ParsedRun
     from oncecron_crontab.crons import Cron
     from oncecron_crontab.directives import Directives
-    from oncecron_crontab.generators import Generator
     from oncecron_crontab.scanner import Crontab
 
 FINDINGS = (
@@ -140,7 +139,7 @@ class LintedEntry(NamedTuple):
     """Whether the crontab says that it runs on every host."""
     named: bool
     """Whether a `# oncecron:` comment above gives it a key or options."""
-    generator: Generator | None
+    generator: str | None
     """The program that writes the line; None if people do."""
     per_host: str | None
     """The program, or `@reboot`, because of which it runs on every host; None if it runs on one."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.file import table_section
 from oncecron.core.shell_words import PREPARING_BUILTINS, is_bourne_shell
+from oncecron_crontab.generators import CURE
 from oncecron_crontab.lint.line import STANDARD_INPUT, excerpt
 from oncecron_crontab.lint.schedules import check_fields
 from oncecron_crontab.per_host import BACKGROUND, EACH_HOST, PINNED, judgements, objections
@@ -62,7 +63,7 @@ def check_unguarded(lines: list[LintedEntry], *, required: bool) -> Iterator[Dia
 
 def _cure(line: LintedEntry) -> str:
     if line.generator:
-        return f"{line.generator.name} writes the line: {line.generator.cure}"
+        return f"{line.generator} writes the line: {CURE}"
     return (
         f"{_repair_before(line)}put `oncecron run` in front{_by_wrap(line, ' (with {})')}; if every host must run it, "
         "write `# oncecron: off` above it"

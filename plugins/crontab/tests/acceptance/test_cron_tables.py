@@ -15,7 +15,6 @@ from crontabs import EXAMPLES
 from servers.cron_readings import (
     RANGES,
     Reading,
-    read_by_bcron,
     read_by_busybox,
     read_by_cronie,
     read_by_systemd_cron,
@@ -40,7 +39,6 @@ JUNCTIONS = (",", ",", ",", ",,")
 DAEMONS: dict[str, Callable[[Sequence[str], Path], Sequence[Reading | bool | None]]] = {
     "cronie": read_by_cronie,
     "busybox": read_by_busybox,
-    "bcron": read_by_bcron,
     "systemd-cron": read_by_systemd_cron,
 }
 

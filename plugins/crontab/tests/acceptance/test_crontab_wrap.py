@@ -287,7 +287,7 @@ def test_in_place_nothing_is_written_if_a_line_is_refused(host: Oncecron, cronta
 
 
 def test_in_place_names_that_cron_would_read_are_never_there(host: Oncecron, crontab: Path) -> None:
-    """A dot in front hides them from cronie, bcron, dcron, systemd-cron and Debian's cron: no job runs twice."""
+    """A dot in front hides them from cronie, systemd-cron and Debian's cron: no job runs twice."""
     from oncecron.cli import whole_file
     from oncecron_crontab.cli import files
 

@@ -22,7 +22,7 @@ from servers.other_crons import Daemon, OtherCronHost, daemons, generator
 from servers.process import public_directory, remove_directory
 from test_cron_daemons import MINUTES, tick_text
 
-CRONS = ("cronie", "busybox", "bcron")
+CRONS = ("cronie", "busybox")
 LINES = ("line", "percent", "shell")
 TOKYO = "cronie-tokyo"
 pytestmark = [

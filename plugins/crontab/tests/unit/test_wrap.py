@@ -207,7 +207,7 @@ def test_what_another_program_writes_is_left() -> None:
     block = "# Begin Whenever generated tasks for: x\n{}@daily job\n# End Whenever generated tasks for: x\n"
     (why,) = left(block.format(""))
     assert why.startswith(
-        "whenever writes it, and would overwrite it or add it again; put `oncecron run` into "
+        "Whenever writes it, and would overwrite it or add it again; put `oncecron run` where "
     )
     assert wrapped(block.format("# oncecron: key=k\n")).changed == 1
     assert left("#Ansible: x\n@daily apt-get update\n")[0].startswith("apt-get runs on every host")
