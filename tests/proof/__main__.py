@@ -20,9 +20,10 @@ import clusters  # noqa: E402 - found by the lines above
 import mutations  # noqa: E402
 from run import Proof, one  # noqa: E402
 from servers.oncecron import CONSOLE_SCRIPT  # noqa: E402
+from summary import summary  # noqa: E402
 
 from oncecron_drill.checker import check  # noqa: E402
-from oncecron_drill.narration import draw, summary  # noqa: E402
+from oncecron_drill.narration import draw  # noqa: E402
 from oncecron_drill.rules.verdict import Verdict  # noqa: E402
 
 SEEDS = 3

@@ -12,10 +12,11 @@ from run import Proof, one
 from servers.oncecron import CONSOLE_SCRIPT
 from servers.process import public_directory, remove_directory
 from servers.require import require_root
+from summary import summary
 
 from oncecron_drill.checker import check
 from oncecron_drill.history import History
-from oncecron_drill.narration import draw, summary
+from oncecron_drill.narration import draw
 from oncecron_drill.pulse import SLOW
 
 MINUTES = float(os.environ.get("ONCECRON_TEST_CHAOS_MINUTES", "0.25"))

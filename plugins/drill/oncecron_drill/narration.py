@@ -1,4 +1,4 @@
-"""Tells a run to a person: the timeline of one violation, and the closing summary.
+"""Tells a run to a person: the timeline of one violation.
 
 A lane is a host; the last one is the store, the network and all else that hosts share. The trees that a violation
 names have letters, which stand in their lane for as long as something of them lives:
@@ -13,11 +13,11 @@ Below stand the rows of the log for its key and tick.
 
 import textwrap
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from oncecron_drill.history import Fault, Firing, History, Operation, Start
 from oncecron_drill.rules.joined import Joined, Row, alive_until, part_of_row, undone
-from oncecron_drill.rules.verdict import Verdict, Violation
+from oncecron_drill.rules.verdict import Violation
 
 WIDTH = 160
 BEFORE = 4.0
@@ -251,47 +251,3 @@ def _table(rows: list[list[str]], notes: list[str | None]) -> Iterator[str]:
         )
         if note:
             yield from textwrap.wrap(note, WIDTH, initial_indent="      ", subsequent_indent="      ")  # fmt: skip
-
-
-# The whole run
-
-
-def summary(verdict: Verdict, history: History) -> str:
-    """Return what a run has shown: counts, holes, and the first violation."""
-    head = history.head
-    hosts = head.get("hosts", ())
-    count = hosts if isinstance(hosts, int) else len(hosts)
-    asked = ", ".join(
-        (
-            f"seed {head.get('seed')}", f"store {head.get('store')}", f"{head.get('minutes')} minutes",
-            f"ttl {head.get('ttl')} s", f"{count} hosts", f"{len(head.get('keys', ()))} keys",
-        )
-    )  # fmt: skip
-    lines = [asked]
-    for name, value in verdict.counts.items():
-        lines += _count(name, value)
-    lines += _count("documented holes", _by_rule(verdict.holes))
-    lines += _count("violations", _by_rule(verdict.violations))
-    if verdict.violations:
-        lines += textwrap.wrap(f"The first: {verdict.violations[0].sentence}", WIDTH)
-    else:
-        lines.append("No violation outside the documented holes.")
-    return "\n".join(lines)
-
-
-def _by_rule(found: list[Violation]) -> dict[str, int]:
-    rules = [violation.rule for violation in found]
-    return {rule: rules.count(rule) for rule in dict.fromkeys(rules)}
-
-
-def _count(name: str, value: Any) -> list[str]:
-    if not isinstance(value, dict):
-        return [f"  {name:<26}{value:>9,}"]
-    kinds = f"{len(value)} kinds; " if name == "faults" else ""
-    told = kinds + ", ".join(f"{kind}: {number:,}" for kind, number in value.items())
-    first = f"  {name:<26}{sum(value.values()):>9,}   "
-    return (
-        textwrap.wrap(first + told, WIDTH, subsequent_indent=" " * len(first))
-        if value
-        else [first.rstrip()]
-    )

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -88,11 +87,3 @@ def wait_until(holds: Callable[[], bool], deadline: float = DEADLINE) -> None:
         if time.monotonic() >= end:
             raise TimeoutError(f"not within {deadline:g} s")
         time.sleep(TURN)
-
-
-def kill_tree(pid: int) -> None:
-    """End a process and its descendants as a power cut would: no one gets to say a word."""
-    tree = descendants(pid)
-    send(tree, signal.SIGSTOP)  # so that nobody forks on while the others die
-    tree = descendants(pid) or tree
-    send(tree, signal.SIGKILL)

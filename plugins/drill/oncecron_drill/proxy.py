@@ -5,28 +5,13 @@ The other end, `proxy_process.py`, does what it is told on its standard input an
 
 import contextlib
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oncecron_drill.processes import DEADLINE, wait_until
-
 SCRIPT = Path(__file__).with_name("proxy_process.py")
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """What one connection through the proxy has carried until now."""
-
-    requests: int  # times that the client spoke after the server (or first)
-    round_trips: int  # times that the server spoke after the client
-    bytes_to_server: int
-    bytes_to_client: int
-    open: bool
 
 
 class FaultProxy:
@@ -87,31 +72,6 @@ class FaultProxy:
         same moment as `refuse` does.
         """
         self._tell("drop", [n, containing.hex(), then_refuse])
-
-    def dropped_replies(self) -> int:
-        """Return how many answers were lost by `drop_next_reply`."""
-        count: int = self._tell("dropped")
-        return count
-
-    def wait_dropped(self, count: int = 1, deadline: float = DEADLINE) -> None:
-        """Wait until so many answers were lost."""
-        wait_until(lambda: self.dropped_replies() >= count, deadline)
-
-    def connections(self) -> list[Traffic]:
-        """Return the traffic of every connection so far, in the order of their beginning."""
-        return [Traffic(*row) for row in self._tell("traffic")]
-
-    def round_trips(self) -> int:
-        """Return the round trips of all connections together."""
-        return sum(connection.round_trips for connection in self.connections())
-
-    def sigstop(self) -> None:
-        """Stop the process; its kernel goes on accepting and acknowledging."""
-        self.process.send_signal(signal.SIGSTOP)
-
-    def sigcont(self) -> None:
-        """Let the process go on; what was held back is delivered."""
-        self.process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         """End the process; its connections are closed."""

@@ -35,8 +35,7 @@ BEAT = 0.1
 FENCED_EACH = 0.2
 ENDING = {"TERM", "INT", "HUP", "QUIT"}
 LONGEST_LIFE = 20.0
-FLAGS = {"--ignore-term", "--fork", "--setsid"}
-VALUES = {
+OPTIONS = {
     "--seconds": "0.1", "--exit": "0", "--fail-before": "0", "--daemon": "0", "--output": "0", "--fenced": "",
 }  # fmt: skip
 
@@ -196,26 +195,14 @@ def flood(count: int) -> None:
         return
 
 
-def options(arguments: list[str]) -> tuple[str, dict[str, str], set[str]]:
-    """Read the command line (argparse alone would double the start-up time)."""
-    values, flags = dict(VALUES), set()
-    path, *rest = arguments
-    words = iter(rest)
-    for word in words:
-        if word in FLAGS:
-            flags.add(word)
-        elif word in values:
-            values[word] = next(words)
-        else:
-            sys.exit(f"witness.py: unknown option {word}")
-    return path, values, flags
-
-
 def main() -> None:
     """Run the job."""
     _, room = resource.getrlimit(resource.RLIMIT_FSIZE)  # a full disk is not the ledger's
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-    path, values, flags = options(sys.argv[1:])
+    path, *words = sys.argv[1:]  # argparse alone would double the start-up time
+    flags = {"--ignore-term", "--fork", "--setsid"}.intersection(words)
+    words = [word for word in words if word not in flags]
+    values = OPTIONS | dict(zip(words[::2], words[1::2], strict=True))
     witness = Witness(path)
     witness.look_for_others()
     descendants = Descendants(witness)

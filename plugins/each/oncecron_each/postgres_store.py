@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from oncecron.core.model import Lease
+    from oncecron.stores.address import Address
     from oncecron.stores.postgres.libpq import Column
     from oncecron_each.item_model import Chunk, Draw, ItemList
 
@@ -97,3 +98,8 @@ def _items(row: DrawRow) -> list[DrawnItem]:
 def _array(texts: Iterable[str]) -> str:
     quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in texts)
     return "{" + ",".join(f'"{text}"' for text in quoted) + "}"
+
+
+def open_items(address: Address, namespace: str, ttl: float) -> PostgresItemStore:
+    """See `oncecron_each.store.open_item_store`."""
+    return PostgresItemStore(address.target, namespace=namespace, ttl=ttl)

@@ -8,6 +8,7 @@ from oncecron.core.errors import RecordRefusedError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable
 from oncecron.stores.redis import scripts
+from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisSession
 from oncecron_each.item_model import (
     Drawn,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.model import Lease
+    from oncecron.stores.address import Address
     from oncecron_each.item_model import Chunk, Draw, Item
 
 
@@ -134,3 +136,9 @@ def _forgotten_error(shown: str, of_list: ItemList) -> StoreRefusesError:
         "because it has restarted without `appendonly yes`, or a replica was promoted; load what is left under another "
         "tick"
     )
+
+
+def open_items(address: Address, namespace: str, ttl: float) -> RedisItemStore:
+    """See `oncecron_each.store.open_item_store`."""
+    target = parse(address.target, address.options)
+    return RedisItemStore(target, namespace=namespace, ttl=ttl)

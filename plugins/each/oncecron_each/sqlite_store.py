@@ -263,3 +263,9 @@ def redraw(store: Connection, list_id: int, below: int, now: Values) -> None:
         for slot in store.execute("dead_slots", list_id=list_id, **now).fetchall():
             doubt(store, slot, "queued", now["now"])
     store.execute("redraw_items", list_id=list_id, redraw_below=below, **now)
+
+
+def open_items(address: Address, namespace: str, ttl: float) -> SQLiteItemStore:
+    """See `oncecron_each.store.open_item_store`."""
+    del ttl
+    return SQLiteItemStore(address.target, namespace=namespace)

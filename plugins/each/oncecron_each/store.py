@@ -1,4 +1,4 @@
-"""The contract of a store for items, and how it is opened: each kind of store has a module here."""
+"""The contract of a store for items, and how it is opened: each kind of store has a module here, with `open_items`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from oncecron.core.model import Lease
     from oncecron.stores.address import Address
     from oncecron_each.item_model import Chunk, Draw, Drawn, ItemCounts, ItemList, Loaded
-
-# ruff: noqa: PLC0415 - a firing imports one driver
 
 
 class ItemStore(Protocol):
@@ -50,16 +48,6 @@ class ItemStore(Protocol):
 
 def open_item_store(address: Address, namespace: str, ttl: float) -> ItemStore:
     """Return the items of a firing; it connects at the first call. `ttl` is in seconds."""
-    if address.kind == "sqlite":
-        from oncecron_each.sqlite_store import SQLiteItemStore
-
-        return SQLiteItemStore(address.target, namespace=namespace)
-    if address.kind == "redis":
-        from oncecron.stores.redis.address import parse
-        from oncecron_each.redis_store import RedisItemStore
-
-        target = parse(address.target, address.options)
-        return RedisItemStore(target, namespace=namespace, ttl=ttl)
-    from oncecron_each.postgres_store import PostgresItemStore
-
-    return PostgresItemStore(address.target, namespace=namespace, ttl=ttl)
+    module = __import__(f"oncecron_each.{address.kind}_store", fromlist=("open_items",))
+    store: ItemStore = module.open_items(address, namespace, ttl)
+    return store

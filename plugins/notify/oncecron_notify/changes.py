@@ -26,20 +26,23 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncecron.core.clock import is_time
 from oncecron.core.errors import UNREADABLE, reason_of
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.stderr import complain, visible
 from oncecron.core.tick import instant_of
+from oncecron.stores.reader import check
 from oncecron.watch.findings import STATES, Finding
 from oncecron_notify.message import ENDED, Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import Any, TypeVar
 
     from oncecron_notify.channels import Channel
     from oncecron_notify.notices import Notice
+
+    Record = TypeVar("Record")
 
 _ROOM = 1 << 19
 """For what a channel knows, in bytes: half of the longest document that a store takes."""
@@ -81,6 +84,10 @@ class Ending(NamedTuple):
     """Whether it is not said while another finding about the same key or host is open that is as bad."""
 
 
+class _Waiting(NamedTuple):
+    since: float
+
+
 class Failing(NamedTuple):
     """How a channel fails."""
 
@@ -118,35 +125,21 @@ def knowledge_in(notice: Notice) -> Knowledge:
 
 
 def _read(document: Any) -> Knowledge:
-    known = {}
-    for row in document["known"]:
-        which = Identity(*(row[name] for name in Identity._fields))
-        values = Known(*(row[name] for name in Known._fields))
-        _check(which, values)
-        known[which] = values
-    waiting = {}
-    for row in document["waiting"]:
-        which, since = Identity(*(row[name] for name in Identity._fields)), row["since"]
-        _check(which, Known("ok", since, None, "ok", since))
-        waiting[which] = since
-    failing = document["failing"]
-    if failing is None:
-        return Knowledge(known, None, waiting)
-    values_of = Failing(*(failing[name] for name in Failing._fields))
-    times = is_time(values_of.since) and is_time(values_of.tried_at)
-    if not (times and isinstance(values_of.tries, int) and isinstance(values_of.error, str)):
-        raise ValueError(f"failing is {failing!r:.60}")
-    return Knowledge(known, values_of, waiting)
+    known = {_record(Identity, row): _record(Known, row) for row in document["known"]}
+    if strange := {each for known_ in known.values() for each in (known_.state, known_.telling)} - {
+        *STATES
+    }:
+        raise ValueError(f"a state is {strange.pop()!r:.60}")
+    waiting = {_record(Identity, row): _record(_Waiting, row).since for row in document["waiting"]}
+    failing = None if document["failing"] is None else _record(Failing, document["failing"])
+    return Knowledge(known, failing, waiting)
 
 
-def _check(which: Identity, values: Known) -> None:
-    """Raise `ValueError` for a row that no pass writes."""
-    texts = all(isinstance(each, str | None) for each in (which.key, which.host, which.channel))
-    whole = which.shard is None or type(which.shard) is int
-    times = all(map(is_time, (values.since, values.changed_at, values.sent_at or 0.0)))
-    kinds = isinstance(which.finding, str) and {values.state, values.telling} <= {*STATES}
-    if not (kinds and texts and whole and times):
-        raise ValueError(f"a row is {(*which, *values)!r:.60}")
+def _record(kind: type[Record], row: Mapping[str, Any]) -> Record:
+    """Return a record of a row. Raises `ValueError` for one that no pass writes."""
+    record = kind(*(row[name] for name in kind._fields))  # type: ignore[attr-defined]
+    check(record)
+    return record
 
 
 def document_of(knowledge: Knowledge) -> str:

@@ -86,7 +86,7 @@ CASES = [
     ("background", line("--shell 'cd /x && bill &'"), "`&` in `cd /x && bill &` starts", line("-- bill") + line("--key p -- pay &", "0 3 * * *")),
     ("background", "SHELL=/usr/bin/oncecron-shell\n0 2 * * * tmux new -d bill\n", "tmux in", "0 2 * * * tmux new -d bill\n"),
     ("unguarded", GUARDED + "0 2 * * * pay &\n", "start it in the foreground, and put `oncecron run` in front; if", GUARDED + "0 2 * * * reboot &\n"),
-    ("unguarded", GUARDED + "# Puppet Name: x\n0 2 * * * pay\n", "Puppet writes the line: put `oncecron run` into the `command`",
+    ("unguarded", GUARDED + "# Puppet Name: x\n0 2 * * * pay\n", "Puppet writes the line: put `oncecron run` where",
      "# Puppet Name: x\n" + line("-- pay")),
     ("each-host", line("-- apt-get update"), "only one host runs `apt-get update`, but each host has its own packages",
      "# oncecron: key=k\n" + line("-- apt-get update") + GUARDED + "0 4 * * * logrotate /etc/l\n"),

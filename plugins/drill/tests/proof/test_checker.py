@@ -35,11 +35,8 @@ def test_a_clean_history_breaks_nothing(run: Invented) -> None:
     run.fault(150.0, 160.0)
     verdict = check(run.history)
     assert (verdict.violations, verdict.holes) == ([], [])
-    assert verdict.counts["firings"] == 2
-    assert verdict.counts["starts"] == verdict.counts["ticks"] == 1
     assert verdict.counts["executions"] == {"succeeded": 1}
     assert verdict.counts["skips"] == {"done": 1}
-    assert verdict.counts["faults"] == {"crash": 1}
 
 
 # Overlaps

@@ -1,13 +1,11 @@
 """A timeline can be drawn of any violation, and a summary adds up."""
 
-import re
-
 import pytest
 from invented import KEY, Invented
 
 from oncecron_drill.checker import check
 from oncecron_drill.history import Firing, Start
-from oncecron_drill.narration import draw, summary
+from oncecron_drill.narration import draw
 from oncecron_drill.rules.verdict import Violation
 
 
@@ -43,12 +41,3 @@ def test_every_violation_can_be_drawn(run: Invented) -> None:
         Violation("stray", "who?", "x", None, [100.0], [stray], [firing]),
     ):
         assert draw(run.history, violation)
-
-
-def test_a_summary_adds_up(run: Invented) -> None:
-    """Counts, kinds, the first violation."""
-    text = summary(check(run.history), run.history)
-    assert re.search(r"^  firings +4$", text, re.MULTILINE)
-    assert re.search(r"^  faults +2   2 kinds; cut: 1, restart: 1$", text, re.MULTILINE)
-    assert re.search(r"^  violations +1   overlap: 1$", text, re.MULTILINE)
-    assert "The first: two trees of billing lived at once" in text
