@@ -51,7 +51,6 @@ missing_packages() {
   installed zsh || echo zsh
   installed fish || echo fish
   installed tmux || echo tmux
-  [ -e /usr/share/bash-completion/bash_completion ] || echo bash-completion
   installed spin || echo spin
   installed systemd-analyze || echo systemd
   installed gcc || echo gcc

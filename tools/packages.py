@@ -211,13 +211,12 @@ def stage_programs(work: Path, documents: Path, debian: Path) -> None:
         for program, module in PROGRAMS.items():
             text = (ROOT / "packaging" / "program").read_text()
             write(work / name / program, text.format(python=python, module=module), 0o755)
-    completions = ROOT / "oncecron" / "completions"
-    for source, target in (
-        ("oncecron.bash", share / "bash-completion" / "completions" / "oncecron"),
-        ("oncecron.fish", share / "fish" / "vendor_completions.d" / "oncecron.fish"),
-        ("_oncecron", work / "zsh" / "_oncecron"),
+    for shell, target in (
+        ("bash", share / "bash-completion" / "completions" / "oncecron"),
+        ("fish", share / "fish" / "vendor_completions.d" / "oncecron.fish"),
+        ("zsh", work / "zsh" / "_oncecron"),
     ):
-        write(target, (completions / source).read_bytes())
+        write(target, completion(home / "package", shell))
     write(documents / "changelog.gz", zipped(changelog().encode()))
     write(
         documents / "examples" / "oncecron.toml",
@@ -437,8 +436,14 @@ def write(path: Path, content: str | bytes, mode: int = 0o644) -> None:
     path.chmod(mode)
 
 
-def run(*command: object, cwd: Path = ROOT) -> None:
-    """Run a command that must succeed; what it prints is shown if it does not."""
+def completion(modules: Path, shell: str) -> str:
+    """Return the completion script of a shell, as the program in a directory prints it."""
+    code = f"import sys; sys.path.insert(0, {str(modules)!r}); from oncecron.__main__ import main; main()"
+    return run(sys.executable, "-ISBc", code, "completion", shell)
+
+
+def run(*command: object, cwd: Path = ROOT) -> str:
+    """Run a command that must succeed; return what it prints, which is shown if it does not."""
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
         list(map(str, command)),
@@ -452,6 +457,7 @@ def run(*command: object, cwd: Path = ROOT) -> None:
         sys.exit(
             f"{done.stdout}{done.stderr}\n{' '.join(map(str, command))}: exit status {done.returncode}"
         )
+    return done.stdout
 
 
 if __name__ == "__main__":

@@ -73,7 +73,8 @@ def lay_out(top: Path, wheels: Path) -> None:
         text = (SOURCES / "program").read_text()
         packages.write(top / "lib" / program, text.format(program=program, module=module))
     packages.write(documents / "oncecron", packages.copyright_file(modules))
-    shutil.copytree(packages.ROOT / "oncecron" / "completions", top / "share" / "completions")
+    for shell, name in (("bash", "oncecron.bash"), ("fish", "oncecron.fish"), ("zsh", "_oncecron")):
+        packages.write(top / "share" / "completions" / name, packages.completion(modules, shell))
     for page in (packages.ROOT / "man").iterdir():
         target = top / "share" / "man" / f"man{page.suffix[1:]}" / page.name
         packages.write(target, page.read_bytes())

@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from oncecron.stores.reader import Reader
 
 
+COMPLETION_VARIABLE = "_ONCECRON_COMPLETE"
+"""The environment variable that the scripts of `oncecron completion` set."""
+
+
 def completer(what: Completion) -> Callable[..., list[CompletionItem]]:
     """Return the callback that click calls to complete a value."""
 
@@ -57,7 +61,12 @@ def completer(what: Completion) -> Callable[..., list[CompletionItem]]:
     return complete
 
 
-_COMPLETED: Mapping[str, Completion] = {"KEY": "key", "HOST": "host", "FILE": "file"}
+_COMPLETED: Mapping[str, Completion] = {
+    "KEY": "key",
+    "HOST": "host",
+    "FILE": "file",
+    "COMMAND": "file",
+}
 
 
 def _argument(metavar: str) -> click.Argument:

@@ -1,30 +1,27 @@
-"""`oncecron completion`: a script for each shell, and the answers to the scripts at a TAB.
+"""`oncecron completion`: click's script for a shell, and the names from the store at a TAB.
 
-A script calls oncecron without arguments, with $_ONCECRON_COMPLETE set and the line up to the cursor in $COMP_LINE.
-The line does not go into arguments, which every user of the host can read: it may hold a password. Each line of
-the answer is one candidate: its type, its value and its help, with tabs between them. The types:
-
-plain   one value of the word
-file    a file; the value is what stands before it in the word, such as `--config=`
-command the job of `run` or `each`, which the shell completes; the value is the length of the text before it
+The script calls oncecron without arguments, with the shell in $_ONCECRON_COMPLETE and the line in $COMP_WORDS.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import io
 import os
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem, ShellComplete, split_arg_string
+from click.shell_completion import CompletionItem, get_completion_class, shell_complete
 
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, completer, store_reader
+from oncecron.cli.command import (
+    COMPLETION_VARIABLE,
+    STORE_OPTIONS,
+    TableCommand,
+    completer,
+    store_reader,
+)
 from oncecron.cli.sentences import known_keys, recent_hosts
-from oncecron.config.options import JOB_COMMANDS, is_key
-from oncecron.config.run_parser import parse_run
+from oncecron.config.options import is_key
 from oncecron.config.settings import Settings
 from oncecron.core.errors import OncecronError, UsageError
 from oncecron.core.suggestion import not_one_of
@@ -33,12 +30,10 @@ from oncecron.core.timing import COMPLETION_TIMEOUT
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from oncecron.config.options import Completion, Option
+    from oncecron.config.options import Completion
     from oncecron.stores.reader import Reader
 
-SCRIPTS = {"bash": "oncecron.bash", "zsh": "_oncecron", "fish": "oncecron.fish"}
-"""The files below `completions` in the package."""
-_CURSOR = "\0"  # no line holds it
+SHELLS = ("bash", "zsh", "fish")
 
 
 def complete(root: click.Command) -> int:
@@ -47,56 +42,13 @@ def complete(root: click.Command) -> int:
         # It works outside Python, so it ends the process also while libpq looks up a name.
         faulthandler.dump_traceback_later(COMPLETION_TIMEOUT, exit=True, file=nowhere)
         try:
-            answer = Completer(root, {}, "oncecron", "").complete()
+            return shell_complete(
+                root, {}, "oncecron", COMPLETION_VARIABLE, os.environ[COMPLETION_VARIABLE]
+            )
         except (click.UsageError, OncecronError):  # no such command, or one that cannot be loaded
-            answer = ""
+            return 1
         finally:
-            faulthandler.cancel_dump_traceback_later()  # half an answer would be a wrong one
-    print(answer)  # noqa: T201 - for a script
-    return 0
-
-
-class Completer(ShellComplete):
-    """Click's completion, plus the parts that click leaves to each shell."""
-
-    name = "oncecron"
-
-    def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words after the program, and the unfinished last word."""
-        self._line = os.environ.get("COMP_LINE", "")
-        *words, last = split_arg_string(self._line + _CURSOR)
-        return [os.path.expanduser(word) for word in words[1:]], last.removesuffix(_CURSOR)
-
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
-        """Return whole words, also after `--option=`; a job's words are completed by the shell."""
-        if args and args[0] in JOB_COMMANDS:
-            parsed = parse_run([*args[1:], incomplete or "COMMAND"], self._options_of(args[0]))
-            if parsed and parsed.command:
-                length = _length(self._line, len(args) + 2 - len(parsed.command))
-                return [CompletionItem(str(length), type="command")]
-        name, equals, _ = incomplete.partition("=")
-        before = name + equals if equals and name.startswith("--") and "--" not in args else ""
-        items = super().get_completions(args, incomplete)
-        return [CompletionItem(before + item.value, item.type, item.help) for item in items]
-
-    def _options_of(self, name: str) -> dict[str, Option]:
-        assert isinstance(self.cli, click.Group)  # noqa: S101 - for the type checker
-        command = self.cli.get_command(click.Context(self.cli), name)
-        assert isinstance(command, TableCommand)  # noqa: S101 - likewise
-        return {option.name: option for option in command.table}
-
-    def format_completion(self, item: CompletionItem[Any]) -> str:
-        """Return one line of the answer."""
-        return f"{item.type}\t{item.value}\t{item.help or ''}"
-
-
-def _length(line: str, count: int) -> int:
-    rest = io.StringIO(line)
-    words = shlex.shlex(rest, posix=True)
-    words.whitespace_split, words.commenters = True, ""  # as click splits
-    for _ in range(count):
-        words.get_token()
-    return rest.tell() - 1
+            faulthandler.cancel_dump_traceback_later()
 
 
 def candidates(
@@ -104,7 +56,7 @@ def candidates(
 ) -> list[CompletionItem[Any]]:
     """Return what completes a value of a command; see `options.Completion`."""
     if what == "file":
-        return [CompletionItem("", type="file")]
+        return [CompletionItem(incomplete, type="file")]
     values = what if isinstance(what, tuple) else _stored_names(what, context)
     return [CompletionItem(value) for value in values if value.startswith(incomplete)]
 
@@ -138,17 +90,12 @@ _NAMES: dict[str, Callable[[Reader], Iterable[str]]] = {
 }
 
 
-def script(shell: str) -> str:
-    """Return the completion script of a shell."""
-    here = os.path.dirname(os.path.dirname(__file__))
-    with open(os.path.join(here, "completions", SCRIPTS[shell]), encoding="utf-8") as file:
-        return file.read()
-
-
 def _print(_given: dict[str, str], words: list[str]) -> int:
-    if words[0] not in SCRIPTS:
-        raise UsageError(not_one_of(words[0], SCRIPTS))
-    output.write_text(script(words[0]), output.standard_output())
+    found = get_completion_class(words[0]) if words[0] in SHELLS else None
+    if found is None:
+        raise UsageError(not_one_of(words[0], SHELLS))
+    script = found(COMMAND, {}, "oncecron", COMPLETION_VARIABLE).source()
+    output.write_text(script, output.standard_output())
     return 0
 
 
@@ -159,5 +106,5 @@ COMMAND = TableCommand(
         "oncecron completion bash > ~/.local/share/bash-completion/completions/oncecron",
         "oncecron completion fish > ~/.config/fish/completions/oncecron.fish",
     ),
-    words=click.Argument(["words"], metavar="bash|zsh|fish", shell_complete=completer(tuple(SCRIPTS))),
+    words=click.Argument(["words"], metavar="bash|zsh|fish", shell_complete=completer(SHELLS)),
 )  # fmt: skip

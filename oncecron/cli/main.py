@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oncecron import __version__
-from oncecron.cli.command import UsageErrorWithCure, answer
+from oncecron.cli.command import COMPLETION_VARIABLE, UsageErrorWithCure, answer
 from oncecron.cli.group import LazyGroup, Listed
 from oncecron.core.errors import EX_USAGE
 from oncecron.core.stderr import complain
@@ -91,9 +91,6 @@ usage: oncecron COMMAND [OPTION]...
 
 All commands: oncecron --help
 """
-
-COMPLETION_VARIABLE = "_ONCECRON_COMPLETE"
-"""The environment variable that the scripts of `oncecron completion` set."""
 
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:

@@ -103,7 +103,7 @@ def test_the_shell_of_a_crontab_takes_none(public_path: Path) -> None:
 
 def test_completion_takes_none(public_path: Path) -> None:
     """The same for the answer at a TAB."""
-    line = {"_ONCECRON_COMPLETE": "bash", "COMP_LINE": "oncecron why "}
+    line = {"_ONCECRON_COMPLETE": "bash_complete", "COMP_WORDS": "oncecron why ", "COMP_CWORD": "2"}
     for closed in ("0<&-", "0<&- 2>&-"):
         check("redis", public_path, closed, script=patient_script(), **line)
 

