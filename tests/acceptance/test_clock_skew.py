@@ -15,9 +15,7 @@ from true_time import (
     CRON_DELAY,
     DAY,
     FIRST,
-    HOUR,
     MINUTE,
-    Due,
     Site,
     TrueServer,
     TrueTime,
@@ -123,55 +121,6 @@ def test_a_clock_stepped_back_into_the_minute_before_starts_nothing_more(world: 
     ]
 
 
-def test_the_gap_refuses_only_after_a_late_start(world: World) -> None:
-    """A start 55 s late forbids the next minute's, 6 s after it; the minute after that starts."""
-    late, next_minute, third = FIRST + 55, FIRST + MINUTE + 1, FIRST + 2 * MINUTE + 1
-    for instant in (late, next_minute, third, third + MINUTE):
-        assert world.at(instant, RIGHT) == QUIET
-    assert world.started() == [named(FIRST + MINUTE * number) for number in (0, 2, 3)]
-    assert [skip.tick for skip in world.skips("recent")] == [named(FIRST + MINUTE)]
-
-
-def test_min_gap_can_be_chosen(world: World) -> None:
-    """With 2 s the start after a late one is not too recent, with 50 s one 42 s after is."""
-    assert world.at(FIRST + 59, RIGHT, "--min-gap", "2s") == QUIET
-    assert world.at(FIRST + MINUTE + 2, RIGHT, "--min-gap", "2s") == QUIET
-    assert world.at(FIRST + 3 * MINUTE + 20, RIGHT, "--min-gap", "50s") == QUIET
-    assert world.at(FIRST + 4 * MINUTE + 2, RIGHT, "--min-gap", "50s") == QUIET
-    assert world.started() == [named(FIRST + MINUTE * number) for number in (0, 1, 3)]
-    assert [skip.tick for skip in world.skips("recent")] == [named(FIRST + 4 * MINUTE)]
-
-
-def test_a_starting_deadline_refuses_what_comes_later(world: World) -> None:
-    """Within the deadline a late host starts, beyond it nobody: `late`."""
-    options = (*DAILY, "--starting-deadline", "1h")
-    assert world.at(FIRST + HOUR + 5, RIGHT, *options) == QUIET
-    assert world.at(FIRST + DAY + 50 * MINUTE, RIGHT, *options) == QUIET
-    assert world.started() == [named(FIRST + DAY)]
-    assert [(skip.tick, skip.host) for skip in world.skips("late")] == [(named(FIRST), "right")]
-
-
-def test_with_a_schedule_a_clock_stepped_back_still_means_the_tick(world: World) -> None:
-    """The clock shows 01:59:59 again when the command reads it: the tick is that of two, not yesterday's."""
-    days = [FIRST, FIRST + DAY]
-    stepped = Site("stepped", 0.5, -2)
-    assert set(world.play(every_host([stepped, RIGHT], days), *DAILY, in_turn=True)) == {QUIET}
-    assert world.started() == [named(day) for day in days]
-    assert {start.host for start in world.journal.starts()} == {"stepped"}
-
-
-def test_with_a_schedule_hours_late_is_still_the_same_tick(world: World) -> None:
-    """Minutes and hours late it is done; where nobody was up at two, it runs at 14:03 as of two."""
-    dues = [
-        Due(Site(f"late-{late}"), FIRST + CRON_DELAY + late)
-        for late in (0, 90, 17 * MINUTE, 4 * HOUR, 23 * HOUR)
-    ]
-    dues += [Due(Site("asleep"), FIRST + DAY + 12 * HOUR + 3 * MINUTE)]
-    assert set(world.play(dues, *DAILY)) == {QUIET}
-    assert world.started() == [named(FIRST), named(FIRST + DAY)]
-    assert len(world.skips("done")) == 4
-
-
 @pytest.mark.turns(2)
 @RULES
 @pytest.mark.parametrize("off", [DAY, -DAY, 330], ids=["a day ahead", "a day behind", "330 s"])
@@ -190,16 +139,6 @@ def test_a_host_whose_clock_is_far_off_is_refused(
     assert set(world.play(every_host([RIGHT], [FIRST, FIRST + DAY]), *options)) == {QUIET}
     assert world.started() == [named(FIRST), named(FIRST + DAY)]
     assert {start.host for start in world.journal.starts()} == {"right"}
-
-
-def test_a_named_tick_has_no_bound(world: World) -> None:
-    """A host a day ahead may run what was named; but not an instant that the store has yet to see."""
-    wrong = Site("wrong", DAY)
-    assert world.at(FIRST, wrong, "--tick", "2027-01") == QUIET
-    assert world.at(FIRST + 5, RIGHT, "--tick", "2027-01") == QUIET
-    assert world.at(FIRST + 9, wrong, "--tick", named(FIRST)) == QUIET
-    assert world.at(FIRST + 13, wrong, "--tick", named(FIRST + DAY)).status == 78
-    assert world.started() == ["2027-01", named(FIRST)]
 
 
 class Night(NamedTuple):
@@ -248,25 +187,6 @@ def test_another_cron_that_repeats_the_hour_starts_nothing_more(world: World) ->
         (twice[0], "right"),
         (twice[0], "other"),
     }
-
-
-@pytest.mark.turns(1)
-@pytest.mark.parametrize("options", [(), MINUTELY], ids=["by the minute", "by the schedule"])
-def test_pruning_the_log_never_reopens_a_tick(world: World, options: Sequence[str]) -> None:
-    """The row of a tick is gone, and a slow host that comes to it is told that it was passed."""
-    brief = world.path / "oncecron.toml"
-    brief.write_text('[retention]\nexecutions = "1s"\n')
-    options = ("--config", str(brief), *options)
-    for number in range(3):
-        assert world.at(FIRST + MINUTE * number + 1, RIGHT, *options) == QUIET
-        # The next end removes old rows, which it would do by chance.
-        world.log._database.execute("update oncecron.job_key set prunes = true")
-    assert [record.tick for record in world.executions()] == [named(FIRST + 2 * MINUTE)]
-    for behind in (2 * MINUTE, MINUTE):
-        assert world.at(FIRST + 2 * MINUTE + 9, Site("slow", -behind), *options) == QUIET
-    assert world.started() == [named(FIRST + MINUTE * number) for number in range(3)]
-    ticks = {skip.tick for skip in world.skips("passed")}
-    assert ticks == {named(FIRST), named(FIRST + MINUTE)}
 
 
 BROKEN = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from answers import answer, refused
 from log_of import LoggedRedis, Store
-from servers import Database, Journal, RedisServer, job
+from servers import Database, RedisServer
 from servers.oncecron import Oncecron
 
 ME = f"{getpass.getuser()}@host-a"
@@ -57,52 +57,6 @@ def test_pauses_live_in_the_store_alone(store: Store, host: Oncecron, operator: 
         assert answer(log, "locks", "--pauses") == []
 
 
-def test_all_is_a_pause_of_its_own(host: Oncecron, operator: Oncecron) -> None:
-    """Ending one of the two says that the other is there, and how it ends."""
-    host.run("k", "--tick", "t1", "--", "true")
-    said(operator, "pause", "k")
-    assert said(operator, "pause", "--all", "--for", "1d").startswith("paused all keys until 2")
-    assert [each["key"] for each in answer(operator, "locks", "--pauses")] == ["*", "k"]
-    ended = operator("resume", "k")
-    assert (ended.status, "to resume them: `oncecron resume --all`" in ended.err) == (0, True)
-    assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
-    assert host.run("new", "--tick", "t2", "--", "echo", "ran").out == b""
-    said(operator, "pause", "--all")
-    operator("pause", "k")
-    ended = operator("resume", "--all")
-    assert (ended.status, ended.err) == (0, "oncecron: these keys are still paused: k\n")
-    assert said(operator, "resume", "k").startswith("resumed k; ")
-    assert said(operator, "resume", "--all") == "all keys were not paused\n"
-    assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"
-
-
-def test_a_key_that_was_never_seen_is_told(host: Oncecron, operator: Oncecron) -> None:
-    """It is paused all the same, since it may fire later; a name like it is offered."""
-    host.run("billing", "--tick", "t1", "--", "true")
-    ended = operator("pause", "biling")
-    assert (ended.status, ended.out) == (0, b"paused biling until `oncecron resume biling`\n")
-    assert ended.err == (
-        "oncecron: key biling is paused, but no host has fired it yet; did you mean billing?\n"
-    )
-    assert host.run("biling", "--tick", "t1", "--", "echo", "ran").out == b""
-    told = operator("resume", "billing")
-    assert (told.status, told.out) == (0, b"billing was not paused; did you mean biling?\n")
-
-
-def test_the_drain_of_a_host_that_was_never_seen_is_reported(
-    host: Oncecron, operator: Oncecron, new_host: Callable[..., Oncecron]
-) -> None:
-    """It is drained: the name may be that of a new host, or mistyped. A host that was only skipped is known."""
-    host.run("k", "--tick", "t1", "--", "true")
-    new_host("host-b").run("k", "--tick", "t1", "--", "true")
-    ended = operator("drain", "hosst-b")
-    assert (ended.status, ended.out) == (0, b"drained hosst-b\n")
-    assert ended.err == (
-        "oncecron: host hosst-b is drained, but it has fired nothing recently; did you mean host-b?\n"
-    )
-    assert said(operator, "drain", "host-b") == "drained host-b\n"
-
-
 def test_drain_and_undrain(
     store: Store, host: Oncecron, operator: Oncecron, new_host: Callable[..., Oncecron]
 ) -> None:
@@ -119,23 +73,6 @@ def test_drain_and_undrain(
     assert said(operator, "undrain", "host-d") == "host-d was not drained; did you mean host-c?\n"
     assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
     assert reasons(store) == [("t2", "drained")]
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize("words", [("pause", "k"), ("pause", "--all"), ("drain", "host-a")])
-def test_a_running_child_is_not_touched(
-    store: Store, host: Oncecron, operator: Oncecron, journal: Journal, words: tuple[str, ...]
-) -> None:
-    """It is renewed, it ends by itself, and its end is recorded."""
-    firing = host.fire(
-        "k", "--ttl", 6, "--tick", "t1", "--", *job(journal, "--sleep", 3, "--exit", 3)
-    )
-    journal.wait_for("start")
-    said(operator, *words)
-    refusal = host.run("k", "--tick", "t1", "--wait", "10s", "--", "echo", "ran")
-    assert (refusal.status, refusal.out) == (0, b"")
-    assert firing.wait() == (3, b"", "")
-    assert [(row.outcome, row.note) for row in store.executions("k")] == [("failed", None)]
 
 
 def test_a_store_that_is_not_there_is_not_made(host: Oncecron) -> None:

@@ -68,28 +68,6 @@ def test_after_a_flush_the_execution_is_put_back(
 
 
 @pytest.mark.turns(2, "attacks")
-def test_after_a_flush_whoever_claimed_first_goes_on(
-    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """Nothing can prevent that both live for a heartbeat; then the older one is killed, and recorded as lost."""
-    command = job(journal, "--sleep", 60, "--beats", "--ignore-term")
-    firing = fire(host(), "one", *command)
-    journal.wait_for("start")
-    send([firing.guard()], signal.SIGSTOP)  # until somebody has claimed
-    server.flush()
-    other = fire(host("host-b"), "two", *job(journal, "--sleep", 3, "--beats", "--exit", 3))
-    journal.wait_for("start", 2)
-    taken = lease(server)
-    send([firing.guard()], signal.SIGCONT)
-    ended = firing.wait()
-    assert ended.status == 75
-    assert "the lease was lost" in ended.err
-    assert lease(server)["owner"] == taken["owner"]
-    assert other.wait().status == 3
-    assert outcomes(server) == {"one": "lost", "two": "failed"}
-
-
-@pytest.mark.turns(2, "attacks")
 def test_another_owner_in_the_lease_ends_the_job_at_once(
     server: RedisServer, host: Callable[..., Oncecron], journal: Journal
 ) -> None:
@@ -134,22 +112,6 @@ def test_a_server_that_was_frozen_revives_no_lease(
     assert lease(server) == {}
     assert outcomes(server) == {"one": "lost", "two": "succeeded"}
     assert_exclusive(journal)
-
-
-def test_a_frozen_server_hears_no_claim_of_whoever_has_given_up(
-    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """It would keep everybody out for a ttl, and the tick would be lost; so another host runs it at once."""
-    assert fire(host(), "warm-up", "true").wait().status == 0
-    before = calls(server)[0]
-    server.sigstop()
-    options = ("--ttl", TTL, "--connect-timeout", "2s", "--tick", "one")
-    assert host().run("k", *options, "--", *job(journal)).status == 69
-    server.sigcont()
-    eventually(lambda: calls(server)[0] > before)
-    ended = fire(host("host-b"), "one", *job(journal)).wait()
-    assert (ended.status, ended.err) == (0, "")
-    assert [(run.first.host, run.first.attempt) for run in journal.runs()] == [("host-b", "1")]
 
 
 @pytest.mark.turns(1)

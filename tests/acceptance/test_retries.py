@@ -94,16 +94,6 @@ def test_an_input_that_cannot_be_given_again_ends_the_retries(store: Store, host
     assert Ended(0, b"", "") == host.run("k", "--tick", "two", "--retries", 2, "--", "true")
 
 
-def test_a_job_that_takes_too_long_is_run_again(any_store: Store, host: Oncecron) -> None:
-    """--timeout is for each attempt, and 124 in --no-retry-on excludes it."""
-    options = ("--timeout", "300ms", "--retries", 1, *SOON)
-    assert host.run("k", "--tick", "one", *options, "--", "sleep", 60).status == 124
-    assert [row[:2] for row in attempts(any_store)] == [(1, "timed-out"), (2, "timed-out")]
-    told = host.run("k", "--tick", "two", *options, "--no-retry-on", "124", "--", "sleep", 60)
-    assert told.status == 124
-    assert len(attempts(any_store)) == 3
-
-
 def test_a_signal_while_a_timeout_is_being_carried_out_ends_the_retries(
     any_store: Store, host: Oncecron, journal: Journal
 ) -> None:

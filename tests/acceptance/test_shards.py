@@ -84,14 +84,6 @@ def test_the_status_is_that_of_the_first_part_that_failed(any_store: Store, host
     assert outcomes == ["failed", "succeeded", "succeeded", "succeeded"]
 
 
-def test_again_runs_each_part_once_more(any_store: Store, host: Oncecron) -> None:
-    """And not for ever."""
-    tick = ("--tick", "one", "--shards", 2)
-    host.run("k", *tick, "--", "true")
-    assert host.run("k", *tick, "--again", "--", "echo", "ran").out == b"ran\nran\n"
-    assert sorted(row.attempt for row in any_store.executions("k")) == [1, 1, 2, 2]
-
-
 def test_a_signal_ends_the_firing_and_not_only_a_part(host: Oncecron, journal: Journal) -> None:
     """TERM means the whole run, also for a job that ends with 0 then; the other parts stay free."""
     script = "trap 'exit 0' TERM; " + " ".join(job(journal, "--sleep", 60)) + " & wait"
@@ -101,19 +93,6 @@ def test_a_signal_ends_the_firing_and_not_only_a_part(host: Oncecron, journal: J
     firing.wait()
     assert len(journal.starts()) == 1
     assert host.run("k", "--tick", "one", *FOUR, "--", "echo", "ran").out == b"ran\n" * 3
-
-
-def test_hosts_that_disagree_are_refused(store: Store, new_host: Hosts, journal: Journal) -> None:
-    """Another number within a tick exits 78 and names both numbers; nothing runs."""
-    holder = new_host().fire("k", "--tick", "one", *FOUR, "--", *job(journal, "--sleep", 60))
-    journal.wait_for("start")
-    for shards in (1, 3, 5):
-        told = new_host("host-b").run("k", "--tick", "one", "--shards", shards, "--", "echo", "no")
-        assert (told.status, told.out) == (78, b"")
-        assert "4" in told.err
-        assert str(shards) in told.err
-    os.kill(holder.process.pid, signal.SIGTERM)
-    holder.wait()
 
 
 def test_a_lost_part_is_taken_over_alone(store: Store, new_host: Hosts, journal: Journal) -> None:

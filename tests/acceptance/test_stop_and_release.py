@@ -17,9 +17,7 @@ from servers import Journal, assert_exclusive, eventually, job
 from servers.journal import assert_tokens_rise
 from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 from servers.process import Process, kill_tree, send
-from servers.skew import skewed
 
-Hosts = Callable[..., Oncecron]
 TTL = SHORT_TTL
 ME = f"{getpass.getuser()}@host-a"
 
@@ -121,19 +119,6 @@ def test_a_running_job_is_stopped(
     assert (record.request, record.requested_by) == ("stop", ME)
     assert f", as {ME} had asked" in host("why", "k").out.decode()
     next_tick_runs(host, running.journal)
-
-
-@pytest.mark.parametrize("seconds", [-90, 90])
-def test_a_wrong_clock_does_not_hide_who_runs(
-    store: Store, new_host: Hosts, start: Start, seconds: float
-) -> None:
-    """Nor one that was set since the last heartbeat, where all hosts are one machine."""
-    running = start()
-    somewhere = new_host("host-b", ONCECRON_STORE=store.operator_url, **skewed(seconds, {}))
-    done = somewhere("stop", "k")
-    running.is_over()
-    assert " has ended: stopped" in ended(done)
-    running.firing.wait()
 
 
 def test_signal_and_grace_are_chosen(store: Store, operator: Oncecron, start: Start) -> None:
@@ -287,39 +272,6 @@ def test_what_does_not_end_in_time_is_told(host: Oncecron, start: Start) -> None
     assert ended(host("stop", "k", "--signal", "KILL", "--grace", "0s")) != ""
     running.is_over()
     running.firing.wait()
-
-
-def test_a_job_between_two_attempts_is_stopped(
-    store: Store, host: Oncecron, operator: Oncecron
-) -> None:
-    """No further attempt follows."""
-    retries = ("--retries", 5, "--retry-delay", "300s..300s")
-    firing = host.fire("k", "--ttl", TTL, "--tick", "t1", *retries, "--", "false")
-    eventually(lambda: [each.outcome for each in store.executions("k")] == ["failed"])
-    assert " has ended: failed, exit status 1" in ended(operator("stop", "k"))
-    assert firing.wait().status == 1
-    assert outcomes(store) == ["failed"]
-
-
-def test_one_part_is_stopped(
-    store: Store, host: Oncecron, new_host: Hosts, operator: Oncecron, journal: Journal
-) -> None:
-    """The others go on, until all are stopped."""
-    words = ("k", "--ttl", TTL, "--tick", "t1", "--shards", 2, "--")
-    command = job(journal, "--beats", "--sleep", 120)
-    firings = [each.fire(*words, *command) for each in (host, new_host("host-b"))]
-    journal.wait_for("start", 2)
-    [a, b] = answer(host, "locks")
-    assert {(each["shard"], each["shards"]) for each in (a, b)} == {(0, 2), (1, 2)}
-    out = ended(operator("stop", "k", "--shard", 1))
-    assert out.startswith("k shard 1/2: execution ")
-    [left] = answer(host, "locks")
-    assert left["shard"] == 0
-    assert ended(operator("stop", "k")).startswith("k shard 0/2: execution ")
-    for firing in firings:
-        firing.wait()
-    assert outcomes(store, 2) == ["stopped", "stopped"]
-    assert_exclusive(journal)
 
 
 # Cut off

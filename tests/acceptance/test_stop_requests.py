@@ -84,23 +84,6 @@ def test_a_wrong_request_in_the_store_harms_no_job(
 
 
 @pytest.mark.turns(1)
-@pytest.mark.parametrize(("number", "grace"), [("term", None), ("1" * 5000, None), (15, "soon")])
-def test_a_request_that_is_no_number_harms_no_job(
-    any_store: Store, host: Oncecron, journal: Journal, number: object, grace: object
-) -> None:
-    """Some stores keep any text."""
-    firing = running(host, journal, "--sleep", 60)
-    eventually(lambda: any_store.executions("k")[-1], 20, IndexError)
-    any_store.plant_request("k", "stop", number, grace)
-    told = any_store.heartbeat("k") or 0
-    eventually(lambda: (any_store.heartbeat("k") or 0) > told + SHORT_TTL)
-    ask(any_store)
-    ended = firing.wait(20)
-    assert ended.status == 143
-    assert ended.err.count("a request in the store is ignored: ") == 1
-
-
-@pytest.mark.turns(1)
 @pytest.mark.parametrize(("number", "grace"), [(9999, None), (0, None), (15, -1.0), (15, 1e12)])
 def test_no_store_takes_a_wrong_request(
     store: Store, host: Oncecron, journal: Journal, number: int, grace: float | None

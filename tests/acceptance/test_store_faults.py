@@ -216,49 +216,6 @@ def test_a_claim_that_was_never_answered_did_not_start(
 
 
 @pytest.mark.turns(3, "answers")
-def test_a_claim_that_was_never_answered_and_told_to_stop_did_not_start(
-    store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
-) -> None:
-    """The same word from a firing that is ended while it asks again."""
-    proxy = new_proxy(store.server)
-    firing = without_an_answer(store, host, proxy)
-    firing.process.send_signal(signal.SIGTERM)
-    assert firing.wait().status == 128 + signal.SIGTERM
-    words = [b"delivered k one interrupted", b"delivered k one not-started"]
-    assert flushed(host(via=proxy), proxy) == words
-    assert ended(store) == [("one", "not-started", None)]
-
-
-@pytest.mark.turns(3, "answers")
-def test_a_claim_that_was_answered_too_late_did_not_start(
-    store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
-) -> None:
-    """Its lease has ended meanwhile: what others took for lost was never started. Recorded at once, and no success."""
-    proxy = new_proxy(store.server)
-    firing = without_an_answer(store, host, proxy)
-    other = host("host-b").run("k", "--ttl", TTL, "--tick", "two", "--wait", 3 * TTL, "--", "true")
-    assert other == (0, b"", "")
-    assert [row[:2] for row in ended(store)] == [("one", "lost"), ("two", "succeeded")]
-    proxy.passing()
-    told = "oncecron: key k: the lease was lost before the command was started\n"
-    assert firing.wait() == (75, b"", told)
-    assert flushed(host(via=proxy), proxy) == []
-    assert [row[:2] for row in ended(store)] == [("one", "not-started"), ("two", "succeeded")]
-
-
-@pytest.mark.turns(3, "answers")
-def test_a_store_that_was_never_reached_is_no_claim(
-    store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
-) -> None:
-    """Nothing was asked, so that all that is kept is the refusal."""
-    proxy = new_proxy(store.server)
-    proxy.refuse()
-    options = ("--tick", "one", "--connect-timeout", "1s")
-    assert host(via=proxy).run("k", *options, "--", "false").status == 69
-    assert flushed(host(via=proxy), proxy) == [b"delivered k one no-store"]
-
-
-@pytest.mark.turns(3, "answers")
 def test_a_reply_that_was_lost_after_the_end_is_recorded_once(
     store: Breakable, host: Callable[..., Oncecron], new_proxy: Any
 ) -> None:
