@@ -3,7 +3,6 @@
 import json
 import signal
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from answers import answer
@@ -17,7 +16,6 @@ from test_why import told, told_with, why
 Hosts = Callable[..., Oncecron]
 TTL = SHORT_TTL
 QUICK = ("--retry-delay", "0s..0s")
-FAILS_ONCE = "test $ONCECRON_ATTEMPT = 2"
 
 
 @pytest.fixture
@@ -32,24 +30,6 @@ def ends(store: Store, *wanted: str) -> None:
 
 
 # Retries
-
-
-@pytest.mark.quick
-def test_a_retry_that_succeeds(store: Store, host: Oncecron) -> None:
-    """Told in order; the tick has succeeded, and nothing is a dead letter or a finding."""
-    host.run("billing", "--retries", 2, *QUICK, "--tick", "t1", "--", "sh", "-c", FAILS_ONCE)
-    ends(store, "failed", "succeeded")
-    first, second = (host("why", "billing").out.decode().find(each) for each in (
-        "host-a failed after", "host-a retried it, attempt 2",
-    ))  # fmt: skip
-    assert 0 < first < second
-    text = told(host, "billing")
-    assert text.startswith("Tick t1 of key billing succeeded on host-a.\n")
-    assert "No further attempt" not in text
-    assert kinds(host) == []
-    assert answer(host, "history", "--exhausted") == []
-    [row] = answer(host, "jobs")
-    assert (row["outcome"], row["successes"]) == ("succeeded", 1)
 
 
 def test_a_tick_that_was_given_up(store: Store, host: Oncecron) -> None:
@@ -111,39 +91,7 @@ def test_a_takeover(store: Store, new_host: Hosts, journal: Journal) -> None:
     assert (row["outcome"], row["successes"]) == ("succeeded", 1)
 
 
-def test_a_takeover_between_two_attempts(store: Store, new_host: Hosts) -> None:
-    """What failed was to be followed, and its host died: nothing to find, also where a log knows only the starts."""
-    a, b = new_host("host-a"), new_host("host-b")
-    words = ("billing", "--ttl", TTL, "--failover", "--retries", 2, "--tick", "t1")
-    lost = a.fire(*words, "--retry-delay", "300s..300s", "--", "false")
-    told_with("another attempt follows", a, "billing")
-    ends(store, "failed")
-    standby = b.fire(*words, "--", "true")
-    told_with("was waiting to retry it", b, "billing")
-    kill_tree(lost.process.pid)
-    lost.wait()
-    assert standby.wait().status == 0
-    ends(store, "failed", "succeeded")
-    assert kinds(b) == []
-
-
 # Shards
-
-
-def test_a_shard_that_fails(store: Store, host: Oncecron) -> None:
-    """The tick is as good as its worst shard."""
-    command = "test $ONCECRON_SHARD != 1"
-    host.run("billing", "--shards", 3, "--tick", "t1", "--", "sh", "-c", command)
-    eventually(lambda: len(answer(host, "history", "--outcome", "succeeded")) == 2)
-    facts = eventually(lambda: _of_verdict(host, "failed"))
-    assert facts["account"][0].endswith("3 shards: 2 succeeded (0, 2), 1 failed (1).")
-    [row] = answer(host, "jobs")
-    assert (row["outcome"], row["failures"], row["exit_code"]) == ("failed", 1, 1)
-
-
-def _of_verdict(host: Oncecron, verdict: str) -> dict[str, Any] | None:
-    facts = why(host, "billing")
-    return facts if facts["verdict"] == verdict else None
 
 
 def test_a_shard_without_a_start_is_found(ticks: Ticks) -> None:

@@ -8,10 +8,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
-import pytest
 from answers import answer, refused
 from log_of import Store
 from servers import Database, Journal, eventually, job, skewed
@@ -66,56 +65,6 @@ def test_no_command_shows_the_secret_of_a_lease(
     assert row["owner"] == owner_digest(running.owner)
     host("stop", "k", "--signal", "KILL")
     firing.wait()
-
-
-@pytest.mark.quick
-def test_history_shows_only_what_is_asked_for(past: Oncecron) -> None:
-    """By key, host, outcome, tick, age, number."""
-
-    def ticks(*arguments: str) -> list[str]:
-        return [f"{each['key']}/{each['tick']}" for each in answer(past, "history", *arguments)]
-
-    assert ticks("billing") == ["billing/t2", "billing/t1"]
-    assert ticks("billing", "--tick", "t1") == ["billing/t1"]
-    assert ticks("--tick", "t2") == ["report/t2", "billing/t2"]
-    assert ticks("--host", "host-b") == ["billing/t2"]
-    assert ticks("--outcome", "failed", "--host", "host-a") == ["report/t2"]
-    assert ticks("-n", "1", "--failed") == ["report/t2"]
-    assert ticks("--failed", "billing") == ["billing/t2"]
-    every = ["report/t2", "billing/t2", "billing/t1"]
-    assert ticks("--outcome", "failed,succeeded") == every
-    assert ticks("--outcome", "failed", "--outcome", "succeeded") == every
-    for wrong, named in ((("failed,typo",), "'typo'"), (("failed", "--failed"), "--failed")):
-        refused(past("history", "--outcome", *wrong), 64, named)
-    assert len(ticks("--limit", "0")) == 3
-    assert len(ticks("--since", "1h")) == 3
-    assert ticks("--since", "0s") == []
-    assert ticks("--since", "2199-01-01") == []
-    assert len(ticks("--since", "2020-01-01T00:00+01:00")) == 3
-    past.environment["TZ"] = "Asia/Tokyo"
-    later = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M}"  # in UTC; in Tokyo it was eight hours ago
-    assert (ticks("--since", later, "--utc"), len(ticks("--since", later))) == ([], 3)
-    refused(past("timeline", "--since", later, "--utc"), 64, "nothing lies between them")
-    assert past("timeline", "--since", later).status == 0
-    assert ticks("nothing") == []
-
-
-def test_what_oncecron_runs_for_itself_is_shown_on_request(past: Oncecron) -> None:
-    """A pass of notify each minute would fill every table. It is there for --all, and by its name."""
-    own = "oncecron/notify"
-    running = past.fire(own, "--tick", "t", "--", "sleep", "60")
-    running.job()
-    past.run(own, "--tick", "t", "--", "true")
-    for command in ("jobs", "history", "history --skips", "locks"):
-        words = command.split()
-        assert own not in {each["key"] for each in answer(past, *words)}, command
-        assert own in {each["key"] for each in answer(past, *words, "--all")}, command
-    for words in (("history",), ("history", "--skips"), ("locks",), ("jobs",)):
-        assert {each["key"] for each in answer(past, *words, own)} == {own}
-    assert answer(past, "locks", "billing") == []
-    refused(past("locks", "biling"), 1, "did you mean billing?")
-    running.process.terminate()
-    running.wait()
 
 
 def test_names_that_are_no_utf_8_are_shown_and_found(

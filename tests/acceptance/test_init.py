@@ -1,15 +1,13 @@
 """`oncecron init` and roles on PostgreSQL, and what a log of many rows costs."""
 
-import json
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from answers import refused
 from servers import Database
-from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+from servers.oncecron import Ended, Oncecron
 from terminals import answered
 
 Hosts = Callable[..., Oncecron]
@@ -374,71 +372,3 @@ def test_dead_letters_do_not_read_the_log(large: Database, key: str | None) -> N
     plan = "\n".join(line[0] for line in lines)
     assert "job_execution_given_up" in plan or key, plan
     assert "job_execution_pkey" not in plan, plan
-
-
-def test_the_end_of_a_firing_does_not_read_the_log(large: Database) -> None:
-    """Its share of retention finds what is due by the index on time."""
-    with large.connect(autocommit=False) as connection:
-        connection.execute(
-            "select oncecron.prune_v1(1, interval '400 d', interval '7 d', 100, 1000)"
-        )
-        scans = connection.execute(
-            "select relname, seq_tup_read from pg_stat_xact_user_tables where relname in ('job_execution', 'skip')"
-        ).fetchall()
-    assert {relation for relation, _ in scans} == {"job_execution", "skip"}
-    assert all(read <= 200 for _, read in scans), scans  # what it removes, and not the log
-
-
-def test_a_backlog_goes_in_the_background_of_ends(
-    large: Database, as_role: Hosts, public_path: Path
-) -> None:
-    """Each end takes a hundred executions and a thousand skips of its key with it, and at most so many of another."""
-    config = public_path / "oncecron.toml"
-    config.write_text('[retention]\nexecutions = "1d"\nskips = "60s"\n')
-
-    def counts(key: str) -> tuple[int, int]:
-        [row] = large.execute(
-            "select (select count(*) from oncecron.executions where key like %s and host = 'h'),"
-            " (select count(*) from oncecron.skip s join oncecron.job_key using (key_id)"
-            "   where key like %s and s.host = 'h')",
-            key,
-            key,
-        )
-        return row[0], row[1]
-
-    executions, all_before = counts("k1")[0], counts("%")
-    for number in range(1, 4):
-        ended = as_role().run("k1", "--config", config, "--tick", f"t{number}", "--", "true")
-        assert (ended.status, ended.err) == (0, "")
-        left, skips_left = counts("k1")
-        assert left == executions - 100 * number
-        assert skips_left < 60 / 40 + 1
-        all_left = counts("%")
-        assert 100 * number <= all_before[0] - all_left[0] <= 200 * number
-        assert 990 <= all_before[1] - all_left[1] <= 1000 + 1000 * number
-
-
-def test_a_long_history_comes_page_by_page(large: Database, as_role: Hosts) -> None:
-    """Everything once, in order, and a reader who has seen enough is waited for by nobody."""
-    lines = as_role()("history", "--limit", "0", "--format", "ndjson").out.splitlines()
-    numbers = [json.loads(line)["execution_id"] for line in lines]
-    assert len(numbers) == ROWS
-    assert numbers == sorted(numbers, reverse=True)
-    skips = as_role()("history", "--skips", "--limit", "0", "--format", "ndjson").out.splitlines()
-    assert len(skips) == ROWS
-    script = f"{CONSOLE_SCRIPT} history --limit 0 | head -2; echo ${{PIPESTATUS[0]}} >&2"
-    done = subprocess.run(
-        ["bash", "-c", script], env=as_role().environment, capture_output=True, check=True
-    )
-    assert len(done.stdout.splitlines()) == 2
-    assert done.stderr == b"0\n"
-
-
-def test_the_last_skips_are_the_newest(large: Database, as_role: Hosts) -> None:
-    """Found in a window of time, however few or many there are."""
-    newest = json.loads(as_role()("history", "--skips", "--limit", "3", "--json").out)
-    assert [each["tick"] for each in newest] == [f"n{ROWS - n}" for n in range(3)]
-    oldest = json.loads(as_role()("history", "--skips", "--tick", "n1", "--json").out)
-    assert [each["tick"] for each in oldest] == ["n1"]
-    of_key = json.loads(as_role()("history", "--skips", "k1", "--limit", "2", "--json").out)
-    assert [each["tick"] for each in of_key] == [f"n{ROWS}", f"n{ROWS - 40}"]

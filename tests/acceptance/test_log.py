@@ -1,6 +1,5 @@
 """`--log`: leases in one store, and the job-execution log in another as well."""
 
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -63,39 +62,6 @@ def test_a_run_is_a_row_of_the_log(
     ]
     assert both[0] == both[1] != []
     assert outcomes(store, "k") == [("before", "succeeded"), ("one", "failed")]
-
-
-def test_what_runs_is_running_in_the_log(
-    store: Store, log: Store, logging_host: Hosts, journal: Journal
-) -> None:
-    """Without an end, in the row that will have it; locks are still the store's."""
-    host = logging_host()
-    firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
-    running = eventually(
-        lambda: answer(host, "history", "--outcome", "running")[0],
-        retry_on=(IndexError, AssertionError),
-    )
-    assert (running["finished_at"], running["duration"]) == (None, None)
-    assert [lease["key"] for lease in answer(host, "locks")] == ["k"]
-    os.kill(firing.wrapper.pid, signal.SIGTERM)
-    assert firing.wait().err == ""
-    [ended] = answer(host, "history")
-    assert (ended["execution_id"], ended["outcome"]) == (running["execution_id"], "stopped")
-    full = host("history", "--id", running["execution_id"], "--json").out
-    assert json.loads(full)[0] == {**ended, "output": None, "output_cut": None}
-
-
-def test_a_command_that_cannot_be_started_is_in_the_log(
-    log: Store, logging_host: Hosts, public_path: Path
-) -> None:
-    """Granted, but not started: the reason is in its note."""
-    script = public_path / "script"
-    script.write_bytes(b"\x7fELF\0 for another machine\n")
-    script.chmod(0o755)
-    assert logging_host().run("k", "--tick", "one", "--", script).status == 126
-    [record] = log.executions("k")
-    assert record.outcome == "not-started"
-    assert "cannot be started" in (record.note or "")
 
 
 @pytest.mark.parametrize(("policy", "status"), [("fail", 69), ("run", 7)])

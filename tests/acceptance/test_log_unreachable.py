@@ -80,23 +80,6 @@ def test_a_log_that_is_away_changes_no_run(
 
 @pytest.mark.turns(1)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_refusal_that_the_log_is_not_told_is_told_later(
-    log: Store, way: FaultProxy, host: Oncecron, fault: str
-) -> None:
-    """Each is counted once."""
-    getattr(way, fault)()
-    host.run("k", "--tick", "one", "--", "true")
-    for _ in range(2):
-        assert host.run("k", "--tick", "one", "--skip-exit", 9, "--", "true") == Ended(9, b"", "")
-    assert log.skips("k") == []
-    way.passing()
-    host.run("k", "--tick", "one", "--", "true")
-    assert log.skips("k") == [("one", "done", "host-a", "host-a", 3)]
-    assert ticks(log) == [("one", "succeeded", True)]
-
-
-@pytest.mark.turns(1)
-@pytest.mark.parametrize("fault", FAULTS)
 def test_the_start_waits_for_no_log(
     store: Store, log: Store, way: FaultProxy, host: Oncecron, journal: Journal, fault: str
 ) -> None:
@@ -268,25 +251,6 @@ def test_a_log_that_grants_no_rights_is_named_with_its_cure(
     )
     assert host("flush").out == b"delivered k one failed to the log\n"
     assert ticks(log) == [("one", "failed", True)]
-
-
-def test_records_of_other_keys_are_delivered_too(
-    log: Store, way: FaultProxy, host: Oncecron, journal: Journal, public_path: Path
-) -> None:  # fmt: skip
-    """By a firing that has the time."""
-    way.refuse()
-    host.run("k0", "--tick", "one", "--", "true")
-    [kept] = (public_path / "host-a").rglob("k0/*.json")
-    for number in range(1, 22):
-        copy = kept.parent.parent / f"k{number}" / kept.name
-        copy.parent.mkdir(mode=0o700)
-        copy.write_text(kept.read_text().replace('"k0"', f'"k{number}"'))
-    way.passing()
-    firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
-    eventually(lambda: spooled(public_path) == [], 20)
-    os.kill(firing.wrapper.pid, signal.SIGTERM)
-    assert firing.wait().err == ""
-    assert sum(len(log.executions(f"k{number}")) for number in range(22)) == 22
 
 
 def test_a_long_job_keeps_no_connection_to_the_log(

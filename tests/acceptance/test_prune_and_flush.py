@@ -19,42 +19,6 @@ KEEP_NOTHING = ("--keep-executions", "0s", "--keep-skips", "0s")
 # prune
 
 
-def test_prune_removes_all_that_is_due_and_keeps_what_must_stay(
-    database: Database, public_path: Path
-) -> None:
-    """In as many steps as it takes; the newest thousand names of each key stay for ever."""
-    host = Oncecron(database.url(), public_path)
-    for key in ("instants", "a", "b"):
-        host.run(key, "--tick", "now", "--", "true")
-    database.execute(
-        """
-        insert into oncecron.job_execution
-            (key_id, tick, tick_at, attempt, outcome, host, pid, user_name, command, started_at, owner,
-                 owner_attempt, cause)
-        select k.key_id, case when k.key = 'instants' then to_char(at, 'YYYY-MM-DD"T"HH24:MI"Z"') else 'n' || g end,
-               case when k.key = 'instants' then at end, 1, 'succeeded', 'h', 1, 'u', 'c', at, gen_random_uuid(),
-                   1, 'schedule'
-          from oncecron.job_key k, generate_series(1, 6000) g,
-               lateral (select now() - interval '500 d' + make_interval(mins => g) as at) x
-         where k.key = 'instants' or g <= 1100"""
-    )
-    database.execute(
-        """
-        insert into oncecron.skip (key_id, tick, host, reason, pid, at)
-        select key_id, '', 'h' || g, 'held', 1, now() - make_interval(days => g)
-          from oncecron.job_key, generate_series(1, 10) g where key = 'a'"""
-    )
-    kept = host("prune", "--executions", "501d", "--skips", "3650d")
-    assert kept.out == b"removed 0 executions and 0 skips\n"
-    assert host("prune", "--dry-run").out == b"would remove 6200 executions and 4 skips\n"
-    ended = host("prune")
-    assert ended.out == b"removed 6200 executions and 4 skips\n"
-    assert [
-        len(answer(host, "history", key, "--limit", "0")) for key in ("instants", "a", "b")
-    ] == [*(1, 1001, 1001)]
-    assert host("prune").out == b"removed 0 executions and 0 skips\n"
-
-
 @pytest.mark.own_log
 def test_prune_takes_its_ages_from_the_file(
     past: Oncecron, store: Store, public_path: Path
@@ -153,23 +117,6 @@ def test_flush_delivers_what_the_store_has_not_got(
     assert [each["reason"] for each in answer(host, "history", "--skips")] == ["no-store"] * 2
     (spool / "a" / "x.json.broken").unlink()
     assert host("flush") == Ended(0, b"", "")
-
-
-def test_a_record_told_twice_is_counted_once(
-    database: Database, public_path: Path, new_proxy: Callable[[PostgresServer], FaultProxy]
-) -> None:
-    """The answer to its delivery was lost: those of its key wait, and it is the first to be told again."""
-    proxy = new_proxy(database.server)
-    host = Oncecron(database.url(via=proxy), public_path)
-    proxy.refuse()
-    command = ("--no-tick", "--connect-timeout", "1s", "--", "true")
-    for firing in [host.fire("a", *command) for _ in range(10)]:
-        assert firing.wait().status == 69
-    proxy.passing()
-    proxy.drop_next_reply(containing=b"deliver_v1")
-    refused(host("flush"), 69, "10 records stay in ")
-    assert host("flush").out == b"delivered a - no-store\n" * 10
-    assert [each["count"] for each in answer(host, "history", "--skips")] == [10]
 
 
 def test_what_others_may_have_spooled_is_not_delivered(

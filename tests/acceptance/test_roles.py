@@ -10,8 +10,7 @@ from servers.oncecron import Oncecron
 
 from oncecron.core import clock
 from oncecron.core.errors import StoreRefusesError
-from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.model import Ending, Firing, Holder, Lease, Output, Request, Retention
+from oncecron.core.model import Ending, Firing, Holder, Lease, Request
 from oncecron.core.tick import named_tick
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 from oncecron.stores.postgres.reader import PostgresReader
@@ -230,27 +229,6 @@ def test_only_an_operator_role_stops_and_releases(granted: Database, role: str) 
     operator.close()
     assert holder.renew(lease, deadline=deadline())
     holder.close()
-
-
-def test_a_read_role_sees_what_jobs_wrote(granted: Database) -> None:
-    """As the rest of the log."""
-    holder = PostgresLeaseStore(granted.url("runner"), namespace="oncecron", ttl=60)
-    lease = holder.claim(firing("k"), deadline=deadline())
-    assert isinstance(lease, Lease)
-    ending = Ending("failed", 1, None, 0.5, output=Output("words", 3))
-    assert holder.finish(lease, ending, Retention(), deadline=deadline())
-    holder.close()
-    reader = PostgresReader(granted.url("reader"), namespace="oncecron")
-    assert reader.output(lease.execution_id) == Output("words", 3)
-    letters = [each.execution_id for each in reader.history(HistoryQuery(exhausted=True))]
-    assert letters == [lease.execution_id]
-    reader.close()
-
-
-def test_a_reader_sees_the_pauses(granted: Database, public_path: Path) -> None:
-    """Who is refused may look why."""
-    Oncecron(granted.url("operator"), public_path)("pause", "k", "--reason", "moving")
-    assert b"moving" in Oncecron(granted.url("reader"), public_path)("locks", "--pauses").out
 
 
 RIGHTS = """

@@ -1,6 +1,5 @@
 """`oncecron why`: the true account of one tick in every situation, by the installed console script."""
 
-import getpass
 import json
 import time
 from collections.abc import Callable
@@ -11,13 +10,11 @@ import pytest
 from answers import refused
 from breakable import start_breakable
 from log_of import LoggedRedis, SQLiteLog, Store
-from planting import alter
 from servers import Journal, PgBouncer, eventually, job, skewed
 from servers.oncecron import Oncecron, installed
 from servers.process import kill_tree
 
 Hosts = Callable[..., Oncecron]
-ME = f"{getpass.getuser()}@host-a"
 
 
 def why(host: Oncecron, key: str, *arguments: object) -> dict[str, Any]:
@@ -122,25 +119,6 @@ def test_lost_because_its_host_died_and_the_next_tick_takes_over(
     assert "Tick t2 of key billing succeeded on host-b" in told(a, "billing")
 
 
-def test_paused_and_drained(new_host: Hosts, operator: Oncecron) -> None:
-    """By whom, and that it still is; a drained host claims nothing new, another one runs it."""
-    a, b = new_host("host-a"), new_host("host-b")
-    a.run("billing", "--tick", "t0", "--", "true")
-    assert operator("pause", "billing", "--reason", "the bank moves").status == 0
-    a.run("billing", "--tick", "t1", "--", "true")
-    text = told_with(f"host-a skipped: the key was paused (by {ME}: the bank moves)", a, "billing")
-    skipped = "did not run: every firing on record was skipped (paused)."
-    assert text.startswith(f"Tick t1 of key billing {skipped}")
-    assert f"Key billing is paused by {ME} since" in text
-    assert why(a, "billing")["verdict"] == "skipped"
-    assert operator("resume", "billing").status == 0
-    assert operator("drain", "host-b").status == 0
-    for host in (b, a):
-        host.run("billing", "--tick", "t2", "--", "true")
-    text = told_with(f"host-b skipped: the host was drained (by {ME})", a, "billing")
-    assert text.startswith("Tick t2 of key billing succeeded on host-a.")
-
-
 def test_nobody_fired(store: Store, host: Oncecron) -> None:
     """With what the schedule says of it, and what else could be."""
     host.run("billing", "--tick", "2025-03-01T02:00Z", "--", "true")
@@ -173,20 +151,6 @@ def test_a_name_typed_wrongly(store: Store, host: Oncecron) -> None:
     host.run("mail", "--tick", "2026-11-20T02:00Z", "--", "true")
     refused(host("why", "mail", "--tick", "9999999999999d"), 64, "neither a tick on record nor")
     assert "Similar ticks on record: month-07." in told(host, "billing", "--tick", "month-7")
-
-
-def test_not_started_and_opened_again(store: Store, new_host: Hosts) -> None:
-    """The first attempt gave its claim back."""
-    a, b = new_host("host-a"), new_host("host-b")
-    a.run("billing", "--tick", "t1", "--", "true")
-    changed = {"outcome": "not-started", "exit_code": None, "note": "asked to stop"}
-    alter(store, "billing", "t1", **changed)
-    assert "did not start: a host claimed it and gave it back" in told(a, "billing")
-    b.run("billing", "--tick", "t1", "--", "true")
-    text = told_with("started attempt 2", a, "billing")
-    assert text.startswith("Tick t1 of key billing succeeded on host-b.")
-    assert "host-a claimed attempt 1 and did not start it (asked to stop)" in text
-    assert "--again" not in text
 
 
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
@@ -304,42 +268,3 @@ def test_the_morning_after(nights: Oncecron) -> None:
         "newest", "trouble", "lost",
     )  # fmt: skip
     assert 6 * 3600 <= facts["executions"][0]["delay"] < 6 * 3600 + 60
-
-
-def test_a_time_with_several_ticks_or_none(nights: Oncecron) -> None:
-    """The worst of them, and how many others; or what to write."""
-    text = told(nights, "often", "--tick", "yesterday")
-    first, second, *_ = text.splitlines()
-    assert first.startswith(
-        "3 ticks match 'yesterday': 2 succeeded, 1 failed. The worst of them is explained here; "
-    )
-    assert first.endswith(": `oncecron history often --since 2026-11-24T23:30:00Z`")
-    assert second == "Tick 2026-11-24T23:40Z of key often failed on web1."
-    assert "often succeeded" in told(
-        nights, "often", "--tick", "yesterday", "--outcome", "succeeded"
-    )
-    text = told(nights, "often", "--tick", "9 hours ago")
-    assert text.startswith("9 hours ago was 2026-11-24T23:00:0")
-    assert "Tick 2026-11-24T23:30Z of key often succeeded" in text
-    refused(
-        nights("why", "often", "--tick", "2026-11-20"),
-        1,
-        "no tick of key often on record is of '2026-11-20'",
-    )
-    refused(
-        nights("why", "often", "--tick", "last tuesday"),
-        64,
-        "'last tuesday' is neither",
-        "14:47, yesterday",
-    )
-    refused(
-        nights("why", "often", "--outcome", "fail"),
-        64,
-        "--outcome: 'fail' is not one of",
-        "did you mean failed?",
-    )
-    refused(
-        nights("why", "often", "--outcome", "lost"),
-        1,
-        "no tick of key often on record has the outcome lost",
-    )
