@@ -84,22 +84,6 @@ def service(public_path: Path, place: str, more: str = "") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("words", COMMANDS[:2], ids=lambda words: str(words[0]))
-def test_neither_by_a_service_nor_by_the_environment(
-    public_path: Path, words: tuple[str, ...]
-) -> None:
-    """Wherever the name of the server and the password stand."""
-    with on_tcp() as (thief, place):
-        for environment in (
-            service(public_path, place),
-            {"PGHOST": "127.0.0.1", "PGPORT": place[:-2].rpartition(":")[2], "PGPASSWORD": PASSWORD},
-            {"PGHOSTADDR": "127.0.0.1", "PGPORT": place[:-2].rpartition(":")[2], "PGPASSWORD": PASSWORD},
-        ):  # fmt: skip
-            ended = Oncecron("postgresql:///d", public_path, **environment)(*words)
-            assert "server requested a cleartext password" in ended.err
-    assert (thief.asked, thief.heard) == (3, b"")
-
-
-@pytest.mark.parametrize("words", COMMANDS[:2], ids=lambda words: str(words[0]))
 def test_who_allows_it_sends_it(public_path: Path, words: tuple[str, ...]) -> None:
     """By the URL, by the environment or by a service; this also shows that the server would get it."""
     with on_tcp() as (thief, place):
@@ -113,29 +97,6 @@ def test_who_allows_it_sends_it(public_path: Path, words: tuple[str, ...]) -> No
             ended = Oncecron(url, public_path, **environment)(*words)
             assert ended.status == 78
             assert PASSWORD.encode() in thief.heard
-
-
-@pytest.mark.parametrize("words", COMMANDS[:2], ids=lambda words: str(words[0]))
-def test_a_stricter_wish_is_kept(public_path: Path, words: tuple[str, ...]) -> None:
-    """A service that wants SCRAM gets no weaker method from us."""
-    with on_tcp() as (thief, place):
-        environment = service(public_path, place, "require_auth=scram-sha-256\n")
-        ended = Oncecron("postgresql://", public_path, **environment)(*words)
-    assert '"scram-sha-256" failed' in ended.err
-    assert (ended.status, thief.heard) == (78, b"")
-
-
-@pytest.mark.parametrize("words", COMMANDS[:2], ids=lambda words: str(words[0]))
-def test_a_unix_socket_is_no_network(public_path: Path, words: tuple[str, ...]) -> None:
-    """A server on this machine may ask for it."""
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(public_path / ".s.PGSQL.5432"))
-        server.listen()
-        thief = Thief(server)
-        host = str(public_path).replace("/", "%2F")
-        Oncecron(f"postgresql://u:{PASSWORD}@{host}/d", public_path)(*words)
-        assert PASSWORD.encode() in thief.heard
-        server.shutdown(socket.SHUT_RDWR)
 
 
 def test_a_server_that_wants_it_gets_it_over_tls(

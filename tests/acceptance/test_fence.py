@@ -94,44 +94,6 @@ def test_a_takeover_waits_for_the_open_transaction_of_the_job(
     assert [run.first.host for run in journal.runs()] == ["host-b"]
 
 
-def test_a_takeover_that_waited_in_vain_names_the_backend(
-    ready: Database, public_path: Path
-) -> None:
-    """After its budget it is refused `held`, and the skip tells by which PostgreSQL backend."""
-    firing = Oncecron(ready.url(), public_path).fire(
-        "k", "--ttl", TTL, "--tick", "one", "--", "sleep", "60"
-    )
-    token = token_of_the_lease(ready)
-    with ready.connect("jobber", autocommit=False) as transaction:
-        transaction.execute("select oncecron.assert_fence('k', %s)", (token,))
-        kill_everything_of(firing)
-        ready.execute("update oncecron.job_key set expires_at = now() - interval '1 s'")
-        second = Oncecron(ready.url(), public_path, "host-b")
-        ended = second.run(
-            "k", "--ttl", TTL, "--connect-timeout", "2s", "--tick", "two", "--", "true"
-        )
-        assert (ended.status, ended.err) == (0, "")
-        pid = transaction.info.backend_pid
-    skips = ready.execute("select reason, detail from oncecron.skips where host = 'host-b'")
-    assert skips == [("held", f"by PostgreSQL backend {pid}")]
-
-
-def test_a_job_that_checks_its_fence_does_not_delay_its_own_heartbeats(
-    ready: Database, public_path: Path, journal: Journal
-) -> None:
-    """Renew and finish do not wait for it, though they write the same row."""
-    host = Oncecron(ready.url(), public_path)
-    firing = host.fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 8))
-    journal.wait_for("start")
-    token = journal.runs()[0].first.token
-    with ready.connect("jobber", autocommit=False) as transaction:
-        transaction.execute("select oncecron.assert_fence('k', %s)", (int(token),))
-        ended = firing.wait()
-    assert (ended.status, ended.err) == (0, "")
-    outcomes = ready.execute("select outcome from oncecron.executions")
-    assert outcomes == [("succeeded",)]
-
-
 def _waits_for_the_fence(ready: Database) -> bool:
     rows = ready.execute(
         "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%%expire_v1%%'"

@@ -17,10 +17,8 @@ from servers.oncecron import Ended, Oncecron, installed
 from servers.oncecron import Firing as Process
 
 from oncecron.core import clock
-from oncecron.core.model import Firing, Holder, Lease
+from oncecron.core.model import Firing, Holder
 from oncecron.core.tick import named_tick
-from oncecron.stores import open_lease_store
-from oncecron.stores.address import parse_address
 
 TTL = 6
 SESSIONS = "select count(*) from pg_stat_activity where usename = 'runner' and datname = current_database()"
@@ -107,37 +105,6 @@ def test_a_short_job_takes_one_connection(
     assert len(proxy.connections()) == 1
 
 
-def test_each_heartbeat_takes_a_connection_of_its_own(
-    ready: Database, public_path: Path, journal: Journal, new_proxy: Callable[..., FaultProxy]
-) -> None:
-    """One round trip beside the login, and nothing else: nobody listens."""
-    Oncecron(ready.url(), public_path).run("k", "--tick", "zero", "--", "true")
-    proxy = new_proxy(ready.server)
-    ready.connect("owner", via=proxy).close()
-    to_connect = proxy.round_trips()
-    with running(Oncecron(url(ready, "no", proxy), public_path), journal):
-        eventually(lambda: len(proxy.connections()) >= 1 + 4, 30)
-        eventually(lambda: connections(ready) == 0, 20)
-        beats = proxy.connections()[2:]
-    assert {beat.round_trips for beat in beats} == {to_connect + 1}
-
-
-def test_a_stop_reaches_the_job_at_its_next_heartbeat(
-    ready: Database, public_path: Path, journal: Journal
-) -> None:
-    """Nobody listens; the same holds for release."""
-    host = Oncecron(url(ready, "no"), public_path)
-    firing = host.fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 60))
-    journal.wait_for("start")
-    eventually(lambda: connections(ready) == 0, 20)
-    operator = Oncecron(ready.url("operator"), public_path)
-    assert operator("stop", "k").status == 0
-    assert firing.wait().status == 128 + signal.SIGTERM
-    assert ready.execute("select outcome, requested_by is null from oncecron.executions") == [
-        ("stopped", False)
-    ]
-
-
 def test_between_two_attempts_no_connection_is_held(
     ready: Database, public_path: Path, journal: Journal
 ) -> None:
@@ -206,17 +173,6 @@ def test_on_a_full_server_a_job_holds_none(
     second.wait()
 
 
-def test_each_grant_decides_anew(small: Database) -> None:
-    """A firing of several shards claims one after another."""
-    store = open_lease_store(parse_address(url(small, "auto")), "oncecron", 60.0)
-    for key, used, held in (("full", 7, False), ("room", 0, True)):
-        with others(small, used):
-            assert isinstance(store.claim(firing(key), deadline=deadline()), Lease)
-        assert store.holds_connection == held
-        assert small.execute(LOCKED, key) == [(held, not held)]
-    store.close()
-
-
 def firing(key: str) -> Firing:
     """Return a firing of a named tick."""
     return Firing(
@@ -226,11 +182,6 @@ def firing(key: str) -> Firing:
         schedule=None,
         zone=None,
     )
-
-
-def deadline() -> float:
-    """Return a deadline for one call."""
-    return clock.lease_time(clock.BOOTTIME) + 30
 
 
 def test_doctor_says_what_a_running_job_holds(small: Database, public_path: Path) -> None:

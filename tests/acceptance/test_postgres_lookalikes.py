@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from servers import Database
 from servers.fake_postgres import (
     LET_IN,
     READY,
@@ -149,21 +148,6 @@ def test_a_flood_has_an_end(public_path: Path, words: tuple[str, ...], name: str
     assert ended.err.count("\n") == 1
 
 
-@pytest.mark.turns(1)
-@pytest.mark.parametrize("words", [COMMANDS[0], ("jobs",)], ids=lambda words: str(words[0]))
-def test_a_flood_of_a_login_has_an_end(public_path: Path, words: tuple[str, ...]) -> None:
-    """Before anything was asked."""
-    with fake_postgres(greeting=lambda: itertools.repeat(notice() * 1000)) as address:
-        host = Oncecron(address, public_path)
-        ended = fired(host) if words[0] == "run" else host(*words)
-        assert ended.status in (69, 78)
-    with fake_postgres(
-        greeting=lambda: itertools.chain([LET_IN], itertools.repeat(notice() * 1000))
-    ) as address:
-        ended = Oncecron(address, public_path)(*words)
-    assert (ended.status, "MB for one answer" in ended.err) == (78, True), ended
-
-
 def dripping() -> Iterator[bytes]:
     """Yield a notice now and then: no moment without an answer that goes on."""
     while True:
@@ -181,26 +165,6 @@ def test_what_drips_prolongs_nothing(public_path: Path) -> None:
             ended = fired(Oncecron(address, public_path))
         assert ended.status == 69, ended
         assert "timeout expired" in ended.err or "did not answer in time" in ended.err
-
-
-def test_a_login_that_drips_ends_for_people(public_path: Path) -> None:
-    """As for a firing."""
-    with fake_postgres(greeting=lambda: itertools.chain([LET_IN], dripping())) as address:
-        ended = Oncecron(address, public_path)("jobs")
-    assert (ended.status, "timeout expired" in ended.err) == (69, True), ended
-
-
-def test_of_several_servers_the_first_says_nothing(ready: Database, public_path: Path) -> None:
-    """The next one is asked: also in the place of one that goes on without end."""
-    here = f"{ready.server.host}:{ready.server.port}"
-    for silence in (dripping, lambda: itertools.chain([LET_IN], dripping())):
-        with fake_postgres(greeting=silence) as address:
-            there = address.partition("@")[2].partition("/")[0]
-            url = ready.url().replace(here, f"{there},{here}") + "?connect_timeout=2"
-            host = Oncecron(url, public_path)
-            ended = fired(host, "--again") if silence is not dripping else fired(host)
-            assert (ended.status, ended.out, ended.err) == (0, b"ran\n", "")
-            assert host("jobs").status == 0
 
 
 # Answers that mean nothing

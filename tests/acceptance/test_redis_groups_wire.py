@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from redis_wires import Wires, at_most
 from servers import Certificates, RedisServer
-from servers.process import free_port
 from servers.redis_groups import Sentinel
 from servers.scripted import Scripted, says
 
@@ -23,13 +22,6 @@ def value(server: RedisServer, key: str, database: int = 0) -> bytes | None:
         return found
 
 
-def names(host: str, port: int) -> Callable[[socket.socket, int], None]:
-    """Return the behaviour of a sentinel that names this master."""
-    return says(
-        b"*2\r\n$%d\r\n%s\r\n$%d\r\n%d\r\n" % (len(host), host.encode(), len(str(port)), port)
-    )
-
-
 def through(*sentinels: Scripted, master: str = "jobs", query: str = "") -> str:
     """Return the URL of a store that these sentinels know."""
     hosts = ",".join(f"{sentinel.host}:{sentinel.port}" for sentinel in sentinels)
@@ -44,26 +36,6 @@ def test_silent_sentinels_cost_the_patience_each(new_scripted: NewScripted, wire
     assert told.count("no answer in time") == 3
     with at_most(0.3):
         wires.complaint(StoreUnavailable, through(*silent), patience=0.2, within=0.3)
-
-
-def test_what_one_sentinel_does_not_know_another_may(
-    redis_server: RedisServer, new_scripted: NewScripted, wires: Wires
-) -> None:
-    """Also where the first is none, or does not let us in."""
-    knows = new_scripted(names(redis_server.host, redis_server.port))
-    for answer in (
-        b"*-1\r\n",
-        b"-ERR unknown command 'SENTINEL'\r\n",
-        b"-NOAUTH x\r\n",
-        b"HTTP/1.1 400\r\n",
-    ):
-        first = new_scripted(says(answer))
-        assert wires.ask(through(first, knows)) == b"PONG"
-        with_dead = through(first).replace("//", f"//127.0.0.1:{free_port()},")
-        assert "Connection refused" in wires.complaint(StoreRefusesError, with_dead)
-    assert "this may not be a sentinel" in wires.complaint(
-        StoreRefusesError, redis_server.url().replace("redis://", "redis+sentinel://")[:-1] + "m"
-    )
 
 
 def test_sentinels_have_passwords_of_their_own(

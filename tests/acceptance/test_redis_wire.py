@@ -8,19 +8,17 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
-from redis_wires import COUNT, Wires, at_most, line_of, soon
+from redis_wires import Wires, at_most, line_of, soon
 from servers import FaultProxy, RedisServer
 from servers.process import free_port
-from servers.scripted import Behave, Scripted, dribbles, floods, says
+from servers.scripted import Behave, Scripted, dribbles, floods
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis.client import RedisClient
 
-NewRedis = Callable[..., RedisServer]
 NewProxy = Callable[..., FaultProxy]
 NewScripted = Callable[..., Scripted]
 
@@ -33,12 +31,6 @@ def dies(wire: RedisClient, *words: Any, within: float = 0.5) -> str:
     with pytest.raises(StoreUnavailable, match="this connection is closed"):
         wire.ask("PING", deadline=soon())
     return line_of(caught.value)
-
-
-def counted(server: RedisServer) -> int:
-    """Return how often COUNT was executed."""
-    with server.connect() as client:
-        return int(client.get("n") or 0)
 
 
 def test_the_socket(redis_server: RedisServer, wires: Wires) -> None:
@@ -59,20 +51,6 @@ def test_the_socket(redis_server: RedisServer, wires: Wires) -> None:
 
 
 # Faults
-
-
-def test_a_lost_answer_is_told_and_the_command_is_not_sent_again(
-    redis_server: RedisServer, new_proxy: NewProxy, wires: Wires
-) -> None:
-    """It was executed once; whoever asks again decides that himself."""
-    proxy = new_proxy(redis_server)
-    wire = wires(redis_server.url(via=proxy))
-    wire.ask("PING", deadline=soon())
-    proxy.drop_next_reply(containing=b"INCR")
-    assert "closed the connection" in dies(wire, "EVAL", COUNT, 1, "n")
-    proxy.wait_dropped()
-    assert counted(redis_server) == 1
-    assert len(proxy.connections()) == 1
 
 
 @pytest.mark.parametrize("login", ["", "default:x"])
@@ -159,47 +137,7 @@ def test_each_address_of_a_name_is_tried(
         assert "no answer in time" in wires.complaint(StoreUnavailable, "redis://db", patience=0.4)
 
 
-def test_a_socket_that_this_user_may_not_use(
-    redis_server: RedisServer, wires: Wires, public_path: Path
-) -> None:
-    """That will not change by itself."""
-    closed = public_path / "closed"
-    closed.mkdir(mode=0)
-    user = os.geteuid()
-    os.seteuid(user or 65534)
-    try:
-        assert "unixsocketperm" in wires.complaint(StoreRefusesError, f"unix://{closed}/socket")
-    finally:
-        os.seteuid(user)
-
-
 # Answers that say nothing about the command
-
-
-@pytest.mark.parametrize(
-    ("answer", "error", "told"),
-    [
-        (b"-LOADING Redis is loading the dataset in memory", StoreUnavailable, "still loading"),
-        (b"-BUSY Redis is busy running a script.", StoreUnavailable, "script kill"),
-        (b"-MASTERDOWN Link with MASTER is down", StoreUnavailable, "lost its master"),
-        (b"-CLUSTERDOWN The cluster is down", StoreUnavailable, "cluster info"),
-        (b"-TRYAGAIN Multiple keys request during rehashing of slot", StoreUnavailable, "moving to another node"),
-        (b"-NOAUTH Authentication required.", StoreRefusesError, "give username and password"),
-        (b"-DENIED Redis is running in protected mode because ...", StoreRefusesError, "requirepass"),
-        (b"-MOVED 1 127.0.0.1:1", StoreRefusesError, "write redis+cluster://"),
-        (b"-ASK 1 127.0.0.1:1", StoreRefusesError, "write redis+cluster://"),
-        (b"HTTP/1.1 400 Bad Request", StoreRefusesError, "not Redis (it answered 'HTTP/1.1 400 Bad Request')"),
-        (b"220 mail.example ESMTP", StoreRefusesError, "check host and port"),
-        (b"\x15\x03\x01\x00\x02\x02\x46\r\n", StoreRefusesError, "write rediss://"),
-    ],
-)  # fmt: skip
-def test_what_a_server_may_say_instead(
-    new_scripted: NewScripted, wires: Wires, answer: bytes, error: Any, told: str
-) -> None:
-    """To the first thing that it hears, or to a later one. Its code tells what it is, and never its words."""
-    server = new_scripted(says(answer + b"\r\n"))
-    assert told in wires.complaint(error, server.url, name="")
-    assert told in wires.complaint(error, server.url)
 
 
 @pytest.mark.parametrize(
@@ -238,46 +176,3 @@ def test_what_was_said_before_a_reset_is_heard(new_scripted: NewScripted, wires:
     waiting.register(wire.fileno(), 0)  # errors alone
     assert waiting.poll(5000)[0][1] & select.POLLERR
     assert "said: ERR max number of clients reached" in dies(wire)
-
-
-# Listening
-
-HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
-SUBSCRIBED = b">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
-MESSAGE = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$5\r\nended\r\n"
-
-
-def listened_to(to_listening: bytes, to_others: bytes = b"+PONG\r\n") -> Behave:
-    """Return the behaviour of a server: what it says to HELLO and SUBSCRIBE, and to any other command."""
-
-    def behave(connection: socket.socket, _: int) -> None:
-        while data := connection.recv(1 << 16):
-            others = b"+OK\r\n" * data.count(b"SETNAME") + to_others
-            connection.sendall(to_listening if b"HELLO" in data else others)
-
-    return behave
-
-
-def test_what_comes_in_one_piece_with_an_answer_stirs(
-    new_scripted: NewScripted, wires: Wires
-) -> None:
-    """The socket has nothing left to be read; the next answer takes it away."""
-    server = new_scripted(listened_to(HELLO + SUBSCRIBED, b"+PONG\r\n" + MESSAGE))
-    wire = wires(server.url)
-    wire.ask("PING", deadline=soon())
-    assert wire.listen("c", deadline=soon())
-    assert select.select([wire.watch_fd()], [], [], 0)[0] == []
-    wire.ask("PING", deadline=soon())
-    assert wire.watch_fd() != wire.fileno()
-    assert select.select([wire.watch_fd()], [], [], 0)[0] == [wire.watch_fd()]
-
-
-def test_a_server_without_resp3_that_listens_all_the_same_is_left(
-    new_scripted: NewScripted, wires: Wires
-) -> None:
-    """It would execute nothing else on this connection."""
-    old = b"-ERR unknown command `HELLO`\r\n" + SUBSCRIBED.replace(b">", b"*")
-    wire = wires(new_scripted(listened_to(old)).url)
-    wire.ask("PING", deadline=soon())
-    assert not wire.listen("c", deadline=soon())
-    assert wire.fileno() == wire.watch_fd() == -1

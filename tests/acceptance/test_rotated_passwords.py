@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -11,12 +10,9 @@ from log_of import PostgresLog, RedisLog
 from servers import (
     Certificates,
     Database,
-    FaultProxy,
     Journal,
     PostgresServer,
-    RedisCluster,
     RedisServer,
-    Sentinels,
     eventually,
     job,
 )
@@ -109,36 +105,6 @@ def test_a_password_that_stays_wrong(database: Database, public_path: Path) -> N
 
 
 @pytest.mark.turns(3, "rotated")
-def test_another_host(
-    database: Database, new_proxy: Callable[..., FaultProxy], public_path: Path, journal: Journal
-) -> None:
-    """The store has moved to another address, which the file names."""
-    before, after = new_proxy(database.server), new_proxy(database.server)
-    file = write(public_path / "store.url", database.url(via=before))
-    host = Oncecron("", public_path, ONCECRON_STORE_FILE=file)
-    with running(host, journal):
-        before.refuse()
-        before.sever()
-        write(Path(file), database.url(via=after))
-    assert [record.outcome for record in PostgresLog(database).executions("k")] == ["succeeded"]
-
-
-@pytest.mark.turns(3, "rotated")
-def test_the_log(
-    database: Database, redis_server: RedisServer, public_path: Path, journal: Journal
-) -> None:
-    """The end of a job is in the log beside the store, with the log's new password."""
-    config = public_path / "oncecron.toml"
-    write(config, f'log = "{database.url()}"\n')
-    host = Oncecron(redis_server.url(), public_path, ONCECRON_CONFIG=str(config))
-    with running(host, journal):
-        rotate(database)
-        write(config, f'log = "{with_new_password(database)}"\n')
-    log = PostgresLog(database)
-    assert [record.outcome for record in log.executions("k")] == ["succeeded"]
-
-
-@pytest.mark.turns(3, "rotated")
 def test_the_items_of_a_tick(database: Database, public_path: Path) -> None:
     """A runner of `each` draws on with the new password."""
     file = write(public_path / "store.url", database.url())
@@ -178,55 +144,6 @@ def test_metrics_that_are_served(database: Database, public_path: Path) -> None:
 
 
 # Redis
-
-
-def cron(password: str) -> str:
-    """Return the ACL of the user that fires."""
-    return f"cron on >{password} ~* &* +@all"
-
-
-def rotate_acl(*servers: RedisServer) -> None:
-    """Change the password of the user, and end its connections."""
-    for server in servers:
-        with server.connect() as client:
-            client.execute_command("ACL", "SETUSER", "cron", "resetpass", f">{NEW}")
-            client.execute_command("CLIENT", "KILL", "USER", "cron")
-
-
-@pytest.mark.turns(3, "rotated")
-def test_a_redis_by_its_configuration_table(
-    new_redis: NewRedis, public_path: Path, journal: Journal
-) -> None:
-    """The password in the table [redis]."""
-    server = new_redis(aof=True, user=[cron(OLD)])
-    config = public_path / "oncecron.toml"
-    table = f'store = "{server.url(login="cron")}"\n[redis]\npassword = "{{}}"\n'
-    write(config, table.format(OLD))
-    host = Oncecron("", public_path, ONCECRON_CONFIG=str(config))
-    with running(host, journal):
-        rotate_acl(server)
-        write(config, table.format(NEW))
-    assert [record.outcome for record in RedisLog(server).executions("k")] == ["succeeded"]
-
-
-@pytest.mark.turns(1)
-@pytest.mark.parametrize("kind", ["sentinel", "cluster"])
-def test_a_group_of_redis(
-    request: pytest.FixtureRequest, public_path: Path, journal: Journal, kind: str
-) -> None:
-    """Behind sentinels, and in a cluster."""
-    group: Sentinels | RedisCluster
-    if kind == "sentinel":
-        group = request.getfixturevalue("new_sentinels")(aof=True, user=[cron(OLD)])
-    else:
-        group = request.getfixturevalue("new_redis_cluster")(aof=True, user=[cron(OLD)])
-    login: dict[str, Any] = {"username": "cron"}
-    file = write(public_path / "store.url", group.url(**login, password=OLD))
-    host = Oncecron("", public_path, ONCECRON_STORE_FILE=file)
-    with running(host, journal):
-        rotate_acl(*group.servers)
-        write(Path(file), group.url(**login, password=NEW))
-    assert "succeeded" in host("history", "--json").out.decode()
 
 
 @pytest.mark.turns(3, "rotated")

@@ -10,7 +10,7 @@ import pytest
 from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 from servers.process import free_port
-from servers.scripted import Scripted, says
+from servers.scripted import Scripted
 
 Fire = Callable[..., Ended]
 SHORT = ("--connect-timeout", "2s")
@@ -159,26 +159,3 @@ def test_a_notice_while_connecting_is_not_mailed(
     said = one_line(fire(url(new_scripted(warn).port), *SHORT))
     assert "server closed the connection" in said
     assert "WARNING" not in said
-
-
-@pytest.mark.parametrize("answer", ["ERR comando desconocido", "WRONGPASS falsch", "NOPERM zzz"])
-def test_a_redis_that_refuses_is_not_away(
-    fire: Fire, new_scripted: Callable[..., Scripted], public_path: Path, answer: str
-) -> None:
-    """In whatever words: `--on-store-error` does not start the command without the store."""
-    store = new_scripted(says(f"-{answer}\r\n".encode())).url
-    for choice in ("fail", "skip", "run"):
-        ended = fire(store, "--on-store-error", choice, *SHORT, key=choice)
-        assert ended.status == 78
-        assert answer in one_line(ended)
-    assert not (public_path / "ran").exists()
-
-
-def test_a_redis_that_is_not_ready_is_away(
-    fire: Fire, new_scripted: Callable[..., Scripted], public_path: Path
-) -> None:
-    """Its code says so."""
-    store = new_scripted(says(b"-LOADING zzz\r\n")).url
-    assert "still loading" in one_line(fire(store, *SHORT))
-    assert fire(store, "--on-store-error", "run", *SHORT, key="other").status == 0
-    assert (public_path / "ran").exists()
