@@ -41,13 +41,6 @@ def recorded(host: Oncecron, key: str = "k") -> dict[str, Any]:
     return json.loads(host("history", "--id", newest["execution_id"], "--json").out)[0]
 
 
-def all_outputs(host: Oncecron, key: str = "k") -> list[str | None]:
-    """Return the outputs of all executions of a key, the oldest first."""
-    ids = [row["execution_id"] for row in json.loads(host("history", key, "--json").out)]
-    full = [json.loads(host("history", "--id", one, "--json").out)[0] for one in sorted(ids)]
-    return [record["output"] for record in full]
-
-
 def output(host: Oncecron, key: str = "k") -> tuple[str | None, int | None]:
     """Return the newest output of a key, and how many bytes of it were not kept."""
     record = recorded(host, key)
@@ -116,18 +109,6 @@ def test_one_file_for_both_keeps_the_order(host: Oncecron) -> None:
     assert output(host) == (expected, 0)
 
 
-def test_files_of_its_own_each(host: Oncecron, public_path: Path) -> None:
-    """Everything is there when oncecron has ended, also where files are appended to."""
-    (public_path / "out").write_text("before\n")
-    with (public_path / "out").open("ab") as out, (public_path / "err").open("wb") as err:
-        script = "seq 20000; seq 7 >&2"
-        ended = fire(host, "16", "--", "sh", "-c", script, stdout=out, stderr=err).process.wait(30)
-        assert ended == 0
-        lines = (public_path / "out").read_text().split()
-        assert lines == ["before", *(str(n) for n in range(1, 20001))]
-        assert (public_path / "err").read_text().split() == [str(n) for n in range(1, 8)]
-
-
 def test_what_is_written_arrives_at_once(host: Oncecron, journal: Journal) -> None:
     """A line is read while the command still runs, from either output."""
     command = ["sh", "-c", "echo ready; echo too >&2; exec sleep 60"]
@@ -151,17 +132,6 @@ def test_a_flood_is_cut_to_its_end(host: Oncecron) -> None:
     text, cut = output(host)
     assert text == "".join(f"{n:063}\n" for n in range((1 << 20) - 1024, 1 << 20))
     assert cut == (1 << 26) - (1 << 16)
-
-
-def test_each_attempt_has_its_own_output(store: Store, host: Oncecron) -> None:
-    """Of retries the records have what each wrote, and the caller all of it, in order."""
-    script = "echo attempt $ONCECRON_ATTEMPT; exit $((3 - ONCECRON_ATTEMPT))"
-    options = ("--tick", "one", "--retries", 3, "--retry-delay", "1ms..50ms", "--capture", "4k")
-    texts = [f"attempt {n}\n" for n in (1, 2, 3)]
-    assert host.run("k", *options, "--", "sh", "-c", script) == Ended(
-        0, "".join(texts).encode(), ""
-    )
-    assert all_outputs(host) == texts
 
 
 # Who does not play along
@@ -346,19 +316,6 @@ def test_oncecron_waits_for_a_slow_reader_until_it_is_told_to_end(
     assert firing.process.wait(10) == 6
     assert firing.process.stdout
     assert len(firing.process.stdout.read()) == 100000
-
-
-def test_a_slow_reader_of_one_output_does_not_stop_the_other(host: Oncecron) -> None:
-    """Standard output is full and nobody reads it: standard error still flows."""
-    script = "yes & exec sh -c 'while echo err >&2; do sleep 0.05; done'"
-    firing = fire(host, "1k", "--", "sh", "-c", script)
-    assert firing.process.stdout
-    assert firing.process.stderr
-    time.sleep(1)  # so that both pipes of `yes` are full
-    for _ in range(40):
-        assert firing.process.stderr.readline() == b"err\n"
-    os.kill(firing.process.pid, signal.SIGTERM)
-    assert firing.wait().status == 143
 
 
 # Who is killed

@@ -182,18 +182,3 @@ def test_json_has_every_field(host: Oncecron, public_path: Path) -> None:
     ]
     path.write_text("")
     assert json.loads(host("config", "check", "--json", path).out) == []
-
-
-def test_others_run_beside_a_wrong_section(host: Oncecron, public_path: Path) -> None:
-    """Only the job of the section is stopped, with its place; the log can be read."""
-    path = public_path / "oncecron.toml"
-    path.write_text(f'store = "sqlite://{public_path}/store.db"\n[job.a]\nretry = 1\n')
-    path.chmod(0o600)
-    host.environment["ONCECRON_CONFIG"] = str(path)
-    refused(
-        host("run", "--key", "a", "--", "touch", public_path / "a"), 78, f"{path} [job.a]: unknown"
-    )
-    assert not (public_path / "a").exists()
-    assert host("run", "--key", "b", "--", "touch", public_path / "b").status == 0
-    assert (public_path / "b").exists()
-    assert b"b" in host("history").out

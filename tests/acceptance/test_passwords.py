@@ -48,22 +48,6 @@ def test_a_secret_in_a_command_is_in_no_record(
     assert "--password=***" in told
 
 
-@pytest.mark.parametrize(
-    ("how", "command"), [("full", f"true --token={SECRET}"), ("program", "true")]
-)
-def test_how_a_command_is_recorded(
-    store: Store, new_host: Callable[..., Oncecron], public_path: Path, how: str, command: str
-) -> None:
-    """By an option, or by the configuration file for all jobs or for one."""
-    config = public_path / "oncecron.toml"
-    config.write_text(f'record_command = "full"\n[job.k]\nrecord_command = "{how}"\n')
-    host = new_host(ONCECRON_CONFIG=str(config))
-    host.run("k", "--tick", "one", "--", "true", f"--token={SECRET}")
-    host.run("k", "--tick", "two", "--record-command", "masked", "--", "true", f"--token={SECRET}")
-    rows = [row.command for row in store.executions("k")]
-    assert rows == [command, "true --token=***"]
-
-
 def test_a_secret_is_in_no_spooled_record_and_no_message(public_path: Path) -> None:
     """Where the store is away, and where the command is wrong; nor in the name of the spool."""
     away = f"postgresql://u:{SECRET}@127.0.0.1:1/d?password={SECRET}&sslmode=disable"

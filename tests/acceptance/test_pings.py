@@ -286,41 +286,6 @@ def test_retries_are_one_run(
     assert events[1]["execution_id"] == newest
 
 
-def test_a_stop_between_two_attempts_is_the_end(
-    any_store: Store, host: Oncecron, recorder: Recorder, configure: Configure
-) -> None:
-    """The last attempt is reported, with why none follows."""
-    configure("webhook", f"{recorder.url}/hook")
-    firing = host.fire(
-        "k", "--tick", "t", "--retries", 3, "--retry-delay", "1h..2h", "--", "sh", "-c", "exit 5"
-    )
-    eventually(lambda: [row.outcome for row in any_store.executions("k")] == ["failed"])
-    os.kill(firing.process.pid, signal.SIGTERM)
-    firing.wait()
-    start, end = (json.loads(one.body) for one in recorder.wait_for(2))
-    assert (end["event"], end["outcome"], end["exit_code"]) == ("end", "failed", 5)
-    assert "TERM" in end["note"]
-    assert start["run_id"] == end["run_id"]
-
-
-def test_only_the_keys_of_the_table_are_pinged(
-    host: Oncecron, recorder: Recorder, configure: Configure, pingers: Pingers
-) -> None:
-    """Each table whose patterns match is one ping more."""
-    other = (
-        f"[[ping]]\nservice = 'webhook'\nurl = '{recorder.url}/other'\nkeys = ['billing-nightly']\n"
-    )
-    configure("webhook", f"{recorder.url}/hook", "keys = ['billing-*', 'imp']\n" + other)
-    for key in ("billing-nightly", "import", "imp"):
-        host.run(key, "--tick", "t", "--", "true")
-    recorder.wait_for(6)
-    eventually(lambda: not pingers(), 20)
-    heard = sorted((one.path, json.loads(one.body)["key"]) for one in recorder.received)
-    assert heard == sorted(
-        2 * [("/hook", "billing-nightly"), ("/other", "billing-nightly"), ("/hook", "imp")]
-    )
-
-
 def test_a_killed_guard_is_a_failure(
     host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:
@@ -332,33 +297,6 @@ def test_a_killed_guard_is_a_failure(
     assert firing.wait().status == 75
     end = json.loads(recorder.wait_for(2)[1].body)
     assert (end["event"], end["outcome"], end["lost_reason"]) == ("end", "lost", "guard-killed")
-
-
-def test_a_takeover_ends_the_tick_once(
-    new_pinging: Callable[..., Oncecron],
-    recorder: Recorder,
-    configure: Configure,
-    public_path: Path,
-    pingers: Pingers,
-) -> None:
-    """With --failover, a loss is not the end: the host that goes on reports it."""
-    configure("webhook", f"{recorder.url}/hook")
-    a, b = new_pinging("host-a"), new_pinging("host-b")
-    words = ("--tick", "t", "--failover", "--ttl", SHORT_TTL, "--")
-    script = f"test -e {public_path}/again || {{ touch {public_path}/again; sleep 60; }}"
-    first = a.fire("k", *words, "sh", "-c", script)
-    recorder.wait_for(1)
-    second = b.fire("k", *words, "sh", "-c", script)
-    os.kill(first.guard().pid, signal.SIGKILL)
-    assert first.wait().status == 75
-    assert second.wait().status == 0
-    eventually(lambda: not pingers(), 20)
-    events = [json.loads(one.body) for one in recorder.received]
-    assert [(one["event"], one["host"], one["attempt"], one["outcome"]) for one in events] == [
-        ("start", "host-a", 1, "running"),
-        ("start", "host-b", 2, "running"),
-        ("end", "host-b", 2, "succeeded"),
-    ]
 
 
 def vanish(firing: Firing) -> None:
@@ -475,21 +413,6 @@ def test_a_server_that_hangs_costs_the_job_nothing(
     eventually(lambda: not pingers(), 40)
     ends = [path for path in paths(recorder.received) if path.endswith("/0")]
     assert ends == ["/x/0"] * 4, "two tries of each end"
-
-
-def test_a_server_that_fails_is_asked_twice(
-    host: Oncecron, new_recorder: NewRecorder, configure: Configure, pingers: Pingers
-) -> None:
-    """The second answer counts; both tries have the same id."""
-    statuses = iter([200, 500, 200])
-    recorder = new_recorder(lambda _: Answer(next(statuses)))
-    configure("healthchecks", f"{recorder.url}/x")
-    assert host.run("k", "-v", "--tick", "t", "--", "true").status == 0
-    requests = recorder.wait_for(3)
-    assert paths(requests) == ["/x/start", "/x/0", "/x/0"]
-    assert len({one.query["rid"] for one in requests}) == 1
-    eventually(lambda: not pingers())
-    assert len(recorder.received) == 3
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -19,7 +17,7 @@ from answers import refused
 from log_of import PostgresLog, RedisLog, SQLiteLog, Store
 from next_version import NEXT, Release, next_version
 from servers import Journal, assert_exclusive, eventually, job
-from servers.oncecron import CONSOLE_SCRIPT, SHORT_TTL, Oncecron, installed
+from servers.oncecron import CONSOLE_SCRIPT, Oncecron, installed
 from servers.process import public_directory
 
 from oncecron.stores.redis.explain import acl_rule
@@ -359,17 +357,6 @@ def test_a_long_report_holds_up_the_upgrade_and_no_firing(
     assert firing.wait().out.startswith(b"upgraded schema oncecron")
 
 
-def test_two_inits_at_once_upgrade_once(
-    store: Store, hosts: list[Oncecron], owner: Callable[..., Oncecron], newer: Release
-) -> None:
-    """The other finds it done."""
-    assert hosts
-    ended = [firing.wait() for firing in [owner(newer).start("init") for _ in range(3)]]
-    assert [each.status for each in ended] == [0, 0, 0], ended
-    assert sum(b"upgraded" in each.out for each in ended) == 1
-    assert ended_by(store) == (["before"] if isinstance(store, RedisLog) else [None])
-
-
 def test_an_older_program_is_served_and_cannot_change_a_newer_schema(
     store: Store, hosts: list[Oncecron], owner: Callable[..., Oncecron], newer: Release
 ) -> None:
@@ -438,73 +425,3 @@ def test_a_program_that_is_too_new_names_who_upgrades(
     assert contents(store) == before
     assert owner(newer)("init").status == 0
     assert hosts[0].run("k", "--tick", "t", "--", "echo", "ran") == (0, b"ran\n", "")
-
-
-def test_a_job_outlives_the_upgrade_of_the_schema(
-    store: Store,
-    hosts: list[Oncecron],
-    owner: Callable[..., Oncecron],
-    newer: Release,
-    public_path: Path,
-) -> None:
-    """It was started before: its lease is renewed after it, and its end is recorded."""
-    enough = public_path / "enough"
-    script = f"until [ -e {enough} ]; do sleep 0.1; done; exit 3"
-    firing = hosts[0].fire("k", "--ttl", SHORT_TTL, "--tick", "t", "--", "sh", "-c", script)
-    eventually(lambda: store.heartbeat("k") is not None)
-    assert owner(newer)("init").status == 0
-    before = store.heartbeat("k") or 0
-    eventually(lambda: (store.heartbeat("k") or 0) > before)
-    assert after(hosts[1], newer).run("k", "--tick", "t", "--", "true") == (0, b"", "")
-    enough.touch()
-    assert firing.wait() == (3, b"", "")
-    assert [(row.tick, row.outcome) for row in store.executions("k")] == [("t", "failed")]
-
-
-SPOOLS = """
-import sys, time, uuid
-from oncecron.core.model import Ending, Firing, Holder
-from oncecron.core.tick import named_tick
-from oncecron.run.spool import Spool
-from oncecron.run.spool import execution_record
-from oncecron.stores.address import masked, parse_address
-_, directory, url, tick = sys.argv
-target = parse_address(url)
-shown = target.target if target.kind == "sqlite" else masked(target.target)
-firing = Firing(
-    *("k", 0, named_tick(tick), str(uuid.uuid4()), Holder("host-a", 1, "u"), "true"),
-    *(time.time(), 60.0, None, None, False, None, None),
-)
-Spool(directory, shown, "oncecron").add(execution_record(firing, None, Ending("unclaimed", 0, None, 1.0)))
-"""
-
-
-def test_records_that_one_version_has_spooled_are_delivered_by_the_other(
-    store: Store,
-    hosts: list[Oncecron],
-    owner: Callable[..., Oncecron],
-    newer: Release,
-    public_path: Path,
-) -> None:
-    """In both directions, while the schema serves both."""
-    assert owner(newer)("init").status == 0
-
-    def spool(tick: str, **environment: str) -> None:
-        words = [
-            sys.executable,
-            "-P",
-            "-c",
-            SPOOLS,
-            str(public_path / "host-a" / "oncecron"),
-            store.url,
-            tick,
-        ]
-        subprocess.run(words, check=True, env={**os.environ, **environment})
-
-    spool("old")
-    assert after(hosts[0], newer)("flush") == (0, b"delivered k old unclaimed\n", "")
-    spool("new", PYTHONPATH=str(newer.library))
-    assert after(hosts[0], None)("flush") == (0, b"delivered k new unclaimed\n", "")
-    spool("new2", PYTHONPATH=str(newer.library))
-    assert hosts[0].run("k", "--tick", "t", "--", "true") == (0, b"", "")
-    assert [row.tick for row in store.executions("k")] == ["old", "new", "new2", "t"]

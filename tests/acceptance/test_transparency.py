@@ -125,35 +125,6 @@ def test_a_script_that_the_kernel_refuses_gives_its_tick_back(
     assert [r.outcome for r in any_store.executions("k")] == ["not-started", "succeeded"]
 
 
-@pytest.mark.turns(3)
-@pytest.mark.parametrize(
-    ("arguments", "status"),
-    [
-        (["--key", "two words", "--", "true"], 64),
-        (["--", "true"], 64),
-        (["--key", "k"], 64),
-        (["--key", "k", "--no-such-option", "--", "true"], 64),
-        (["--key", "k", "--tick", "", "--", "true"], 64),
-        (["--key", "k", "--ttl", "5s", "--", "true"], 64),
-        (["--key", "k", "--tick", "a", "--no-tick", "--", "true"], 64),
-        (["--key", "k", "--store", "mysql://x", "--", "true"], 78),
-        (["--key", "k", "--store", "sqlite://relative", "--", "true"], 78),
-    ],
-)
-def test_what_cannot_be_understood_runs_nothing(
-    host: Oncecron, public_path: Path, arguments: list[str], status: int
-) -> None:
-    """64 for the command line, 78 for the configuration: a line, nothing on stdout, nothing started."""
-    proof = public_path / "ran"
-    words = [f"touch {proof}" if word == "true" else word for word in arguments]
-    if "--" in words:
-        words[words.index("--") + 1 :] = ["touch", str(proof)]
-    ended = host("run", *words)
-    assert (ended.status, ended.out) == (status, b"")
-    assert ended.err.startswith("oncecron: ")
-    assert not proof.exists()
-
-
 def plant(host: Oncecron, public_path: Path, module: str, before: str, statement: str) -> None:
     """Let a host run a copy of oncecron that has one more statement, before a certain line."""
     copy = public_path / "broken" / "oncecron"
