@@ -1,8 +1,6 @@
 """Which stores a test runs on: the next one with the next seed, the same in all processes, or those that are named."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -134,26 +132,6 @@ def test_some_of_those_that_share_a_marker_have_their_turn(monkeypatch: pytest.M
     assert story_stores.choose(items, items[1].nodeid) == items
     monkeypatch.setenv("ONCECRON_TEST_STORES", "all")
     assert story_stores.choose(items) == items
-
-
-def test_the_seed_is_printed_and_is_of_all_processes(tmp_path: Path) -> None:
-    """In the head, and with a failure, which comes from another process."""
-    (tmp_path / "conftest.py").write_text(
-        f"import sys\n\nsys.path.insert(0, {str(TESTS)!r})\npytest_plugins = ['shared']\n"
-    )
-    (tmp_path / "test_fails.py").write_text(
-        "import pytest\n\n@pytest.mark.parametrize('store', ['redis', 'sqlite'])\n"
-        "@pytest.mark.parametrize('n', range(5))\ndef test_it(store, n):\n    assert False\n"
-    )
-    environment = {name: os.environ[name] for name in os.environ if name != "ONCECRON_TEST_SEED"}
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n", "2", str(tmp_path)],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    seeds = [line for line in done.stdout.splitlines() if line.startswith("ONCECRON_TEST_SEED=")]
-    assert "10 failed" in done.stdout, done.stdout
-    assert len(seeds) == 11
-    assert len(set(seeds)) == 1
 
 
 def test_a_short_ttl_is_of_the_tests_alone(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Wrong variants of the product, each with one promise broken, to show that the checker bites.
 
-Each is seen to be broken, and the product not, by a scenario of its own in test_mutations.py.
+The nemesis finds each of them (test_chaos.py, `tests/chaos --mutation all`).
 """
 
 from patched import Change, DoesNotApplyError, Mutation, copy
