@@ -123,13 +123,15 @@ def _imported(path: Path) -> list[str]:
     return names
 
 
-def _files(name: str, beside: Path) -> Iterator[Path]:
+@functools.cache
+def _files(name: str, beside: Path) -> tuple[Path, ...]:
+    """Return the file of a module of the tests, if it is one."""
     relative = name.replace(".", "/")
     for folder in (beside, TESTS, *(TESTS / each for each in _FOLDERS)):
         for file in (folder / f"{relative}.py", folder / relative / "__init__.py"):
             if file.is_file():
-                yield file
-                return
+                return (file,)
+    return ()
 
 
 _FOLDERS = ("acceptance", "browser", "contract", "docs", "proof", "simulation", "unit")
