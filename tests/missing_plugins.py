@@ -29,8 +29,9 @@ def needs_missing(item: pytest.Item) -> bool:
     """Return whether a test needs a plugin that is not there: by a parameter, by its text or that of its fixtures."""
     if not _missing():
         return False
-    texts = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    if any(isinstance(text, str) and _line().search(text) for text in texts):
+    given = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    lines = (" ".join(map(str, each)) if isinstance(each, list | tuple) else each for each in given)
+    if any(isinstance(line, str) and _line().search(line) for line in lines):
         return True
     tops, seen = _tops(item.path), set()
     waiting = [getattr(item, "originalname", item.name), *getattr(item, "fixturenames", ())]

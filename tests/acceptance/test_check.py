@@ -209,7 +209,7 @@ def test_a_dead_host_is_found(store: Store, host: Oncecron) -> None:
     ("words", "why"),
     [
         (["fin"], "no host has fired key fin; did you mean fine?"),
-        (["--store", "postgresql://u:s3cret@h/d?nonsense=1"], "nonsense"),
+        (["--store", "postgresql://u:s3cret@h/d?nonsense=1"], "invalid URI query parameter"),
         (["--store", "postgresql://u:s3cret@127.0.0.1:1/d"], "127.0.0.1"),
     ],
     ids=["key", "configuration", "away"],

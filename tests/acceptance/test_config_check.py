@@ -82,7 +82,6 @@ def test_all_problems_are_found_at_once(host: Oncecron, public_path: Path) -> No
         (f"[[ping]]\nservice = 'sentri'\nurl = '{URL}'\n", "[[ping]]: service: 'sentri' is not one of healthchecks, "),
         (f"[[ping]]\nservice = ['sentry']\nurl = '{URL}'\n", "[[ping]]: service: ['sentry'] is not one of "),
         (f"[[ping]]\nservice = '{URL}'\nurl = 'http://h'\n", "[[ping]]: service: 'https://hc.example/***' is not"),
-        (f"[notify.channel.a]\nto = '{URL}'\n", "[notify.channel.a]: to: 'https://hc.example/***' is not"),
         (f"{PING}url = 'http://h'\n'{URL}' = 1\n", "[[ping]]: unknown key 'https://hc.example/***'"),
         (f"{PING}urls = 1\nurl = '{URL}'\n", "[[ping]]: unknown key 'urls'; did you mean url?"),
         (PING, "[[ping]]: url must be an address such as https://HOST/PATH"),

@@ -54,7 +54,7 @@ def build(tree: Path, *words: object, mask: str = "022", zone: str = "UTC") -> N
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build all of them."""
     directory = tmp_path_factory.mktemp("built")
-    for tree in (ROOT, ROOT / "plugins" / "drill", ROOT / "plugins" / "web"):
+    for tree in (ROOT, *(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))):
         build(tree, directory)
     return directory
 

@@ -121,7 +121,7 @@ def test_a_plugin_that_does_not_load_is_a_line_for_people_and_nothing_to_a_firin
         "No module named 'none'; install oncecron-disk again"
     )
     try:
-        for each in ("run", "each"):
+        for each in ("run", "each") if ONCECRON.names["each"].is_installed else ("run",):
             items = ["--stdin"] if each == "each" else []
             fired = host.oncecron(each, "--key", each, "--tick", "1", *items, "--", "echo", "ran")
             assert (fired[0], fired[2]) == (0, []), fired
