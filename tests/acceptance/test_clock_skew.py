@@ -1,6 +1,5 @@
 """Hosts with wrong, stepped and late clocks fire the console script: each tick starts once."""
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -9,7 +8,7 @@ from subprocess import PIPE
 from typing import NamedTuple
 
 import pytest
-from servers import Journal, job, skewed
+from servers import Journal, skewed
 from servers.process import public_directory, remove_directory, spawn
 from true_time import (
     CRON_DELAY,
@@ -187,43 +186,3 @@ def test_another_cron_that_repeats_the_hour_starts_nothing_more(world: World) ->
         (twice[0], "right"),
         (twice[0], "other"),
     }
-
-
-BROKEN = {
-    "missing": (127, "not found"),
-    "not executable": (126, "not executable"),
-    "without interpreter": (126, "interpreter /no/such/interpreter was not found"),
-    "of another machine": (126, "neither a script nor a program"),
-}
-
-
-@pytest.mark.turns(1)
-@pytest.mark.parametrize("kind", BROKEN)
-def test_a_host_that_cannot_start_the_command_never_wins(world: World, kind: str) -> None:
-    """It fires first and fails fastest, on each tick; another host starts each of them."""
-    status, said = BROKEN[kind]
-    good, bad = world.path / "good", world.path / "bad"
-    for directory in (good, bad):
-        directory.mkdir()
-    words = " ".join(map(json.dumps, job(world.journal)))
-    program = good / "the-job"
-    program.write_text(f"#!/bin/sh\nexec {words}\n")
-    program.chmod(0o755)
-    if kind != "missing":
-        content = "#!/no/such/interpreter\n" if kind == "without interpreter" else "\x7fELF\0\n"
-        (bad / "the-job").write_text(content)
-        (bad / "the-job").chmod(0o644 if kind == "not executable" else 0o755)
-    days = [FIRST, FIRST + DAY, FIRST + 2 * DAY]
-    for day in days:
-        early = world.at(day + 0.5, Site("broken"), command=["the-job"], PATH=str(bad))
-        assert early.status == status
-        assert said in early.err
-        assert early.err.count("\n") == 1
-        assert world.at(day + 1.5, RIGHT, command=["the-job"], PATH=f"{good}:/usr/bin") == QUIET
-    assert world.started() == [named(day) for day in days]
-    assert {start.host for start in world.journal.starts()} == {"right"}
-    if kind == "of another machine":  # which nobody can see before the claim
-        assert [record.outcome for record in world.executions()] == ["not-started", "succeeded"] * 3
-    else:
-        told = [(skip.tick, skip.host) for skip in world.skips("broken")]
-        assert told == [(named(day), "broken") for day in days]

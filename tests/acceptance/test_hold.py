@@ -3,14 +3,12 @@
 import json
 import os
 import signal
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from servers import Database, FaultProxy, Journal, PostgresServer, assert_exclusive, eventually, job
 from servers.oncecron import Ended, Oncecron, installed
@@ -25,8 +23,6 @@ SESSIONS = "select count(*) from pg_stat_activity where usename = 'runner' and d
 LOCKED = "select session_lock, backend_pid is null from oncecron.job_key where owner is not null and key = %s"
 MOST = 10
 """The connections of a small server: it is full at eight."""
-JOBS = 40
-"""As many run on twenty connections."""
 
 
 def url(database: Database, hold: str, via: Any = None) -> str:
@@ -197,54 +193,3 @@ def test_doctor_says_what_a_running_job_holds(small: Database, public_path: Path
         rows = json.loads(Oncecron(url(small, "auto"), public_path)("doctor", "--json").out)
     [row] = [row for row in rows if row["subject"] == "connections"]
     assert (row["state"], "?hold=no" in row["cure"]) == ("warn", True)
-
-
-@pytest.mark.herd
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-@pytest.mark.turns(1)
-@pytest.mark.parametrize("hold", ["auto", "no"])
-def test_more_jobs_run_than_there_are_connections(
-    new_postgres: Callable[..., PostgresServer], public_path: Path, hold: str
-) -> None:
-    """Forty on twenty, all at the same time, each with its heartbeats, and none fails.
-
-    With `auto` some fourteen jobs hold a connection, and three are left for the heartbeats of the others.
-    """
-    database = installed(new_postgres(max_connections=20).create_database())
-    gate = public_path / "gate"
-    os.mkfifo(gate, 0o666)
-    host = Oncecron(url(database, hold), public_path)
-    firings = [
-        host.fire(
-            f"k{number}", "--ttl", "30s", "--tick", "one", "--connect-timeout", "900s", "--",
-            "sh", "-c", f"read line <{gate}; exit 0",
-        )
-        for number in range(JOBS)
-    ]  # fmt: skip
-    held = "select count(*) from oncecron.leases where state = 'held' and heartbeat_at > acquired_at + interval '{}'"
-    for renewals in ("0 s", "6 s"):
-        all_held(database, held.format(renewals))
-    database.server.stop("fast")
-    database.server.start()
-    began = time.time()
-    since = f"select count(*) from oncecron.leases where heartbeat_at > to_timestamp({began})"
-    all_held(database, since)
-    gate.open("w").close()  # everybody who opens it for reading goes on
-    assert {firing.wait(120) for firing in firings} == {Ended(0, b"", "")}
-    assert database.execute("select outcome, count(*) from oncecron.executions group by 1") == [
-        ("succeeded", JOBS)
-    ]
-
-
-def all_held(database: Database, counted: str) -> None:
-    """Wait until a query counts all jobs; it may be refused itself, for lack of a connection.
-
-    It takes some seconds. All contend for a few free connections, and each one that is refused costs the server a
-    process, so it may take minutes.
-    """
-    eventually(
-        lambda: database.execute(counted) == [(JOBS,)],
-        400,
-        retry_on=(AssertionError, psycopg.OperationalError),
-    )

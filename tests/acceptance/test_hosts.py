@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from answers import refused
-from log_of import Store
 from servers.oncecron import Oncecron
 from servers.require import require_root
 from terminals import on_a_terminal
@@ -47,21 +45,3 @@ def test_a_host_that_cannot_start_the_command_is_seen(new_host: Hosts) -> None:
     assert host("hosts", "--json") == (0, b"[]\n", "")
     assert host.run("k", "--tick", "1", "--", "/no/such/program").status == 127
     assert (shown(host)["host-a"]["keys"], shown(host)["host-a"]["skips"]) == (1, 1)
-
-
-def test_a_retired_host_is_forgotten(store: Store, new_host: Hosts) -> None:
-    """Its silence ends; a wrong name is refused with the right one."""
-    a, b = new_host("host-a"), new_host("host-b")
-    b.run("k", "--tick", "1", "--", "true")
-    for tick in ("2", "3", "4"):
-        a.run("k", "--tick", tick, "--", "true")
-    operator = ("--store", store.operator_url)
-    ended = a("forget", "--host", "host-bb", *operator)
-    refused(ended, 1, "host host-bb has fired no key; did you mean host-b")
-    ended = a("forget", "--host", "host-b", *operator)
-    assert ended == (
-        0,
-        b"forgot host host-b: no firing of it is expected until it fires a key\n",
-        "",
-    )
-    assert list(shown(a)) == ["host-a"]

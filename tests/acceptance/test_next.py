@@ -9,7 +9,6 @@ from log_of import Store
 from servers.oncecron import Oncecron
 
 SINCE = ("--since", "2027-03-27T00:00Z")
-COMING = ["key", "schedule", "zone", "tick", "local", "change"]
 CONFIG = """\
 [job.report]
 schedule = "30 2 * * *"
@@ -27,28 +26,6 @@ def alone(public_path: Path) -> Oncecron:
     host = Oncecron("", public_path, TZ="Asia/Kolkata")
     host.environment["ONCECRON_CONFIG"] = str(public_path / "oncecron.toml")
     return host
-
-
-def test_a_schedule_needs_no_store(alone: Oncecron) -> None:
-    """In the host's zone, or in that of --tz."""
-    first, second = answer(alone, "next", "--schedule", "30 2 * * *", "--count", 2, *SINCE)
-    assert list(first) == COMING
-    assert (first["key"], first["zone"], first["tick"]) == (
-        *(None, "Asia/Kolkata", "2027-03-27T21:00Z"),
-    )
-    assert second["local"] == "2027-03-29T02:30:00+05:30"
-    (first,) = answer(alone, "next", "--schedule", "@daily", "--tz", "UTC", "--count", 1, *SINCE)
-    assert (first["schedule"], first["tick"]) == ("@daily", "2027-03-27T00:00Z")
-
-
-def test_a_key_of_the_configuration_needs_no_store(alone: Oncecron) -> None:
-    """Its section has schedule and zone; --tz shows it in another."""
-    first, second = answer(alone, "next", "report", "--count", 2, *SINCE)
-    assert [first["key"], first["zone"]] == ["report", "Europe/Berlin"]
-    assert second["tick"] == "2027-03-28T01:00Z"
-    assert second["change"] == "after 02:00 became 03:00: 02:30 is due now"
-    (first,) = answer(alone, "next", "report", "--tz", "UTC", "--count", 1, *SINCE)
-    assert first["tick"] == "2027-03-27T02:30Z"
 
 
 def test_a_key_that_was_claimed_with_a_schedule(

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from typing import TYPE_CHECKING
 
 import pytest
-from planting import expect_since
 from servers import Journal, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 from servers.process import descendants, read_process
@@ -58,29 +56,6 @@ def test_a_skip_has_its_status_its_line_and_its_place_in_the_reports(
     explained = host("why", "k", "--tick", "one").out.decode()
     assert "did not run: every firing on record was skipped" in explained
     assert "host-a skipped: it did not meet --only-if (exit status 3)" in explained
-
-
-def test_a_tick_for_which_no_host_was_fit_is_missing(
-    store: Store, new_host: Callable[..., Oncecron]
-) -> None:
-    """`audit` says so, with the hosts."""
-    hosts = [new_host(name) for name in ("host-a", "host-b")]
-    schedule = ("--schedule", "* * * * *", "--tz", "UTC")
-    first = int(time.time() // 60) * 60 - 600
-    for minute in (0, 2):
-        at = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first + minute * 60))
-        assert hosts[0].run("k", "--tick", at, "--", "true").status == 0
-    assert hosts[0].run("k", *schedule, "--", "true").status == 0
-    expect_since(store, "k", time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first)))
-    unmet = time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(first + 60))
-    for host in hosts:
-        assert host.run("k", "--tick", unmet, "--only-if", "false", "--", "true").status == 0
-    found = json.loads(hosts[0]("audit", "--json").out)
-    [missing] = [each for each in found if each["tick"] == unmet]
-    assert (missing["finding"], missing["reason"]) == (
-        "no-run",
-        "not started: unmet on host-a, host-b",
-    )
 
 
 def test_the_test_has_the_environment_of_the_job_and_none_of_its_streams(
@@ -185,13 +160,3 @@ def test_it_is_not_tried_after_the_claim(
     )
     assert ended.status == 0
     assert [each.outcome for each in any_store.executions("k")] == ["failed", "succeeded"]
-
-
-@pytest.mark.parametrize("address", ["postgresql://nobody@127.0.0.1:1/x"])
-def test_the_skip_is_spooled_while_the_store_is_away(public_path: Path, address: str) -> None:
-    """The firing itself does not wait for it to answer more than a moment, and says nothing."""
-    host = Oncecron(address, public_path)
-    words = (*TICK, "--connect-timeout", "1s", "--only-if", "false", "--", "true")
-    assert host.run("k", *words) == Ended(0, b"", "")
-    [record] = (public_path / "host-a").rglob("*.json")
-    assert json.loads(record.read_text())["reason"] == "unmet"

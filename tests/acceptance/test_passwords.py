@@ -69,40 +69,6 @@ def test_a_secret_is_in_no_spooled_record_and_no_message(public_path: Path) -> N
     assert SECRET not in spooled
 
 
-@pytest.mark.turns(3)
-@pytest.mark.parametrize(
-    "store",
-    [
-        *(f"postgresql://u:{SECRET}%@127.0.0.1:1/d", f"postgresql://u:x {SECRET}@127.0.0.1:1/d"),
-        *(f"postgresql:/u:{SECRET}@h/d", f"postgresql://u@127.0.0.1:1/d?pass={SECRET}"),
-        *(f"postgresql://u:{SECRET}/@h/d", f"redis://u:{SECRET}%@h", f"redis://:{SECRET}"),
-        *(f"redis://h?pass={SECRET}", f"redis:/:{SECRET}@h", f"host=h password={SECRET}"),
-        *(f"sqlite://u:{SECRET}@h/d", f"mysql://u:{SECRET}@h/d", f"u:{SECRET}@postgresql://h/d"),
-    ],
-)
-def test_a_mistyped_store_shows_no_password(store: str, public_path: Path) -> None:
-    """On standard error, which cron mails, or in a file; what is wrong is said."""
-    host = Oncecron(store, public_path)
-    for words in (
-        ("run", "--key", "k", "--connect-timeout", "1s", "--", "true"),
-        ("run", "--key", "k", "--connect-timeout", "1s", "--", "no-such-program"),
-        ("run", "-vv", "--key", "k", "--connect-timeout", "1s", "--store", store, "--", "true"),
-        *(
-            ("history",),
-            ("jobs", "--store", store),
-            ("init",),
-            ("flush",),
-            ("--store", store, "jobs"),
-        ),
-        ("run", "--key", store, "--", "true"),
-    ):
-        ended = host(*words)
-        assert ended.status in (64, 69, 78, 127), ended
-        assert ended.err.startswith("oncecron: ")
-        assert SECRET not in ended.err
-    assert SECRET not in on_disk(public_path)
-
-
 def test_a_crontab_that_cannot_be_wrapped_shows_no_secret(public_path: Path) -> None:
     """Its user may have mailed the messages; the crontab itself is written as it is."""
     crontab = public_path / "crontab"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from answers import answer, refused
-from log_of import PostgresLog, Store
+from log_of import Store
 from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Ended, Oncecron
 
@@ -54,34 +54,6 @@ def test_prune_keeps_what_its_owner_wants_to_keep(past: Oncecron, store: Store) 
         "oncecron: the store keeps executions at least 90m; to remove younger ones, "
     )
     assert len(answer(past, "history")) == 3
-
-
-@pytest.mark.own_log
-def test_one_hosts_retention_does_not_empty_the_log(
-    store: Store, host: Oncecron, public_path: Path
-) -> None:
-    """Its ends remove nothing that the store keeps for everybody, unless `init` says otherwise."""
-    path = public_path / "oncecron.toml"
-    path.write_text('[retention]\nexecutions = "0s"\nskips = "0s"\n')
-    ticks = [f"2026-01-01T00:0{number}Z" for number in range(4)]
-
-    def run(number: int, *options: object) -> None:
-        if isinstance(store, PostgresLog):  # where an end removes rows by chance
-            store._database.execute("update oncecron.job_key set prunes = true")
-        assert host.run("k", "--tick", ticks[number], *options, "--", "true") == Ended(0, b"", "")
-
-    run(0)
-    run(0)
-    for number in (1, 2):
-        run(number, "--config", path)
-    assert [record.tick for record in store.executions("k")] == ticks[:3]
-    assert [skip.tick for skip in store.skips("k")] == ticks[:1]
-    assert host("init", *KEEP_NOTHING, "--store", store.owner_url).status == 0
-    run(3, "--config", path)
-    assert {record.tick for record in store.executions("k")} <= {
-        ticks[3]
-    }  # on some stores also its own
-    assert store.skips("k") == []
 
 
 # flush

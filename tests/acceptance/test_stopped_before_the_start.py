@@ -8,7 +8,6 @@ import sys
 from subprocess import PIPE
 from typing import TYPE_CHECKING
 
-from log_of import SQLiteLog
 from servers import Journal, eventually, job
 from servers.oncecron import Firing
 from servers.process import read_process, send, spawn
@@ -29,19 +28,6 @@ from oncecron.__main__ import main
 main()
 """
 
-FAILS_WHILE_THE_JOB_RUNS = """
-import os
-from oncecron.run.firing_states import Running
-judge = Running.judge
-def failing(state, now):
-    if os.path.exists("fail"):
-        raise ValueError("planted")
-    return judge(state, now)
-Running.judge = failing
-from oncecron.__main__ import main
-main()
-"""
-
 
 def test_a_guard_stopped_between_its_last_look_and_the_start_is_fenced(
     public_path: Path, journal: Journal
@@ -58,25 +44,6 @@ def test_a_guard_stopped_between_its_last_look_and_the_start_is_fenced(
     assert end.status == 75
     assert "the oncecron guard did not stop the command in time" in end.err
     assert journal.runs() == []
-
-
-def test_a_guard_that_fails_by_a_bug_leaves_nothing(public_path: Path, journal: Journal) -> None:
-    """The wrapper ends what it left, and the record says why."""
-    store = SQLiteLog(public_path / "store.db")
-    options = ["--store", store.url, "--ttl", str(TTL), "--tick", "one"]
-    firing = _fire(FAILS_WHILE_THE_JOB_RUNS, public_path, options, *job(journal, "--sleep", 60))
-    journal.wait_for("start")
-    (public_path / "fail").touch()
-    end = firing.wait(10)
-    assert end.status == 70
-    assert "internal error: ValueError: planted" in end.err
-    assert "the oncecron guard failed; the command was killed" in end.err
-    (public_path / "fail").unlink()
-    again = _fire("from oncecron.__main__ import main; main()", public_path, options, "true")
-    assert again.wait(10).status == 0
-    [record] = store.executions("k")
-    assert (record.outcome, record.signal) == ("lost", signal.SIGKILL)
-    assert record.lost_reason == "guard-failed"
 
 
 def _fire(program: str, path: Path, options: list[str], *command: str) -> Firing:

@@ -146,18 +146,6 @@ def test_a_herd_in_one_second_runs_once(
 
 
 @pytest.mark.herd
-def test_twenty_hosts_install_an_empty_database_at_once(
-    database: Database, public_path: Path, journal: Journal
-) -> None:
-    """One run, no error, one schema."""
-    hosts = [Oncecron(database.url(), public_path, f"host-{n}") for n in range(20)]
-    firings = [host.fire("k", "--tick", "one", "--", *job(journal)) for host in hosts]
-    ended = [firing.wait(60) for firing in firings]
-    assert {(e.status, e.out, e.err) for e in ended} == {(0, b"", "")}
-    assert len(journal.runs()) == 1
-
-
-@pytest.mark.herd
 @pytest.mark.parametrize("store_kind", ["pooled", "redis"])
 def test_twenty_firings_of_each_tick_run_it_once(
     store_kind: str, request: pytest.FixtureRequest, public_path: Path, journal: Journal

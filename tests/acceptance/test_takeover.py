@@ -194,32 +194,6 @@ def test_a_holder_that_is_cut_off_is_followed(
     assert_exclusive(journal, attempts=True)
 
 
-def test_a_host_that_waits_bears_a_store_that_is_away(
-    breakable: Breakable, public_path: Any, new_proxy: NewProxy, journal: Journal
-) -> None:
-    """For longer than --connect-timeout too, of which it tells once; then it leaves when the holder has ended."""
-    way = new_proxy(breakable.server)
-    holder = Oncecron(breakable.url(), public_path, "host-a").fire(
-        *("k", "--tick", "one", "--ttl", "30s", "--failover"), "--", *job(journal, *LONG)
-    )
-    journal.wait_for("start")
-    waiting = Oncecron(breakable.url(via=way), public_path, "host-b")
-    options = ("--tick", "one", "--ttl", "30s", "--failover", "--connect-timeout", "2s")
-    firing = waiting.fire("k", *options, "--", *job(journal))
-    wait_until_held(breakable.log, "k", waiting)
-    way.refuse()
-    way.sever()
-    assert firing.process.stderr
-    assert b"still waiting (--failover)" in firing.process.stderr.readline()
-    asked = len(way.connections())
-    way.passing()
-    eventually(lambda: len(way.connections()) > asked, 20)
-    os.kill(holder.process.pid, signal.SIGTERM)
-    holder.wait()
-    assert firing.wait(30) == Ended(0, b"", "")
-    assert len(journal.starts()) == 1
-
-
 @pytest.mark.herd
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [20])

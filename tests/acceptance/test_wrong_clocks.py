@@ -3,18 +3,14 @@
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
-from log_of import Store
-from planting import last_started
 from servers import skewed
 from servers.oncecron import Oncecron
 
-from oncecron.core.units import DAY, HOUR
+from oncecron.core.units import DAY
 
 Hosts = Callable[..., Oncecron]
 MINUTELY = ("--schedule", "* * * * *", "--tz", "UTC")
-NIGHTLY = ("--schedule", "0 2 * * *", "--tz")
 AHEAD = 40 * DAY
 
 
@@ -27,11 +23,6 @@ def found(host: Oncecron, *words: object) -> list[tuple[str, str | None, str]]:
 def at(host: Oncecron, instant: float) -> None:
     """Let the clock of a host show this time from now on."""
     host.environment = skewed(instant - time.time(), host.environment)
-
-
-def text_of(instant: float) -> str:
-    """Return the tick of a minute."""
-    return datetime.fromtimestamp(instant // 60 * 60, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
 def test_a_clock_that_was_ahead_silences_no_key(new_host: Hosts) -> None:
@@ -64,35 +55,3 @@ def test_a_pause_by_a_clock_that_was_ahead_is_named(new_host: Hosts) -> None:
         assert f"`oncecron resume {words[0]}` ends the pause" in reason
         assert host("resume", *words).status == 0
         assert found(host) == []
-
-
-def test_check_judges_a_key_whose_newest_tick_is_in_the_future(
-    store: Store, new_host: Hosts, operator: Oncecron
-) -> None:
-    """It names the mark, and what was due since its newest start that can be true is missed."""
-    host = new_host("host-a")
-    host.run("k", *MINUTELY, "--", "true")
-    last_started(store, "k", text_of(time.time() + AHEAD))
-    assert [each[:2] for each in found(host)] == [("future", "k")]
-    assert found(host, "--ignore", "future") == []
-    assert operator("release", "k").status == 0
-    assert found(host) == []
-
-
-def test_a_zone_that_is_not_that_of_cron_is_named(new_host: Hosts) -> None:
-    """Cron in UTC starts each tick of Berlin an hour late in winter; the second one tells."""
-    host = new_host("host-a")
-    night = datetime(2027, 1, 12, 2, 0, 1, tzinfo=UTC).timestamp()
-    for number in range(3):
-        at(host, night + number * DAY)
-        assert host.run("k", *NIGHTLY, "Europe/Berlin", "--", "true").status == 0
-        assert [each[:2] for each in found(host)] == [("zone", "k")] * (number > 0)
-    [(_, _, reason)] = found(host)
-    assert reason.startswith(
-        "starts 1h after its ticks: --tz Europe/Berlin is probably not that of cron"
-    )
-    assert b" started it 1h after its tick (pid " in host("why", "k").out
-    at(host, night + 3 * DAY - HOUR)  # the crontab was corrected
-    host.run("k", *NIGHTLY, "Europe/Berlin", "--", "true")
-    assert found(host) == []
-    assert b"h after its tick" not in host("why", "k").out

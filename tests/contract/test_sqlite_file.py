@@ -235,19 +235,6 @@ def test_a_file_that_others_may_write_or_replace_is_refused(
         list(people.history(HistoryQuery()))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-@pytest.mark.parametrize("place", ["file", "directory", "link"])
-def test_root_uses_no_file_of_another_user(path: Path, tmp_path: Path, place: str) -> None:
-    """SQLite would make its other files where that user's links lead."""
-    first_host(path).fire(minute(1))
-    link = tmp_path / "link.db"
-    link.symlink_to(path)
-    changed = {"file": path, "directory": path.parent, "link": link}[place]
-    os.chown(changed, 65534, 65534, follow_symlinks=False)
-    with pytest.raises(StoreRefusesError, match=f"{changed} belongs to user 65534"):
-        first_host(link).fire(minute(2))
-
-
 def test_no_file_is_made_where_others_may_write(path: Path) -> None:
     """A temporary directory protects the files of its users by the sticky bit."""
     path.parent.chmod(0o777)

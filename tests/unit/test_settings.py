@@ -108,14 +108,6 @@ def test_an_empty_variable_is_no_value(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert settings(config=path).address().target == "/from/store-file"
 
 
-def test_a_size_may_be_configured_for_all_jobs_and_switched_off_for_one(tmp_path: Path) -> None:
-    """`capture = "64k"` at the top, `capture = 0` in a section; without either it is off."""
-    path = put(tmp_path / "c.toml", 'capture = "64k"\n[job.billing]\ncapture = 0\n')
-    assert Settings(RUN_OPTIONS, {"config": path}, "other")["capture"] == 65536
-    assert Settings(RUN_OPTIONS, {"config": path}, "billing")["capture"] == 0
-    assert Settings(RUN_OPTIONS, {}, "other")["capture"] == 0
-
-
 def test_values_of_toml_may_be_numbers_and_truths(tmp_path: Path) -> None:
     """`retries = 3`, `no_tick = true`, and with `-` or `_`."""
     path = put(
@@ -465,13 +457,6 @@ def test_what_is_configured_for_another_rule_does_not_apply(
     has_gap, has_deadline = firing.tick.rule in ("minute", "none"), firing.tick.instant is not None
     assert firing.min_gap == (300.0 if has_gap else None)
     assert firing.starting_deadline == (3600.0 if has_deadline else None)
-
-
-def test_a_file_without_anything_is_the_defaults(tmp_path: Path) -> None:
-    """Retention included."""
-    found = read_file(put(tmp_path / "c.toml", ""))
-    assert found.values == {}
-    assert found.retention == (400 * 86400.0, 7 * 86400.0)
 
 
 def test_a_large_file_is_not_read_to_its_end(tmp_path: Path) -> None:
