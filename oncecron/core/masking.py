@@ -240,10 +240,11 @@ def _in_parameters(text: str, start: int, store: bool) -> Iterator[tuple[int, in
     """Yield what is hidden of a query: a secret, and the rest of it, which in a store's may be known parameters."""
     for piece in text[start:].split("&"):
         name, equals, _ = piece.partition("=")
-        is_secret = equals != "" and is_secret_name(name) and _NAME.issuperset(name)
+        is_named = equals != "" and _NAME.issuperset(name)
+        is_secret = is_named and is_secret_name(name)
         end = start + len(piece)
         if is_secret or (store and name not in _SHOWN):
-            yield start + len(name) + 1 if is_secret else start, end if store else len(text)
+            yield start + len(name) + 1 if is_named else start, end if store else len(text)
             if not store:
                 return
         start = end + 1

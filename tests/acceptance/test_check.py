@@ -90,11 +90,11 @@ def test_all_is_well(host: Oncecron) -> None:
     ended = host("check")
     assert (ended.status, ended.err) == (0, "")
     [line] = ended.out.decode().splitlines()
-    assert line == (
+    assert line.startswith(
         "ONCECRON OK: 1 of 1 key ok | missed=0;;0 silent=0;;0 failed=0;;0 lost=0;;0 expired=0;;0 slow=0;0 "
         "overrun=0;0 spooled=0;0 configuration=0;0 silent-host=0;0 clock=0;0 future=0;0 zone=0;0 same-name=0;0 "
-        "in-doubt=0;;0 left=0;0 channel=0;;0 keys=1"
-    )
+    )  # and those of the plugins that are there
+    assert line.endswith(" keys=1")
     assert answer(host) == (0, {"state": "ok", "keys": 1, "ok": 1, "findings": []})
 
 
@@ -209,7 +209,7 @@ def test_a_dead_host_is_found(store: Store, host: Oncecron) -> None:
     ("words", "why"),
     [
         (["fin"], "no host has fired key fin; did you mean fine?"),
-        (["--store", "postgresql://u:s3cret@h/d?nonsense=1"], "invalid URI query parameter"),
+        (["--store", "postgresql://u:s3cret@h/d?nonsense=1"], "nonsense"),
         (["--store", "postgresql://u:s3cret@127.0.0.1:1/d"], "127.0.0.1"),
     ],
     ids=["key", "configuration", "away"],
