@@ -55,8 +55,12 @@ def _missing() -> list[str]:
 
 @functools.cache
 def _line() -> re.Pattern[str]:
+    """Return what a command of such a plugin, a table of it in the file, its package or its program looks like."""
     commands, packages = "|".join(_missing()), "|".join(PLUGINS)
-    return re.compile(rf"(?:^|oncecron )(?:{commands})(?: |$)|\b(?:{packages})\b", re.MULTILINE)
+    tables = rf"\[(?:job\..*\.)?(?:{commands})[].]"
+    found = rf"(?:^|oncecron )(?:{commands})(?: |$)|{tables}|\b(?:{packages})\b"
+    shell = "|oncecron-shell" * ("oncecron_crontab" in PLUGINS)
+    return re.compile(found + shell, re.MULTILINE)
 
 
 @functools.cache
@@ -94,7 +98,7 @@ def _lines(node: ast.AST) -> Iterator[str]:
         words = node.args
     for text in (*words[:1], node):
         value = getattr(text, "value", None)
-        if isinstance(value, str) and (text is not node or "oncecron" in value):
+        if isinstance(value, str) and (text is not node or "oncecron" in value or "[" in value):
             yield value
 
 

@@ -53,7 +53,7 @@ def test_a_host_that_is_well(store: Store, new_host: Hosts) -> None:
     host.run("k", "--tick", "t", "--", "true")
     found = diagnoses(host)
     assert wrong(host) == {}
-    assert {"configuration", "zone", "cron", "path", "store", "server"} <= {*found}
+    assert {"configuration", "zone", "store", "server"} <= {*found}
     assert {"spool", "commands", "schedules"} <= {*found}
     heading, *rows, last = host("doctor").out.decode().splitlines()
     assert last == "keys and hosts: `oncecron check`"
