@@ -189,7 +189,7 @@ def test_a_finding_gets_the_state_that_is_asked_for(host: Oncecron) -> None:
     assert kinds(host, "-w", "failed,lost")[0] == 1
     assert kinds(host, "-c", "slow", "--warning", "failed")[0] == 1
     assert kinds(host, "--ignore", "failed") == (0, [])
-    refused(host("check", "-w", "faild"), 64, "-w: 'faild' is not one of missed, ")
+    refused(host("check", "-w", "faild"), 64, "--warning: 'faild' is not one of missed, ")
 
 
 def test_a_dead_host_is_found(store: Store, host: Oncecron) -> None:
