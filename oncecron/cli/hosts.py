@@ -36,12 +36,9 @@ def _kind_of_silence(word: str) -> StateKind:
 
 
 def _silent_on(host: HostSummary, clock: Clock) -> str:
-    if host.silent_on is None:
-        return ABSENT
-    is_whole = 1 < host.keys <= len(host.silent_on.split(","))
-    if is_whole:
+    if 1 < host.keys <= len(host.silent_on):
         return f"all {host.keys} keys"
-    return host.silent_on if clock.now is None else host.silent_on.replace(",", ", ")
+    return (", " if clock.now else ",").join(host.silent_on) or ABSENT
 
 
 HOSTS = Kind(

@@ -115,6 +115,8 @@ class Writer:
 
     def _csv_field(self, value: Any) -> Any:
         """Return a value for a spreadsheet or a terminal: no text is a formula, or has control characters."""
+        if isinstance(value, tuple):
+            value = ",".join(value)
         if not isinstance(value, str):
             return value
         text = visible_lines(value)

@@ -34,8 +34,8 @@ class HostSummary(NamedTuple):
     """How often it started a command of these keys in the last 24 hours, counted by whole hours."""
     skips: int
     """How often it skipped a tick."""
-    silent_on: str | None
-    """The keys on which it is silent, joined by commas."""
+    silent_on: tuple[str, ...]
+    """The keys on which it is silent."""
     machines: int = 1
     """2: two machines or more have this name."""
 
@@ -62,7 +62,7 @@ def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Itera
             len({row.key for row in jobs if fires(row)}),
             sum(row.wins for row in jobs),
             sum(row.skips for row in jobs),
-            ",".join(silent.get(host, ())) or None,
+            tuple(silent.get(host, ())),
             max(row.machines for row in of_keys),
         )
 

@@ -122,9 +122,9 @@ def test_a_host_at_a_glance() -> None:
     ]
     drains = [Pause(None, "a", "ann@web1", None, 1.0, None), Pause("k", None, "x", None, 1.0, None)]
     assert list(hosts(rows, drains, NOW)) == [
-        HostSummary("a", NOW - 30, "0.2.0", -3.0, "ann@web1", 3, 3, 6, None),
-        HostSummary("b", NOW - 1500, "0.1.0", 0.5, None, 3, 3, 6, "k,l,x"),
-        HostSummary("by-hand", NOW - 4, "0.2.0", 0.5, None, 0, 1, 2, None),
+        HostSummary("a", NOW - 30, "0.2.0", -3.0, "ann@web1", 3, 3, 6, ()),
+        HostSummary("b", NOW - 1500, "0.1.0", 0.5, None, 3, 3, 6, ("k", "l", "x")),
+        HostSummary("by-hand", NOW - 4, "0.2.0", 0.5, None, 0, 1, 2, ()),
     ]
 
 

@@ -76,7 +76,7 @@ def shown(text: str = "plain", keys: int = 1) -> dict[str, Any]:
         "bars": {text: [Run(text, word, NOW - 60, 2.0, text, 1) for word in words[-30:]]},
         "running": [lease._replace(acquired_at=NOW - 5, progress=text)],
         "usual": {text: 2.0},
-        "hosts": [HostSummary(text, NOW, text, 3.0, text, 1, 2, 3, f"{text},{text}", 2)],
+        "hosts": [HostSummary(text, NOW, text, 3.0, text, 1, 2, 3, (text, text), 2)],
         "timeline": Grid(starts, NOW, (line(text, *words),) * keys),
         "hosts_of": [Grid(starts, NOW, (line(text, *words),), text)],
         "days": days(*[(("failed", 2),)] * 90),
