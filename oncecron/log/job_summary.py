@@ -67,6 +67,8 @@ class JobSummary(NamedTuple):
     """When a person said that it is retired (`oncecron forget`), if it has not started since."""
     forgotten_by: str | None = None
     """USER@HOST."""
+    retired: bool = False
+    """Whether nobody expects it to run: it was forgotten, and no host has fired it since, not even in vain."""
     stopped_by: str | None = None
     """Who asked it to stop, where `outcome` is `stopped`: USER@HOST; None: nobody did, its host was shut down."""
     host: str | None = None

@@ -33,11 +33,12 @@ from oncecron.log.missed import (
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import TypeVar
+    from typing import Any, TypeVar
 
     from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
     from oncecron.log.missed import Due
     from oncecron.log.sources import Sources
+    from oncecron.plugins import Work
     from oncecron.stores.reader import Reader
 
     Row = TypeVar("Row", Execution, LeaseView)
@@ -137,10 +138,9 @@ def jobs(
     due = dues(known_keys, log.reasons, now, more, missed_after)
     by_name, work = {pause.key: pause for pause in sources.pauses}, sources.work
     for key, past in pasts.items():
-        job = _job(key, shards[key], past, running.get(key, []), _pause_of(key, by_name), due[key])
-        settled = past.ended is not None and work.is_settled(past.ended)
-        job = job._replace(progress=work.newest(key), settled=settled)
-        yield job._replace(state=states(job)[0].word)
+        yield _job(
+            known_keys[key], past, running.get(key, []), _pause_of(key, by_name), due[key], work
+        )
 
 
 def _newest_in_brief(
@@ -291,23 +291,23 @@ def _of_all(shards: Iterable[Execution]) -> Execution:
 
 
 def _job(
-    key: str,
-    shards: Sequence[JobKey],
+    known: Known,
     past: _Past,
     running: Sequence[LeaseView],
     pause: Pause | None,
     due: Due,
+    work: Work,
 ) -> JobSummary:
     ended, success, failure = past.ended, past.success, past.failure
-    expected = next((shard.expected for shard in shards if shard.expected), None)
+    key = known.shards[0].key
+    expected = next((shard.expected for shard in known.shards if shard.expected), None)
     since = [at for lease in running if (at := _runs_since(lease, past.newest)) is not None]
-    forgotten = _forgotten(shards)
-    return JobSummary(
+    forgotten = _forgotten(known.shards)
+    names = ("outcome", "exit_code", "signal", "started_at", "host")
+    of_end: dict[str, Any] = {name: getattr(ended, name, None) for name in names}
+    job = JobSummary(
         key=key,
-        outcome=ended.outcome if ended else None,
-        exit_code=ended.exit_code if ended else None,
-        signal=ended.signal if ended else None,
-        started_at=ended.started_at if ended else None,
+        **of_end,
         succeeded_at=(success.finished_at or success.started_at) if success else None,
         failed_at=(failure.finished_at or failure.started_at) if failure else None,
         running_host=",".join(sorted({lease.host or "?" for lease in running})) or None,
@@ -321,11 +321,14 @@ def _job(
         paused_reason=pause.reason if pause else None,
         schedule=expected.schedule if expected else None,
         zone=expected.zone if expected else None,
+        progress=work.newest(key),
+        settled=ended is not None and work.is_settled(ended),
         forgotten_at=forgotten.forgotten_at if forgotten else None,
         forgotten_by=forgotten.forgotten_by if forgotten else None,
+        retired=forgotten is not None and not (expected or known.in_vain),
         stopped_by=ended.requested_by if ended and ended.outcome == "stopped" else None,
-        host=ended.host if ended else None,
     )
+    return job._replace(state=states(job)[0].word)
 
 
 def _runs_since(lease: LeaseView, newest: Iterable[Execution]) -> float | None:

@@ -414,10 +414,10 @@ def _of_hosts(
     all_rows = list(recent(situation.hosts, now))
     rows = [row for row in all_rows if row.key in keys]
     drained = {pause.host for pause in situation.pauses if pause.host is not None}
-    forgotten = {job.key for job in situation.jobs if job.forgotten_at is not None}
+    retired = {job.key for job in situation.jobs if job.retired}
     gone: dict[str, set[str]] = {}
     for host, since, of_host, is_whole, _ in silences(all_rows, drained, now, limits.silent_after):
-        of_host = tuple(key for key in of_host if key not in forgotten)  # noqa: PLW2901 - nobody expects it
+        of_host = tuple(key for key in of_host if key not in retired)  # noqa: PLW2901 - nobody expects it
         silent_on = [key for key in of_host if key in keys]
         if is_whole and silent_on:
             for key in of_host:
@@ -432,7 +432,7 @@ def _of_hosts(
             reason = f"has not been fired by {host} since {last}, which fires other keys"
             yield finding("silent-host", key, 1, reason, since=since, host=host)
     # Each tick has one host at least.
-    expected = [row for row in rows if row.key not in forgotten] if limits.min_hosts > 1 else []
+    expected = [row for row in rows if row.key not in retired] if limits.min_hosts > 1 else []
     for key, (ticks, _, present, _) in sorted(last_ticks(expected, drained).items()):
         if len(ticks) == LAST_TICKS and len(present | gone.get(key, set())) < limits.min_hosts:
             few = f"has been fired by {_many(len(present), 'host')} in its last {len(ticks)} ticks"

@@ -73,11 +73,9 @@ def ending_of(which: Identity, before: Known, now: Now) -> Ending | None:
     job = now.jobs.get(which.key)
     if job is None:
         return _closed("is not known to the store any more")
-    if job.forgotten_at is not None:
+    if job.forgotten_at is not None and (job.retired or which.finding in _OF_A_RUN):
         by = job.forgotten_by or "somebody"
-        return _closed(
-            f"is not expected to run any more: forgotten by {by} at {now.when(job.forgotten_at)}"
-        )
+        return _closed(f"was forgotten by {by} at {now.when(job.forgotten_at)}")
     ending = _OF_KEYS.get(which.finding)
     if (
         ending is None and which.finding in kinds()
@@ -204,9 +202,9 @@ def _silent_host(which: Identity, before: Known, now: Now) -> Ending | None:
             f"{which.host} is not expected to fire any more: it was forgotten, or is long gone"
         )
     of_host = {row.key for row in now.rows if row.host == which.host}
-    forgotten = [job for key in of_host if (job := now.jobs.get(key)) and job.forgotten_at]
-    if len(forgotten) == len(of_host):
-        last = max(forgotten, key=lambda job: job.forgotten_at or 0.0)
+    retired = [job for key in of_host if (job := now.jobs.get(key)) and job.retired]
+    if len(retired) == len(of_host):
+        last = max(retired, key=lambda job: job.forgotten_at or 0.0)
         by = f"the last one was forgotten by {last.forgotten_by or 'somebody'}"
         return _closed(f"nothing that {which.host} used to fire is expected any more: {by}")
     return _closed(f"{which.host} is not called silent any more, by what is expected of it now")
@@ -241,6 +239,8 @@ def _fired(rows: Sequence[HostTicks]) -> tuple[float, str] | None:
     return max(((at, row.key) for row in rows for _, at in row.ticks), default=None)
 
 
+_OF_A_RUN = ("failed", "lost")
+"""A key that is fired again after it was forgotten has started nothing since: these are of a run before that."""
 _OF_KEYS: dict[str, Callable[[Identity, Known, Now, JobSummary], Ending | None]] = {
     **dict.fromkeys(("missed", "silent", "overrun"), _starts),
     **dict.fromkeys(("failed", "lost", "expired"), _ends_well),

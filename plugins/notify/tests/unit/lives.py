@@ -69,18 +69,19 @@ class Key:
         self.paused: tuple[str, float] | None = None
         self.forgotten: tuple[str, float] | None = None
         self.expected_since: float | None = None
-        self.is_tried = False
-        """Whether hosts fire it in vain since it was forgotten: it is expected again, and yet is not."""
         self.renamed_to: str | None = None
         self.runs: list[Run] = []
         self.dues: list[Due] = []
 
     def fire_in_vain(self, tick: Tick) -> None:
-        """Expect a key that has never run from its first firing on."""
-        if self.forgotten:
-            self.is_tried = True
-        elif self.expected_since is None:
+        """Expect a key that has never run, or not since it was forgotten, from its first firing on."""
+        if self.expected_since is None:
             self.expected_since = (tick.instant or 0.0) - 1
+
+    @property
+    def is_retired(self) -> bool:
+        """Return whether it was forgotten, and no host has fired it since."""
+        return self.forgotten is not None and self.expected_since is None
 
     @property
     def schedule(self) -> str:
@@ -244,7 +245,7 @@ class World:
             before.kept = False
         if key.expected_since is None:
             key.expected_since = self.now
-        key.forgotten, key.is_tried = None, False
+        key.forgotten = None
         run = Run(key, tick, host, lease, self.now)
         key.runs.append(run)
         fate = 0.0 if self.is_quiet else self.draw.random()
@@ -303,7 +304,7 @@ class World:
 
     def _forget(self, _host: Host, key: Key, author: str) -> None:
         if self.reader.forget(key.name, author):
-            key.forgotten, key.expected_since, key.is_tried = (author, self.now), None, False
+            key.forgotten, key.expected_since = (author, self.now), None
 
     def _forget_host(self, host: Host, _key: Key, _author: str) -> None:
         self.reader.forget_host(host.name)

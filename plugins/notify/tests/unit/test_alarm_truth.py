@@ -137,9 +137,7 @@ class Oracle:
         judge = getattr(self, "_" + found.finding.replace("-", "_"))
         return judge(found) if found.key is None else judge(found, self.world.keys[found.key])
 
-    def _missed(self, found: Finding, key: Key) -> bool | None:
-        if key.is_tried:
-            return None
+    def _missed(self, found: Finding, key: Key) -> bool:
         late = [
             due
             for due in key.not_started(self.now, "nobody", "drained", "paused", "held")
@@ -168,8 +166,8 @@ class Oracle:
         newest = key.runs[-1]
         return (newest.outcome == "running" or newest.kept) and not newest.is_living(self.now)
 
-    def _overrun(self, found: Finding, key: Key) -> bool | None:
-        return None if key.is_tried else len(key.not_started(self.now, "held")) == found.count
+    def _overrun(self, found: Finding, key: Key) -> bool:
+        return len(key.not_started(self.now, "held")) == found.count
 
     def _slow(self, found: Finding, key: Key) -> bool:
         run = key.living(self.now)
@@ -180,11 +178,13 @@ class Oracle:
         newest = host.newest(key.name if key else None)
         if newest is None or host.drained or self.now - newest < SILENT:
             return False
+        if key is not None and key.is_retired:
+            return False
         if key is not None:
             is_there = not host.has_line(key) or self._was_up_between(host, key.name)
             lives = (host.newest() or 0.0) > newest and is_there
             return lives and self._fired_by_others(key.name, newest)
-        is_expected = any(not self.world.keys[name].forgotten for name in host.fired)
+        is_expected = any(not self.world.keys[name].is_retired for name in host.fired)
         return is_expected and any(
             self._fired_by_others(name, host.newest(name) or 0.0) for name in host.fired
         )
@@ -222,7 +222,7 @@ class Oracle:
             )
         if found.finding == "silent-host" and key is None:
             fired = self.world.hosts[str(found.host)].fired
-            return {*found.keys} == {each for each in fired if not self.world.keys[each].forgotten}
+            return {*found.keys} == {each for each in fired if not self.world.keys[each].is_retired}
         return True
 
     # How it ended
@@ -236,7 +236,7 @@ class Oracle:
             host = self.world.hosts[str(found.host)]
             return (host.newest(found.key) or 0.0) > since and self._is_a_time(found.reason, host)
         key = self.world.keys[str(found.key)]
-        if key.forgotten or (found.reason.startswith("is well") and not self._ended_well(key)):
+        if key.is_retired or (found.reason.startswith("is well") and not self._ended_well(key)):
             return False
         if found.finding in ("failed", "lost", "expired"):
             return self._ended_well(key)
@@ -272,8 +272,9 @@ class Oracle:
         return stop is not None and stop[0] == by[2]
 
     def _fires_nothing_expected(self, found: Finding, by: re.Match[str]) -> bool:
-        keys = [self.world.keys[name].forgotten for name in self.world.hosts[by[1]].fired]
-        return all(keys) and max(keys, key=lambda each: each[1] if each else 0.0)[0] == by[2]
+        keys = [self.world.keys[name] for name in self.world.hosts[by[1]].fired]
+        last = max((key.forgotten or ("", 0.0) for key in keys), key=lambda each: each[1])
+        return all(key.is_retired for key in keys) and last[0] == by[2]
 
     def _is_forgotten(self, found: Finding, _: object) -> bool:
         host = self.world.hosts[str(found.host)]
@@ -314,14 +315,15 @@ class Oracle:
         for host in self.world.hosts.values():
             dead = finding("silent-host", None, 1, "", host=host.name)
             ticks = [self._fired_by_others(each, host.newest() or 0.0) for each in host.fired]
-            ticks.append(any(not self.world.keys[each].forgotten for each in host.fired))
+            ticks.append(any(not self.world.keys[each].is_retired for each in host.fired))
             if host.lives_from > self.now and all(ticks) and self.is_so(dead):
                 assert ("silent-host", None, host.name) in known, host.name
         found = notices(self.world.reader, ["ops"])
         for which in [each for notice in found for each in knowledge_in(notice).known]:
             if which.key is not None and which.finding not in ("slow", "expired"):
                 key = self.world.keys[which.key]
-                assert not key.forgotten or key.is_tried, which
+                is_of_a_run = which.finding in ("failed", "lost")
+                assert not (key.forgotten if is_of_a_run else key.is_retired), which
             if which.finding == "silent-host":
                 assert not self.world.hosts[str(which.host)].drained, which
 
