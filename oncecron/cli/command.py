@@ -167,20 +167,11 @@ class TableCommand(HelpfulCommand):
                 self._refuse_options_as_values(args, greedy=not ctx.allow_interspersed_args)
             super().parse_args(ctx, args)
             if ctx.args and not ctx.resilient_parsing:
-                ctx.fail(f"unexpected argument {ctx.args[0]!r}{self._missing_quotes(ctx)}")
+                ctx.fail(f"unexpected argument {ctx.args[0]!r}")
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # for the command whose --help the message names
             raise
         return ctx.args
-
-    def _missing_quotes(self, ctx: click.Context) -> str:
-        """Return the cure if words too many may be the fields of a schedule: a shell has replaced * by file names."""
-        if "schedule" in self.typed_values(ctx):
-            return "; put quotes around all five fields: --schedule '*/5 * * * *'"
-        first = str(ctx.params.get("words") or "")
-        if first[:1].isdigit() and any(option.name == "schedule" for option in self.table):
-            return f"; put quotes around all five fields: {ctx.command_path} '0 2 * * *'"
-        return ""
 
     def _refuse_options_as_values(self, args: Sequence[str], *, greedy: bool) -> None:
         """Raise `UsageError` for an option in the place of a value: click would take it for the value."""

@@ -14,13 +14,13 @@ from oncecron import __version__
 from oncecron.core import installation
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import OncecronError
-from oncecron.core.text import visible
+from oncecron.core.text import count, listed, visible
 from oncecron.core.time_zone import host_zone
 from oncecron.log.hosts import of_last_day
 from oncecron.log.silent_hosts import recent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from oncecron.core.log_rows import KeyHost
     from oncecron.run.spool import Spool
@@ -30,7 +30,6 @@ CRON_PATH = "/usr/bin:/bin"
 
 _PROGRAM = "oncecron"
 _TZ_DATA = "/usr/share/zoneinfo/tzdata.zi"
-_NAMED = 5
 _SHOWN = 100
 """So many characters of a command are shown."""
 
@@ -46,7 +45,7 @@ def of_spool(spool: Spool) -> Iterator[Diagnosis]:
         yield Diagnosis("fail", "spool", text, str(error))
         return
     if waiting:
-        text = f"{waiting} record{'s' * (waiting != 1)} in {spool.root}: the store was unreachable"
+        text = f"{count(waiting, 'record')} in {spool.root}: the store was unreachable"
         yield Diagnosis("warn", "spool", text, "`oncecron flush`")
     else:
         yield Diagnosis("ok", "spool", f"nothing waits in {spool.root}")
@@ -110,7 +109,7 @@ def of_crontabs(rows: Iterable[KeyHost], now: float) -> Iterator[Diagnosis]:
         for row in crontabs[keys[0]]:
             hosts.setdefault(part(row), []).append(row.host)
         shown = "; ".join(
-            f"{visible(text[:_SHOWN])} on {listed(names)}" for text, names in sorted(hosts.items())
+            f"{text[:_SHOWN]} on {listed(names)}" for text, names in sorted(hosts.items())
         )
         cure = (
             f"make the crontabs equal, or give each job its own key: {visible(keys[0])} is {shown}"
@@ -124,9 +123,3 @@ def _schedule(row: KeyHost) -> str:
     if row.schedule is None:
         return "without --schedule"
     return f"{row.schedule!r} in {row.zone or 'the zone of the host'}"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return visible(", ".join(names[:_NAMED]) + more)

@@ -12,12 +12,10 @@ from click.shell_completion import CompletionItem
 from oncecron.cli.command import HelpfulCommand, UsageErrorWithCure, answer
 from oncecron.config.run_parser import wrong_dash
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.masking import masked_words
 from oncecron.core.suggestion import unknown
-from oncecron.stores.address import has_password, shell_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
 
 class Listed(NamedTuple):
@@ -137,25 +135,6 @@ class LazyGroup(HelpfulCommand, click.Group):
             shown=lambda command: f"`{ctx.command_path} {command}`",
         )
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Split the line. Raises `UsageErrorWithCure` for a command's option in front of the command."""
-        typed = list(args)
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            command = next((word for word in typed if word in self.names), None)
-            if command is None or not self._has_option(ctx, command, error.option_name):
-                raise
-            at = typed.index(command)
-            line = [ctx.command_path, command, *typed[:at], *typed[at + 1 :]]
-            raise UsageErrorWithCure(
-                f"options go after the command; write `{_shell_line(line)}`", ctx
-            ) from error
-
-    def _has_option(self, ctx: click.Context, command: str, name: str) -> bool:
-        found = self.get_command(ctx, command)
-        return found is not None and any(name in parameter.opts for parameter in found.params)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the commands under their headings."""
         others = {name: one for name, one in self._others().items() if name not in self.names}
@@ -171,18 +150,3 @@ class LazyGroup(HelpfulCommand, click.Group):
             return f"{listed.about} [{listed.package}]"
         missing = "" if listed.is_installed else f" [not installed: {listed.distribution}]"
         return f"{listed.about}{missing}"
-
-
-def _shell_line(line: Sequence[str]) -> str:
-    """Return a command line for a shell, without passwords."""
-    words, before = [], ""
-    for word, shown in zip(line[1:], masked_words(line[1:]), strict=True):
-        name = word.partition("=")[0] + "=" if word.startswith("--") and "=" in word else ""
-        if (name or f"{before}=") in ("--store=", "--log="):
-            variable = (name or f"{before}=")[2:-1].upper()
-            secret = has_password(word.removeprefix(name))
-            words.append(f'{name}"$ONCECRON_{variable}"' if secret else shell_quoted(word))
-        else:
-            words.append(shell_quoted(shown))
-        before = word
-    return " ".join([line[0], *words])

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import table
 from oncecron.cli.command import ALL, QUERY_OPTIONS, TableCommand, incomplete, store_reader, writer
-from oncecron.cli.sentences import count, known_keys, refuse_unknown_keys, valid_key
+from oncecron.cli.sentences import known_keys, refuse_unknown_keys, valid_key
 from oncecron.cli.table import Column, Kind
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.log_rows import ALL_KEYS, LeaseView, Pause, is_internal
 from oncecron.core.stderr import complain
-from oncecron.core.text import ABSENT, Clock
+from oncecron.core.text import ABSENT, Clock, count
 from oncecron.core.units import format_duration
 from oncecron.log.sources import Sources
 

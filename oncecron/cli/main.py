@@ -159,6 +159,8 @@ def _sentence(error: click.ClickException) -> str:
         return text
     path = error.ctx.command_path if error.ctx else "oncecron"
     see = f"see `{path} --help`"
+    if error.ctx and isinstance(error.ctx.command, click.Group):
+        see = f"the options of a command go after it; {see}"
     if isinstance(error, click.NoSuchOption):
         name = error.option_name.lstrip("-")
         meant = suggestion(name, _options(error.ctx), see, shown="--{}".format)

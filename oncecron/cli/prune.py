@@ -7,11 +7,11 @@ import operator
 from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, all_readers, with_names
 from oncecron.cli.progress_bar import progress_bar
-from oncecron.cli.sentences import count
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.model import Retention
 from oncecron.core.stderr import complain
+from oncecron.core.text import count
 from oncecron.core.units import typed_duration
 from oncecron.plugins import brought
 

@@ -84,8 +84,3 @@ def refuse_unknown_keys(keys: Iterable[str], known: Collection[str]) -> None:
     """Raise `NotFoundError` for the first of some keys that no host has fired."""
     for key in sorted({*keys}.difference(known)):
         raise unknown_key(key, known)
-
-
-def count(many: int, what: str) -> str:
-    """Return a number of things: `1 skip`, `2 skips`."""
-    return f"{many} {what}{'s' * (many != 1)}"

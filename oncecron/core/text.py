@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from oncecron.core.light_typing import NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.stderr import visible as visible  # noqa: PLC0414 - one of the formats
 from oncecron.core.tick import instant_of
 from oncecron.core.time_zone import find_zone, host_zone
 from oncecron.core.units import DAY, HOUR, MINUTE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ABSENT = "-"
 _SAME_WEEK = 6  # days within which the name of a day means one date
@@ -140,6 +143,18 @@ def _time_of_day(there: datetime, form: str) -> str:
     if there.timestamp() == there.replace(fold=1 - there.fold).timestamp():
         return shown
     return f"{shown} {(there if there.tzinfo else there.astimezone()).tzname()}"
+
+
+def count(many: int, what: str, at_most: int | None = None) -> str:
+    """Return a number of things: `1 skip`, `2 skips`; `100+ runs` where no more than 100 are counted."""
+    more = "+" if at_most is not None and many >= at_most else ""
+    return f"{many}{more} {what}{'s' * (many != 1)}"
+
+
+def listed(names: Sequence[str], at_most: int = 5) -> str:
+    """Return the first of some names, and how many more there are: `a, b and 3 more`."""
+    more = len(names) - at_most
+    return ", ".join(names[:at_most]) + (f" and {more} more" if more > 0 else "")
 
 
 def part_of(shard: int, shards: int) -> str:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.core import tick
 from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.text import listed
 from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
 from oncecron.core.units import DAY
-from oncecron.log.job_summary import is_living
+from oncecron.log.job_summary import by_key, is_living
 from oncecron.log.missed import expected_shards, grace_of, is_held_back, paused_since
 
 if TYPE_CHECKING:
@@ -127,18 +128,15 @@ def _text_of(at: float) -> str:
 
 def read_reasons(found: Iterable[Gaps], log: Reader) -> None:
     """Read why the ticks of some shards were not started: one question for all of them."""
-    by_key: dict[str, list[Gaps]] = {}
-    for each in found:
-        if each.ticks:
-            by_key.setdefault(each.key, []).append(each)
+    of_keys = by_key(each for each in found if each.ticks)
     wanted = {
         key: sorted({*itertools.chain(*(each.ticks for each in gaps))})
-        for key, gaps in by_key.items()
+        for key, gaps in of_keys.items()
     }
     are_few = sum(map(len, wanted.values())) <= TICKS_AT_ONCE
     first = {key: tick.minute_tick(ats[0]) for key, ats in wanted.items()}
     for skip in log.reasons(first, wanted if are_few else None) if first else ():
-        for each in by_key[skip.key]:
+        for each in of_keys[skip.key]:
             each.note(skip)
 
 
@@ -153,7 +151,7 @@ def expected_gaps(sources: Sources, since: float) -> dict[tuple[str, int], Gaps]
 
 def reason_text(reasons: Reasons, *, given_back_by: str | None = None) -> str:
     """Return why nothing was started, as far as skips on record say."""
-    found = [f"{reason} on {_list(hosts)}" for reason, hosts in sorted(reasons.items())]
+    found = [f"{reason} on {listed(sorted(hosts))}" for reason, hosts in sorted(reasons.items())]
     if given_back_by is not None:
         found.insert(0, f"claimed and given back by {given_back_by}")
     if found:
@@ -162,20 +160,6 @@ def reason_text(reasons: Reasons, *, given_back_by: str | None = None) -> str:
         "not started, and no skip is on record: no host fired, or its record is still spooled, or its skips have been "
         "pruned"
     )
-
-
-def _ends(ticks: Iterator[tick.Tick]) -> tuple[tick.Tick, tick.Tick, int]:
-    first = last = next(ticks)
-    count = 1
-    for each in ticks:
-        last = each
-        count += 1
-    return first, last, count
-
-
-def _list(hosts: dict[str, None]) -> str:
-    names = sorted(hosts)
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")  # noqa: PLR2004
 
 
 class MissingShard(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from oncecron.core.text import visible
+from oncecron.core.text import listed, visible
 from oncecron.core.timing import SETTLED
 from oncecron.log.hosts import fires
 
@@ -58,9 +58,7 @@ def gone_lines(
 
 
 def _words(key: str, hosts: Sequence[str], successor: str | None) -> str:
-    names = [visible(host) for host in hosts[:_NAMED_HOSTS]]
-    names += [f"{len(hosts) - len(names)} more"] if len(hosts) > len(names) else []
-    who = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    who = visible(listed(hosts, _NAMED_HOSTS))
     one = len(hosts) == 1
     forget = f"oncecron forget {shlex.quote(key)}"
     if successor is not None:

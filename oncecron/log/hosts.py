@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import is_internal
 from oncecron.core.units import DAY
+from oncecron.log.job_summary import by_key
 from oncecron.log.silent_hosts import newest_rows, recent, silences
 
 if TYPE_CHECKING:
@@ -74,12 +75,8 @@ def fires(row: KeyHost) -> bool:
 
 def of_last_day(rows: Iterable[KeyHost]) -> dict[str, list[KeyHost]]:
     """Return by key the hosts that fired it within a day of its last firing: their crontabs can be compared."""
-    newest: dict[str, float] = {}
-    found: dict[str, list[KeyHost]] = {}
-    for row in rows:
-        if fires(row):
-            newest[row.key] = max(row.seen_at, newest.get(row.key, row.seen_at))
-            found.setdefault(row.key, []).append(row)
+    found = by_key(filter(fires, rows))
+    newest = {key: max(row.seen_at for row in of_key) for key, of_key in found.items()}
     return {
         key: [row for row in of_key if row.seen_at >= newest[key] - DAY]
         for key, of_key in found.items()

@@ -6,7 +6,16 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import is_success
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Protocol, TypeVar
+
     from oncecron.core.log_rows import LeaseView
+
+    class _OfKey(Protocol):
+        @property
+        def key(self) -> str: ...
+
+    Row = TypeVar("Row", bound=_OfKey)
 
 FIRST_LOOK = 25
 """Executions of each key that are read at first; a longer streak of successes is not counted further."""
@@ -104,6 +113,14 @@ class Remark(NamedTuple):
     count: int = 1  # type: ignore[assignment]  # nobody counts in a tuple
     """How many ticks or items."""
     at: float | None = None
+
+
+def by_key(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """Return rows by their key, in their order."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.key, []).append(row)
+    return found
 
 
 def is_living(lease: LeaseView, now: float) -> bool:

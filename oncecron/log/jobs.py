@@ -14,22 +14,19 @@ import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import is_ahead
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_internal, is_success
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 from oncecron.log.job_summary import (
     FIRST_LOOK,
     NO_END,
     STREAK_AT_MOST,
     JobSummary,
+    by_key,
     has_failed,
     is_living,
     is_lost,
 )
-from oncecron.log.missed import (
-    Known,
-    dues,
-    paused_time,
-)
+from oncecron.log.missed import Known, dues, paused_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -115,12 +112,9 @@ def jobs(
     in a row, its last failure and its usual duration are not known.
     """
     now, log = sources.now, sources.log
-    running = _by_key(lease for lease in sources.leases if is_living(lease, now))
+    running = by_key(lease for lease in sources.leases if is_living(lease, now))
     asked_at = max((lease.asked_at or now for lease in sources.leases), default=now)
-    shards: dict[str, list[JobKey]] = {}
-    for shard in sources.job_keys:
-        if shard.key in keys if keys else internal or not is_internal(shard.key):
-            shards.setdefault(shard.key, []).append(shard)
+    shards = sources.shards(keys, internal=internal)
     some = keys or None
     newest = _newest_in_brief(log, some, shards, running, now) if brief else _newest(log, some)
     pasts = {
@@ -150,7 +144,7 @@ def _newest_in_brief(
     running: Mapping[str, Sequence[LeaseView]],
     now: float,
 ) -> dict[str, list[Execution]]:
-    found = _by_key(log.newest(1, keys))
+    found = by_key(log.newest(1, keys))
     unclear = [
         key
         for key, known in shards.items()
@@ -172,20 +166,13 @@ def _is_well(newest: Execution, shards: Sequence[JobKey], now: float) -> bool:
 
 
 def _newest(log: Reader, keys: Collection[str] | None) -> dict[str, list[Execution]]:
-    found = _by_key(log.newest(FIRST_LOOK, keys))
+    found = by_key(log.newest(FIRST_LOOK, keys))
     unclear = [
         key
         for key, newest in found.items()
         if len(newest) == FIRST_LOOK and (newest[0].shards > 1 or not any(map(is_success, newest)))
     ]
-    return found | _by_key(log.newest(STREAK_AT_MOST, unclear)) if unclear else found
-
-
-def _by_key(rows: Iterable[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row.key, []).append(row)
-    return found
+    return found | by_key(log.newest(STREAK_AT_MOST, unclear)) if unclear else found
 
 
 def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:

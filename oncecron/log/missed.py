@@ -20,6 +20,7 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import ALL_KEYS, Expectation
 from oncecron.core.time_zone import canonical
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
+from oncecron.log.job_summary import by_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -57,9 +58,7 @@ def unstarted(keys: Iterable[JobKey]) -> dict[str, float]:
 
     Or not since `oncecron forget`: then the time of that.
     """
-    found: dict[str, list[JobKey]] = {}
-    for known in keys:
-        found.setdefault(known.key, []).append(known)
+    found = by_key(keys)
     forgotten = {
         key: max(each.forgotten_at or 0.0 for each in shards)
         for key, shards in found.items()
@@ -186,9 +185,7 @@ def dues(
     calendar = _Calendar(now, missed_after)
     scheduled = {key: calendar.scheduled(known) for key, known in keys.items()}
     since = {key: each.ticks[0] for key, each in scheduled.items() if each.ticks}
-    skips: dict[str, list[SkipReason]] = {}
-    for skip in skip_reasons(since) if since else ():
-        skips.setdefault(skip.key, []).append(skip)
+    skips = by_key(skip_reasons(since) if since else ())
     drained = [
         key for key, found in skips.items() if any(skip.reason == "drained" for skip in found)
     ]

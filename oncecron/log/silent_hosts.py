@@ -14,6 +14,7 @@ from __future__ import annotations
 from oncecron.core.clock import believed, is_ahead
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER, SETTLED, SILENT_AFTER
+from oncecron.log.job_summary import by_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -109,10 +110,7 @@ def last_ticks(rows: Iterable[Row], drained: Collection[str]) -> dict[str, KeyHo
     Ticks are in the order in which their first firings reached the store. With fewer than three, no host is silent:
     each has fired one of them.
     """
-    of_key: dict[str, list[Row]] = {}
-    for row in rows:
-        of_key.setdefault(row.key, []).append(row)
-    return {key: _of_key(of_hosts, drained) for key, of_hosts in of_key.items()}
+    return {key: _of_key(of_hosts, drained) for key, of_hosts in by_key(rows).items()}
 
 
 def silences(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.options import AUTO_KEY
 from oncecron.core import clock
-from oncecron.core.log_rows import Expectation, HistoryQuery, JobKey
+from oncecron.core.log_rows import Expectation, HistoryQuery, JobKey, is_internal
 from oncecron.core.units import parse_duration
+from oncecron.log.job_summary import by_key
 from oncecron.log.missed import MISSED_AT_MOST, as_configured, as_fired, unstarted
 from oncecron.plugins import work_of
 
@@ -105,6 +106,14 @@ class Sources:
 
     def _skips(self, key: str) -> Iterator[Skip]:
         return self.log.skips(HistoryQuery(key=key, limit=MISSED_AT_MOST))
+
+    def shards(self, keys: Collection[str], *, internal: bool) -> dict[str, list[JobKey]]:
+        """Return the shards of some keys, or of all, by key; `internal`: also what oncecron runs for itself."""
+        return by_key(
+            each
+            for each in self.job_keys
+            if (each.key in keys if keys else internal or not is_internal(each.key))
+        )
 
     @cached_property
     def job_keys(self) -> Sequence[JobKey]:

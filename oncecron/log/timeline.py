@@ -15,17 +15,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import believed, is_ahead
-from oncecron.core.log_rows import EndedRuns, is_internal, is_success
+from oncecron.core.log_rows import EndedRuns, is_success
 from oncecron.core.model import Retention
 from oncecron.core.tick import instant_of, instants_between, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW, MISSED_AFTER, SETTLED
 from oncecron.log.grid import Grid, Run, Ticks, gather, worst
-from oncecron.log.job_summary import is_living
+from oncecron.log.job_summary import by_key, is_living
 from oncecron.log.jobs import as_known
 from oncecron.log.missed import expected_shards, grace_of, is_held_back, paused_since
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import (
         Execution,
@@ -99,7 +99,7 @@ def hosts_timeline(
 
 def last_runs(sources: Sources, limit: int, keys: Collection[str] = ()) -> dict[str, list[Run]]:
     """Return the newest executions of every key, or of `keys`, the oldest first; one question for all of them."""
-    leases = _by_key(sources.leases)
+    leases = by_key(sources.leases)
     found: dict[str, list[Run]] = {}
     for each in sources.log.newest(limit, keys or None):
         word = _word(as_known(each, leases.get(each.key, ()), sources.now))
@@ -117,11 +117,8 @@ def ticks_of(
     hosts: bool = False,
 ) -> dict[str, KeyTicks]:
     """Return what became of the ticks in a span, by key; each store is asked a few questions, however many keys."""
-    leases = _by_key(sources.leases)  # before what they say is running
-    shards: dict[str, list[JobKey]] = {}
-    for shard in sources.job_keys:
-        if shard.key in keys if keys else internal or not is_internal(shard.key):
-            shards.setdefault(shard.key, []).append(shard)
+    leases = by_key(sources.leases)  # before what they say is running
+    shards = sources.shards(keys, internal=internal)
     pasts = {
         key: _Past(known, leases.get(key, ()), sources.now, span)
         for key, known in sorted(shards.items())
@@ -270,7 +267,7 @@ class _Past:
 
 def _skips(
     sources: Sources, due: Mapping[str, Mapping[int, Sequence[float]]], span: Span, *, hosts: bool
-) -> dict[str, list[Skip | SkipReason]]:
+) -> Mapping[str, Sequence[Skip | SkipReason]]:
     if hosts:
         since = span.since - MAX_CLOCK_SKEW
         return {key: [*sources.log.skips_since(since, key)] for key in due}
@@ -281,10 +278,7 @@ def _skips(
         if ats:  # with the tick before, whose hosts may be those that say nothing of the first one
             wanted[key] = [*range(int(ats[0] - MAX_CLOCK_SKEW), int(ats[0]), 60), *ats]
     first = {key: minute_tick(ats[0]) for key, ats in wanted.items()}
-    found: dict[str, list[Skip | SkipReason]] = {}
-    for skip in sources.log.reasons(first, wanted) if first else ():
-        found.setdefault(skip.key, []).append(skip)
-    return found
+    return by_key(sources.log.reasons(first, wanted) if first else ())
 
 
 class _Judgement:
@@ -401,10 +395,3 @@ def _word(run: Execution) -> str:
     if run.outcome == "unclaimed":
         return "succeeded" if is_success(run) else "failed"
     return run.outcome
-
-
-def _by_key(leases: Iterable[LeaseView]) -> dict[str, list[LeaseView]]:
-    found: dict[str, list[LeaseView]] = {}
-    for each in leases:
-        found.setdefault(each.key, []).append(each)
-    return found

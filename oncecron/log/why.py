@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.core import tick
 from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.core.text import Clock, part_of, visible
+from oncecron.core.text import Clock, listed, part_of, visible
 from oncecron.core.timing import SAME_TIME
 from oncecron.core.units import format_duration
 from oncecron.log.job_summary import NO_END, is_living
@@ -76,7 +76,6 @@ _HEADLINES = {
     "to-come": "is not due yet",
 }
 _SKIPS_SHOWN = 20
-_HOSTS_SHOWN = 5
 _FAILED = ("failed", "timed-out")
 _EVIDENCE_AMONG = 20
 """The newest executions of a key that are searched for the one that a finding is about."""
@@ -498,9 +497,8 @@ class _Sentences:
             hosts = [
                 f"{visible(row.host)} (last at {self._at(row.seen_at)})" for row in facts.hosts
             ]
-            more = f" and {len(hosts) - _HOSTS_SHOWN} more" if len(hosts) > _HOSTS_SHOWN else ""
             yield (
-                f"Hosts that have fired the key: {', '.join(hosts[:_HOSTS_SHOWN])}{more}. If one is up, look at its "
+                f"Hosts that have fired the key: {listed(hosts)}. If one is up, look at its "
                 f"crontab and the log of its cron; to see all hosts: {self._command('hosts')}"
             )
 

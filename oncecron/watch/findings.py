@@ -14,7 +14,8 @@ from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import is_internal
 from oncecron.core.stderr import visible
 from oncecron.core.suggestion import not_one_of
-from oncecron.core.text import part_of
+from oncecron.core.text import count as many
+from oncecron.core.text import listed, part_of
 from oncecron.core.timing import (
     LONGEST_PATIENCE,
     MISSED_AFTER,
@@ -313,7 +314,7 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     found += _of_hosts(situation, keys, limits, clock)
     found += [each for each in situation.remarks if each.key is None or each.key in keys]
     if situation.spooled:
-        records = _many(situation.spooled, "record")
+        records = many(situation.spooled, "record")
         waiting = f"{records} in the spool of this host: the store was unreachable"
         found.append(finding("spooled", None, situation.spooled, waiting))
     found += [finding("configuration", None, 1, each) for each in situation.mistakes]
@@ -347,7 +348,7 @@ def _one_per_run(found: Sequence[Finding]) -> list[Finding]:
         elif each.finding == "lost" and (expired := by_kind.get(("expired", each.key))):
             each = each._replace(reason=f"was lost: {expired.reason}")  # noqa: PLW2901 - the same with more
         elif each.finding == "slow" and (overrun := by_kind.get(("overrun", each.key))):
-            skipped = _many(overrun.count, "tick", MISSED_AT_MOST)
+            skipped = many(overrun.count, "tick", MISSED_AT_MOST)
             each = each._replace(reason=f"{each.reason}; it skipped {skipped}")  # noqa: PLW2901
         kept.append(each)
     return kept
@@ -357,8 +358,8 @@ def _of_key(
     job: JobSummary, situation: Situation, limits: Limits, clock: Clock
 ) -> Iterator[Finding]:
     if job.missed:
-        many = _many(job.missed, "tick", MISSED_AT_MOST)
-        reason = f"missed {many} since {clock.tick(job.first_missed)}"
+        ticks = many(job.missed, "tick", MISSED_AT_MOST)
+        reason = f"missed {ticks} since {clock.tick(job.first_missed)}"
         if hint := situation.hints.get(job.key):
             reason += f"; {hint}"
         yield finding("missed", job.key, job.missed, reason, tick=job.first_missed)
@@ -375,10 +376,10 @@ def _of_key(
         if job.outcome == "stopped":
             how = f"was {how}, because oncecron was stopped or killed, perhaps with its host"
         if job.failures > 1:
-            how += f", {_many(job.failures, 'run', STREAK_AT_MOST)} in a row"
+            how += f", {many(job.failures, 'run', STREAK_AT_MOST)} in a row"
         yield finding("failed", job.key, job.failures, how, since=job.failed_at)
     if job.overruns:
-        skipped = _many(job.overruns, "tick", MISSED_AT_MOST)
+        skipped = many(job.overruns, "tick", MISSED_AT_MOST)
         reason = f"skipped {skipped}: the run before was still running"
         start = max(job.running_since or 0.0, job.started_at or 0.0) or None
         yield finding("overrun", job.key, job.overruns, reason, since=start)
@@ -423,7 +424,7 @@ def _of_hosts(
             for key in of_host:
                 gone.setdefault(key, set()).add(host)
             jobs = tuple(key for key in of_host if not is_internal(key)) or of_host
-            which = f"{_many(len(jobs), 'key')}: {_names(jobs)}"
+            which = f"{many(len(jobs), 'key')}: {listed(jobs, _NAMED_KEYS)}"
             reason = f"{host} has fired nothing since {clock.seconds(since)} ({which})"
             found = finding("silent-host", None, len(jobs), reason, since=since, host=host)
             yield found._replace(keys=jobs)
@@ -435,7 +436,7 @@ def _of_hosts(
     expected = [row for row in rows if row.key not in retired] if limits.min_hosts > 1 else []
     for key, (ticks, _, present, _) in sorted(last_ticks(expected, drained).items()):
         if len(ticks) == LAST_TICKS and len(present | gone.get(key, set())) < limits.min_hosts:
-            few = f"has been fired by {_many(len(present), 'host')} in its last {len(ticks)} ticks"
+            few = f"has been fired by {many(len(present), 'host')} in its last {len(ticks)} ticks"
             missing = limits.min_hosts - len(present)
             yield finding("silent-host", key, missing, f"{few}, and not by {limits.min_hosts}")
     for host, reason in same_names(rows).items():
@@ -444,11 +445,6 @@ def _of_hosts(
         if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW:
             reason = f"the clock of {row.host} {clock_difference(row.clock_ahead)}"
             yield finding("clock", None, 1, reason, since=row.seen_at, host=row.host)
-
-
-def _names(keys: Sequence[str]) -> str:
-    more = len(keys) - _NAMED_KEYS
-    return ", ".join([*keys[:_NAMED_KEYS], *([f"{more} more"] if more > 0 else [])])
 
 
 def of_remark(kind: str, remark: Remark) -> Finding:
@@ -480,11 +476,6 @@ def _status(job: JobSummary) -> str:
     return f" (exit status {job.exit_code})" if job.exit_code else ""
 
 
-def _many(count: int, what: str, at_most: int | None = None) -> str:
-    more = "+" if at_most is not None and count >= at_most else ""
-    return f"{count}{more} {what}{'s' if count != 1 else ''}"
-
-
 def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
     """Yield what a monitoring plugin prints: a line with performance data, and a line for each finding.
 
@@ -494,7 +485,7 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
     named = [sentence(each) for each in checked.findings[:_NAMED_FINDINGS]]
     if len(checked.findings) > _NAMED_FINDINGS:
         named.append(f"and {len(checked.findings) - _NAMED_FINDINGS} more")
-    named.append(f"{checked.well} of {_many(checked.keys, 'key')} ok")
+    named.append(f"{checked.well} of {many(checked.keys, 'key')} ok")
     limits = {WARNING: ";0", CRITICAL: ";;0"}
     data = [
         f"{kind}={_count(checked, kind)}{limits[state]}" for kind, state in states.items() if state
@@ -504,7 +495,7 @@ def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
     for each in checked.findings[:_LISTED_FINDINGS]:
         yield without_bars(f"{each.state}: {sentence(each)}")
     if more := len(checked.findings[_LISTED_FINDINGS:]):
-        yield f"and {_many(more, 'more finding')}; `oncecron check --json` has all of them"
+        yield f"and {many(more, 'more finding')}; `oncecron check --json` has all of them"
 
 
 def _count(checked: Checked, kind: str) -> int:
@@ -521,7 +512,7 @@ def title(found: Finding) -> str:
     """Return the same in a few words."""
     if found.finding == "silent-host" and found.key:
         return f"{found.key} is not fired by {found.host or 'enough hosts'}"
-    counts = {what: _many(found.count, what[:-1]) for what in ("ticks", "records")}
+    counts = {what: many(found.count, what[:-1]) for what in ("ticks", "records")}
     return kinds()[found.finding].title.format(**found._asdict(), **counts)
 
 

@@ -7,8 +7,9 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from oncecron.cli.doctor_checks import CRON_PATH, listed
+from oncecron.cli.doctor_checks import CRON_PATH
 from oncecron.core.diagnosis import Diagnosis
+from oncecron.core.text import listed, visible
 from oncecron.plugins import Plugin
 from oncecron_crontab.cli.installed import crontabs_of_host, installed_cron
 from oncecron_crontab.crons import CRONS
@@ -60,10 +61,13 @@ def of_path(crontabs: Iterable[LintedCrontab], cron: Cron) -> Diagnosis:
     if missing:
         here = os.path.abspath(sys.argv[0])
         return Diagnosis(
-            "warn", "path", listed(missing), f"write {here} there, as `oncecron crontab wrap` does"
+            "warn",
+            "path",
+            visible(listed(missing)),
+            f"write {here} there, as `oncecron crontab wrap` does",
         )
     if found:
-        return Diagnosis("ok", "path", f"the crontabs find {listed(sorted(found))}")
+        return Diagnosis("ok", "path", f"the crontabs find {visible(listed(sorted(found)))}")
     return Diagnosis(
         "ok", "path", "no line of the crontabs that this user may read starts oncecron"
     )

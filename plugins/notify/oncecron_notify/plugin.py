@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncecron.cli.sentences import count
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.log_rows import ConfiguredValue
 from oncecron.core.stderr import visible
+from oncecron.core.text import count
 from oncecron.plugins import Plugin
 from oncecron.watch.findings import CRITICAL, Kind, finding
 from oncecron_notify.changes import failing_channels

@@ -16,13 +16,14 @@ from oncecron.cli.command import (
     store_reader,
     writer,
 )
-from oncecron.cli.sentences import author, count, suggestion, valid_key, valid_tick
+from oncecron.cli.sentences import author, suggestion, valid_key, valid_tick
 from oncecron.cli.table import Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.stderr import complain
 from oncecron.core.suggestion import not_one_of
+from oncecron.core.text import count
 from oncecron.stores.address import shell_quoted
 from oncecron_each.item_model import ITEM_STATES, MENDABLE_STATES
 from oncecron_each.reports import ItemQuery, ItemRow, ListView, item_lists, items, mend_items
