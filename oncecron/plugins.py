@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.log_rows import ConfiguredValue, Execution
     from oncecron.log.audit import Question
-    from oncecron.log.protocol import Finding
+    from oncecron.log.protocol import Breach
     from oncecron.log.sources import Sources
     from oncecron.stores.reader import Reader
-    from oncecron.watch.findings import Finding as Wrong
-    from oncecron.watch.findings import Kind
+    from oncecron.watch.findings import Finding, Kind
 
     Answer = TypeVar("Answer")
     Asked = TypeVar("Asked")
@@ -74,9 +73,9 @@ class Plugin(NamedTuple):
     """For `jobs`, `locks`, `why` and all that judges keys."""
     kinds: Mapping[str, Kind] = {}
     """The kinds of its findings."""
-    findings: Callable[[Sources, File], Iterable[Wrong]] = _nothing
+    findings: Callable[[Sources, File], Iterable[Finding]] = _nothing
     """What is wrong now: for `check`."""
-    audited: Callable[[Question], Iterable[Finding]] = _nothing
+    audited: Callable[[Question], Iterable[Breach]] = _nothing
     """What the log has of it: for `audit`."""
     host: Callable[[Settings], Iterable[Diagnosis]] = _nothing
     """What it needs of this host: for `doctor`."""

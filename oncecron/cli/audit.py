@@ -27,7 +27,7 @@ from oncecron.core.stderr import Patience, complain
 from oncecron.core.text import Clock
 from oncecron.core.timing import LOG_CATCHES_UP
 from oncecron.log.audit import Question, audit
-from oncecron.log.protocol import Finding
+from oncecron.log.protocol import Breach
 from oncecron.log.sources import configured_keys
 from oncecron.plugins import brought
 
@@ -38,7 +38,7 @@ FOUND = 1
 """Exit status where anything is found."""
 
 FINDINGS = Kind(
-    Finding._fields, ("at",),
+    Breach._fields, ("at",),
     (
         table.key(12), table.tick(1), table.tick(2, "last_tick", "LAST"),
         table.number("count", "TICKS", 3), table.state("finding"), table.field("reason", "REASON", 0, 18, folds=True),
@@ -76,7 +76,7 @@ def _audit(given: dict[str, str], words: list[str]) -> int:
                 wait=_no_wait if log is store else _wait_for_the_log,
                 progress=shown.enter_context(progress_bar("audit")),
             )
-            findings: Iterator[Finding] = itertools.chain(
+            findings: Iterator[Breach] = itertools.chain(
                 audit(question), brought(lambda each: each.audited(question))
             )
             if answer.is_watched:  # the table and the bar cannot share a line

@@ -8,7 +8,6 @@ until they end.
 from __future__ import annotations
 
 import collections
-import contextlib
 import os
 import select
 import time
@@ -38,7 +37,7 @@ from oncecron.cli.table import Column, Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
+from oncecron.core.errors import NotFoundError, StoreUnavailable, UsageError
 from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.stderr import complain
@@ -46,7 +45,6 @@ from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import ABSENT, Clock
 from oncecron.core.timing import FOLLOW_POLL
 from oncecron.log.jobs import dead_letters
-from oncecron.log.silent_hosts import NAMES_CURE, same_names
 from oncecron.log.state_kinds import kind_of_skip
 
 if TYPE_CHECKING:
@@ -137,12 +135,8 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         elif settings["follow"]:
             _follow(store, query, answer)
         elif answer.is_watched:
-            hosts: set[str] = set()
-            count = answer.write(_with_their_hosts(_records(settings, store, query), hosts))
+            count = answer.write(_records(settings, store, query))
             _note_what_is_missing(settings, store, query, count)
-            status = incomplete(store)
-            _note_shared_names(settings, store, hosts)
-            return status
         elif not answer.write(_records(settings, store, query)) and os.isatty(2):
             _note_what_is_missing(settings, store, query, 0)
     return incomplete(store)
@@ -187,24 +181,6 @@ def _near_host(log: Reader, host: str | None) -> str:
     if host is None or host in (known := {*recent_hosts(log)}):
         return ""
     return suggestion(host, known, "`oncecron hosts` lists all hosts")
-
-
-def _with_their_hosts(records: Iterator[Any], hosts: set[str]) -> Iterator[Any]:
-    for record in records:
-        hosts.add(record.host)
-        yield record
-
-
-def _note_shared_names(settings: Settings, log: Reader, hosts: set[str]) -> None:
-    """Say at a terminal which of the shown hosts are two machines of one name: the table cannot tell them apart."""
-    try:
-        beside = contextlib.nullcontext(log)  # without --log it is the store too
-        with store_reader(settings) if settings.log() else beside as store:
-            shared = same_names(row for row in store.host_ticks() if row.host in hosts)
-    except StoreError:
-        return  # a role that may read the log alone
-    for sentence in shared.values():
-        complain(f"{sentence}: {NAMES_CURE}")
 
 
 def _query(settings: Settings, words: list[str]) -> HistoryQuery:

@@ -81,20 +81,14 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         if keys:
             refuse_unknown_keys(keys, known_keys(store))
         if settings["pauses"]:
-            found = store.pauses()
-            answer.write(each for each in found if not keys or each.key in (*keys, ALL_KEYS))
+            wanted = (*keys, ALL_KEYS)
+            answer.write(each for each in store.pauses() if not keys or each.key in wanted)
             return incomplete(store)
-        leases = [each for each in store.leases() if _is_wanted(each, keys, settings)]
-        work = Sources(store, store, clock.wall()).work if leases else None
+        found = Sources(store, store, clock.wall()).progressing()
+        leases = [each for each in found if _is_wanted(each, keys, settings)]
         pauses = store.pauses() if answer.is_watched else ()
     now = clock.wall()  # SQLite has no clock of its own
-    answer.write(
-        each._replace(
-            asked_at=each.asked_at or now,
-            progress=work.of_tick(each.key, each.tick) if work and each.tick else None,
-        )
-        for each in leases
-    )
+    answer.write(each._replace(asked_at=each.asked_at or now) for each in leases)
     if pauses:
         complain(f"{_counts(pauses)}; to list them: {settings.command('locks --pauses')}")
     return incomplete(store)

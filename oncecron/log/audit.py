@@ -30,7 +30,7 @@ from oncecron.log.gaps import (
     read_reasons,
 )
 from oncecron.log.job_summary import is_living
-from oncecron.log.protocol import Finding, Known, ShardRules, found, label, name_of
+from oncecron.log.protocol import Breach, Known, ShardRules, found, label, name_of
 from oncecron.log.sources import Sources
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Question(NamedTuple):
         return max(self.now - self.kept, self.since or -math.inf)
 
 
-def audit(question: Question) -> Iterator[Finding]:
+def audit(question: Question) -> Iterator[Breach]:
     """Yield the findings by key; shards without a start, then executions without an end come last."""
     living = _living(question)
     sources = Sources(question.store, question.log, question.now, question.configured)
@@ -85,7 +85,7 @@ def audit(question: Question) -> Iterator[Finding]:
     expected = {shard: gaps for shard, gaps in every if question.asks_for(shard[0])}
     endless: list[Execution] = []
     divided: dict[str, ShardsLeft] = collections.defaultdict(ShardsLeft)
-    reported: list[Finding] = []
+    reported: list[Breach] = []
     shards = _audit_shards(question, known, expected, divided, endless)
     for each in _explained(question, shards):
         if each.finding == "no-run":
@@ -96,9 +96,9 @@ def audit(question: Question) -> Iterator[Finding]:
     yield from _without_end(question, endless)
 
 
-def _explained(question: Question, findings: Iterable[Finding | Gaps]) -> Iterator[Finding]:
+def _explained(question: Question, findings: Iterable[Breach | Gaps]) -> Iterator[Breach]:
     """Yield findings in the same order, with the ticks without a start; what comes behind these waits in memory."""
-    waiting: list[Finding | Gaps] = []
+    waiting: list[Breach | Gaps] = []
     ticks = 0
     for each in findings:
         more = len(each.ticks) if isinstance(each, Gaps) else 0
@@ -108,20 +108,20 @@ def _explained(question: Question, findings: Iterable[Finding | Gaps]) -> Iterat
         if waiting or more:
             waiting.append(each)
             ticks += more
-        elif isinstance(each, Finding):
+        elif isinstance(each, Breach):
             yield each
     yield from _no_runs(question, waiting)
 
 
-def _no_runs(question: Question, waiting: Sequence[Finding | Gaps]) -> Iterator[Finding]:
+def _no_runs(question: Question, waiting: Sequence[Breach | Gaps]) -> Iterator[Breach]:
     read_reasons((each for each in waiting if isinstance(each, Gaps)), question.log)
     for each in waiting:
-        if isinstance(each, Finding):
+        if isinstance(each, Breach):
             yield each
             continue
         for first, last, count, reason in each.missing(question.log):
             last_of_many = last if count > 1 else None
-            yield Finding(
+            yield Breach(
                 "no-run", each.key, each.shard, first, last_of_many, count, None, None, None, reason
             )
 
@@ -140,20 +140,20 @@ def _read(question: Question) -> Iterator[Traced]:
 
 
 def _missing(
-    question: Question, key: str, left: ShardsLeft, reported: list[Finding]
-) -> Iterator[Finding]:
+    question: Question, key: str, left: ShardsLeft, reported: list[Breach]
+) -> Iterator[Breach]:
     store, log, kept, now = question.store, question.log, question.kept, question.now
     for missing in missing_shards(store, log, key, left, kept=kept, now=now):
         if not any(_covers(each, missing) for each in reported):
             execution = missing.execution
-            yield Finding(
+            yield Breach(
                 "no-run", key, missing.shard, execution.tick, None, 1,
                 None, None, execution.execution_id,
                 f"shard {part_of(missing.shard, execution.shards)} {missing.reason}",
             )  # fmt: skip
 
 
-def _covers(finding: Finding, missing: MissingShard) -> bool:
+def _covers(finding: Breach, missing: MissingShard) -> bool:
     if finding.shard != missing.shard or missing.instant is None:
         return False
     first = instant_of(finding.tick) or math.inf
@@ -171,7 +171,7 @@ def _audit_shards(
     expected: dict[tuple[str, int], Gaps],
     divided: dict[str, ShardsLeft],
     endless: list[Execution],
-) -> Iterator[Finding | Gaps]:
+) -> Iterator[Breach | Gaps]:
     """Yield the findings by shard, and behind them its ticks without a start; shards without any start come last."""
     for shard, rows in itertools.groupby(_read(question), _shard):
         gaps = expected.pop(shard, None)
@@ -192,7 +192,7 @@ def _audit_shard(
     gaps: Gaps | None,
     divided: dict[str, ShardsLeft],
     endless: list[Execution],
-) -> Iterator[Finding]:
+) -> Iterator[Breach]:
     rules = ShardRules(known)
     for traced in rows:
         execution = traced.execution
@@ -236,7 +236,7 @@ def _known(question: Question, held: dict[Name, float], pauses: Sequence[Pause])
     return known if log is store else known._replace(elsewhere=partial(attempts, store))
 
 
-def _no_end(traced: Traced, clock: Clock) -> Finding:
+def _no_end(traced: Traced, clock: Clock) -> Breach:
     execution = traced.execution
     when = f" at {clock.seconds(traced.lost_at)}" if traced.lost_at else ""
     return found(
@@ -244,7 +244,7 @@ def _no_end(traced: Traced, clock: Clock) -> Finding:
     )
 
 
-def _without_end(question: Question, endless: list[Execution]) -> Iterator[Finding]:
+def _without_end(question: Question, endless: list[Execution]) -> Iterator[Breach]:
     """Read executions without a lease again: they may have started after the leases were read, or have ended.
 
     The leases are read first. The store writes an execution and its lease in one step. So an execution that is still

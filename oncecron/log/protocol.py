@@ -62,7 +62,7 @@ _WHAT_TO_DO = {
 RULES = tuple(_WHAT_TO_DO)
 
 
-class Finding(NamedTuple):
+class Breach(NamedTuple):
     """A breach of the promise, in the order of its published fields."""
 
     finding: str
@@ -106,10 +106,10 @@ def label(execution: Execution) -> str:
 
 def found(
     finding: str, execution: Execution, reason: str, other: Execution | None = None
-) -> Finding:
+) -> Breach:
     """Return what is wrong with an execution, with what that calls for."""
     todo = _WHAT_TO_DO.get(finding)
-    return Finding(
+    return Breach(
         finding, execution.key, execution.shard, execution.tick, None, 1, execution.started_at,
         execution.execution_id, other.execution_id if other else None, f"{reason}; {todo}" if todo else reason,
     )  # fmt: skip
@@ -179,7 +179,7 @@ class ShardRules:
     def __init__(self, known: Known) -> None:
         self._rules = (_Starts(known), _Overlaps(known), _Tokens(), _Alone(known), _Kept())
 
-    def see(self, traced: Traced) -> Iterator[Finding]:
+    def see(self, traced: Traced) -> Iterator[Breach]:
         """Look at the next start."""
         return itertools.chain.from_iterable(rule.see(traced) for rule in self._rules)
 
@@ -196,7 +196,7 @@ class _Overlaps:
         self._held = known.held
         self._ran, self._leased = _Until(), _Until()
 
-    def see(self, traced: Traced) -> Iterator[Finding]:
+    def see(self, traced: Traced) -> Iterator[Breach]:
         execution = traced.execution
         if execution.outcome == "not-started":
             return
@@ -212,7 +212,7 @@ class _Overlaps:
         ran.note(execution, _ran_until(traced, held_at))
         leased.note(execution, held_at or _leased_until(traced))
 
-    def _beside(self, rule: str, execution: Execution, other: Execution, end: str) -> Finding:
+    def _beside(self, rule: str, execution: Execution, other: Execution, end: str) -> Breach:
         started = f"{label(execution)} started at {self._clock.exactly(execution.started_at)}"
         reason = f"{started}, but {label(other)} of tick {other.tick or '-'} {end}"
         return found(rule, execution, reason, other)
@@ -263,7 +263,7 @@ class _Kept:
     def __init__(self) -> None:
         self._last: collections.deque[Execution] = collections.deque(maxlen=_STARTS_REMEMBERED)
 
-    def see(self, traced: Traced) -> Iterator[Finding]:
+    def see(self, traced: Traced) -> Iterator[Breach]:
         execution = traced.execution
         token = execution.fencing_token
         if token is None:
@@ -294,7 +294,7 @@ class _Tokens:
     def __init__(self) -> None:
         self._highest: Execution | None = None
 
-    def see(self, traced: Traced) -> Iterator[Finding]:
+    def see(self, traced: Traced) -> Iterator[Breach]:
         execution, highest = traced.execution, self._highest
         token = execution.fencing_token
         if token is None or execution.outcome == "not-started":
@@ -318,7 +318,7 @@ class _Alone:
     def __init__(self, known: Known) -> None:
         self._known = known
 
-    def see(self, traced: Traced) -> Iterator[Finding]:
+    def see(self, traced: Traced) -> Iterator[Breach]:
         execution = traced.execution
         if what := contradiction(execution):
             yield found("record", execution, f"{label(execution)} {what}")
@@ -326,7 +326,7 @@ class _Alone:
             yield from self._in_a_pause(execution)
             yield from self._after_its_loss(traced)
 
-    def _in_a_pause(self, execution: Execution) -> Iterator[Finding]:
+    def _in_a_pause(self, execution: Execution) -> Iterator[Breach]:
         for pause in self._known.pauses:
             is_drain = pause.host is not None
             concerned = (
@@ -345,7 +345,7 @@ class _Alone:
                     f"{label(execution)} started at {started}, but {what} since {since} by {pause.author}",
                 )  # fmt: skip
 
-    def _after_its_loss(self, traced: Traced) -> Iterator[Finding]:
+    def _after_its_loss(self, traced: Traced) -> Iterator[Breach]:
         """Yield an end after the store had taken the lease; of `revoked` it is right that its holder came late."""
         execution, lost_at = traced.execution, traced.lost_at
         is_told = execution.lost_reason in (*_BY_THE_STORE, *_BY_THE_HOLDER)
@@ -364,7 +364,7 @@ class _Starts:
         self._known = known
         self._ticks: collections.OrderedDict[str, list[Traced]] = collections.OrderedDict()
 
-    def see(self, traced: Traced) -> Iterator[Finding]:
+    def see(self, traced: Traced) -> Iterator[Breach]:
         execution = traced.execution
         if execution.tick is None:
             return
@@ -388,7 +388,7 @@ class _Starts:
             and each.execution.started_at <= execution.started_at
         ]
 
-    def _twice(self, known: list[Traced], new: Traced) -> Iterator[Finding]:
+    def _twice(self, known: list[Traced], new: Traced) -> Iterator[Breach]:
         """Judge an attempt by its neighbours.
 
         One that is missing between them may come later in this order, if the store's clock was set back.
@@ -412,7 +412,7 @@ class _Starts:
         one, other = (by_token.get(each.execution.fencing_token) for each in (first, second))
         return one is not None and other is not None and not _why_not_after(elsewhere, one, other)
 
-    def _gap(self, attempts: list[Traced], new: Traced) -> Iterator[Finding]:
+    def _gap(self, attempts: list[Traced], new: Traced) -> Iterator[Breach]:
         """Yield an attempt without the one before: that may be out of the log by its age, or not yet be in it."""
         execution, missing = new.execution, new.execution.attempt - 1
         if missing == 0 or _has(attempts, missing) or self._may_be_pruned(new, attempts):

@@ -6,7 +6,6 @@ from typing import Any
 
 from servers.oncecron import Oncecron
 from servers.require import require_root
-from terminals import on_a_terminal
 
 Hosts = Callable[..., Oncecron]
 
@@ -31,8 +30,6 @@ def test_two_machines_of_one_name_are_told_apart(new_host: Hosts, operator: Once
     assert [(each["finding"], each["key"], each["host"]) for each in found] == [
         ("same-name", None, "localhost")
     ]
-    _, noted = on_a_terminal(one, "history")
-    assert "localhost is the name of two machines or more, which have fired the same" in noted
     drained = operator("drain", "localhost")
     assert drained.status == 0
     assert "two machines or more: all of them are drained" in drained.err

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.tick import Tick
     from oncecron.log.job_summary import JobSummary
-    from oncecron.log.protocol import Finding
+    from oncecron.log.protocol import Breach
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
 NOW = (minute(40).instant or 0.0) + 30
@@ -48,7 +48,7 @@ def scheduled(host: Host, store: StoreKind, *numbers: int) -> None:
 def findings(log: Log, *, now: float = NOW, kept: float = 86400.0) -> list[tuple[Any, ...]]:
     """Return the missing ticks that an audit finds."""
     question = Question(log.people, log.people, None, kept, now, Clock(utc=True), lambda: None)
-    found: list[Finding] = list(audit(question))
+    found: list[Breach] = list(audit(question))
     assert {each.finding for each in found} <= {"no-run"}
     missing = {
         at

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from conftest import Log
     from contract_stores import StoreKind
 
-    from oncecron.log.protocol import Finding
+    from oncecron.log.protocol import Breach
 
 
 def test_what_was_lost_says_when(a: Host, b: Host, store: StoreKind, log: Log) -> None:
@@ -73,7 +73,7 @@ def test_the_timeline_is_in_the_order_of_starts_part_by_part(
 # The audit, where time has to be moved
 
 
-def findings(log: Log) -> list[Finding]:
+def findings(log: Log) -> list[Breach]:
     """Return what an audit finds."""
     question = Question(
         log.people, log.people, None, 86400.0, clock.wall(), Clock(utc=True), _no_wait

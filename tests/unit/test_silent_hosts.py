@@ -143,7 +143,7 @@ def test_a_dead_host_is_one_finding() -> None:
     assert found[:5] == ("silent-host", "warning", None, None, 4)
     assert (found.since, found.host, found.keys) == (NOW - 1000, "b", keys)
     at = Clock(utc=True).seconds(NOW - 1000)
-    assert found.reason == f"b has fired nothing since {at} (4 keys: k, l, m, 1 more)"
+    assert found.reason == f"b has fired nothing since {at} (4 keys: k, l, m and 1 more)"
     assert findings(*rows, drained=("b",)) == []
     [few] = [each for each in findings(*rows, min_hosts=3) if each.key]
     assert few.reason == "has been fired by 1 host in its last 3 ticks, and not by 3"

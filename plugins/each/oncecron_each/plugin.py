@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from oncecron.cli.config import value_of
 from oncecron.config.job_commands import JobCommand
 from oncecron.config.settings import Settings
-from oncecron.log.protocol import Finding
+from oncecron.log.protocol import Breach
 from oncecron.plugins import Plugin
 from oncecron.watch.findings import CRITICAL, WARNING, Kind, of_remark
 from oncecron_each.item_rules import each_conflicts, problems
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import ConfiguredValue
     from oncecron.log.audit import Question
     from oncecron.log.sources import Sources
-    from oncecron.watch.findings import Finding as Wrong
+    from oncecron.watch.findings import Finding
 
 
 def _work(sources: Sources) -> Lists:
     return Lists(sources.once(item_lists))
 
 
-def _findings(sources: Sources, _file: File) -> Iterator[Wrong]:
+def _findings(sources: Sources, _file: File) -> Iterator[Finding]:
     lists = sources.once(item_lists)
     for remark in items_in_doubt(newest_lists(lists).values()):
         yield of_remark("in-doubt", remark)
@@ -36,10 +36,10 @@ def _findings(sources: Sources, _file: File) -> Iterator[Wrong]:
         yield of_remark("left", remark)
 
 
-def _audited(question: Question) -> Iterator[Finding]:
+def _audited(question: Question) -> Iterator[Breach]:
     for key, text, _, tick, _, at in items_in_doubt(item_lists(question.store)):
         if key and question.asks_for(key) and at is not None and at >= question.oldest:
-            yield Finding("in-doubt", key, 0, tick, None, 1, at, None, None, text)
+            yield Breach("in-doubt", key, 0, tick, None, 1, at, None, None, text)
 
 
 def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
