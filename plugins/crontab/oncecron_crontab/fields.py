@@ -27,9 +27,7 @@ _MONTHS = (b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep
 _DAYS = (b"sun", b"mon", b"tue", b"wed", b"thu", b"fri", b"sat")
 _WORDS: tuple[tuple[bytes, ...], ...] = ((), (), (), _MONTHS, _DAYS)
 _DAY, _WEEKDAY, _YEAR = 2, 4, 6
-_LONGEST_NUMBER = 999
 _EOF = b"\xff"  # entry.c keeps it in a char, which is then EOF
-_ALNUM = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 
 
 THREE = (b"|".join(_MONTHS), b"|".join(_DAYS))
@@ -263,68 +261,48 @@ def _as_days(position: int, values: Iterable[int]) -> set[int]:
 
 
 def _read_debian(position: int, field: bytes) -> Field | None:
+    (low, high), pattern = _RANGES[position], _of_debian(position)
     values: set[int] = set()
     terms: list[str] = []
-    rest, clean, more = field, True, True
+    at, more, is_written = 0, True, not re.search(rb"\d{10}", field)
     while more:
-        read = _read_range(position, rest)
-        if read is None:
+        term = pattern.match(field, at)
+        if term is None:
             return None
-        found, text, exact, rest = read
+        first, last = low, high
+        if term["first"]:
+            first = _atoi(position, term["first"])
+            last = _atoi(position, term["last"] or term["first"])
+        step = _atoi(0, term["step"] or b"1")
+        if step <= 0 or not (low <= first <= high and low <= last <= high):
+            return None
+        found = range(first, last + 1, step)
         values.update(found)
-        terms += [text] if found else []
-        clean = clean and exact and bool(found)
-        more = rest.startswith(b",")
-        rest = rest[1:] if more else rest
-    if rest.startswith(_EOF):
+        shown = "*" if term["star"] else f"{first}-{last}" if term["last"] else str(first)
+        terms += [shown + (f"/{step}" if term["step"] else "")] if found else []
+        is_written = is_written and bool(found)
+        more = field[term.end() :].startswith(b",")
+        at = term.end() + more
+    if field[at:].startswith(_EOF):
         return None
     written = field.decode(errors="replace")
-    text = written if clean and not rest else ",".join(terms)
+    text = written if is_written and at == len(field) else ",".join(terms)
     return Field(written, text, frozenset(values), field.startswith(b"*"))
 
 
-def _read_range(position: int, text: bytes) -> tuple[range, str, bool, bytes] | None:
-    low, high = _RANGES[position]
-    exact = True
-    if text.startswith(b"*"):
-        first, last, rest, shown = low, high, text[1:], "*"
-    else:
-        one = _read_number(position, text)
-        if one is None:
-            return None
-        first, exact, rest = one
-        last, shown = first, str(first)
-        if not rest.startswith(b"-"):
-            outside = rest.startswith(b"/") or not low <= first <= high
-            return None if outside else (range(first, first + 1), shown, exact, rest)
-        two = _read_number(position, rest[1:])
-        if two is None:
-            return None
-        last, also_exact, rest = two
-        exact, shown = exact and also_exact, f"{first}-{last}"
-    step = 1
-    if rest.startswith(b"/"):
-        stride = _read_number(0, rest[1:])
-        if stride is None or stride[0] <= 0:
-            return None
-        step, also_exact, rest = stride
-        exact, shown = exact and also_exact, f"{shown}/{step}"
-    if not (low <= first <= high and low <= last <= high):
-        return None
-    return range(first, last + 1, step), shown, exact, rest
+@cache
+def _of_debian(position: int) -> re.Pattern[bytes]:
+    names = b"|".join((b"[0-9]{1,999}", *_WORDS[position]))
+    value = rb"(?:%b)(?![0-9a-z])" % names
+    one = rb"(?P<first>%b)(?:-(?P<last>%b)|(?![-/]))" % (value, value)
+    step = rb"(?:/(?P<step>[0-9]{1,999})(?![0-9a-z])|(?!/))"
+    return re.compile(rb"(?:(?P<star>\*)|%b)%b" % (one, step), re.IGNORECASE)
 
 
-def _read_number(position: int, text: bytes) -> tuple[int, bool, bytes] | None:
-    length = next((at for at, byte in enumerate(text) if byte not in _ALNUM), len(text))
-    word, rest = text[:length], text[length:]
-    if not 0 < length <= _LONGEST_NUMBER:
-        return None
-    if word.lower() in _WORDS[position]:
-        return _WORDS[position].index(word.lower()) + _RANGES[position][0], True, rest
-    if not word.isdigit():
-        return None
-    # strtol(3) stops there; atoi(3) keeps the lowest 32 bits.
-    number = min(int(word), (1 << 63) - 1)
-    kept = number & 0xFFFFFFFF
-    kept -= (kept >> 31) << 32
-    return kept, kept == int(word), rest
+def _atoi(position: int, text: bytes) -> int:
+    if not text.isdigit():
+        return _WORDS[position].index(text.lower()) + _RANGES[position][0]
+    number = min(
+        int(text), (1 << 63) - 1
+    )  # where strtol(3) stops; atoi(3) keeps the lowest 32 bits
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
