@@ -80,8 +80,7 @@ class HostFaults:
 
     def kinds(self) -> list[Kind]:
         """Return all that is possible here."""
-        found = [*self._of_processes(), *self._of_new_jobs(), *self._of_the_machine()]
-        found += self.further()
+        found = [*self._of_processes(), *self._of_the_machine(), *self.further()]
         if self._proxies:
             found += self._of_the_proxies()
         return found
@@ -91,79 +90,28 @@ class HostFaults:
         return []
 
     def _of_processes(self) -> list[Kind]:
-        at_once = (0.0, 0.0)
-        kill = [
-            Kind(
-                "processes",
-                f"kill the {role}",
-                at_once,
-                partial(self._kill, (role,)),
-                _nothing,
-                1.5,
-            )
-            for role in ROLES
-        ]
-        kill.append(
-            Kind(
-                "processes",
-                "kill wrapper and guard",
-                at_once,
-                lambda: self._kill(ROLES[:2]),
-                _nothing,
-                0.5,
-            )
-        )
-        stop = [
-            Kind(
-                "processes",
-                f"stop the {role}",
-                (1, 2 * TTL),
-                partial(self._stop, (role,)),
-                self._go_on,
-            )
-            for role in ROLES
-        ]
-        stop.append(
-            Kind(
-                "processes",
-                "stop wrapper and guard",
-                (4, 12),
-                lambda: self._stop(ROLES[:2]),
-                self._go_on,
-                0.5,
-            )
-        )
-        return kill + stop
-
-    def _of_new_jobs(self) -> list[Kind]:
-        both = ROLES[:2]
+        both, guard, wrapper = ROLES[:2], ("guard",), ("wrapper",)
         return [
-            Kind(
-                "processes",
-                "stop the guard of a new job",
-                BEYOND,
-                lambda: self._stop(("guard",), new=True),
-                self._go_on,
-                fresh=True,
-            ),
-            Kind(
-                "processes",
-                "stop wrapper and guard of a new job",
-                BEYOND,
-                lambda: self._stop(both, new=True),
-                self._go_on,
-                0.5,
-                fresh=True,
-            ),
-            Kind(
-                "processes",
-                "kill the wrapper of a new job",
-                (0, 0),
-                lambda: self._kill(("wrapper",), new=True),
-                _nothing,
-                fresh=True,
-            ),
+            *(self._killing(f"the {role}", (role,), 1.5) for role in ROLES),
+            self._killing("wrapper and guard", both, 0.5),
+            *(self._stopping(f"the {role}", (role,), (1, 2 * TTL)) for role in ROLES),
+            self._stopping("wrapper and guard", both, (4, 12), 0.5),
+            self._stopping("the guard of a new job", guard, BEYOND, new=True),
+            self._stopping("wrapper and guard of a new job", both, BEYOND, 0.5, new=True),
+            self._killing("the wrapper of a new job", wrapper, new=True),
         ]
+
+    def _killing(
+        self, whom: str, roles: Sequence[str], weight: float = 1.0, *, new: bool = False
+    ) -> Kind:
+        begin = partial(self._kill, roles, new=new)
+        return Kind("processes", f"kill {whom}", (0, 0), begin, _nothing, weight, fresh=new)
+
+    def _stopping(
+        self, whom: str, roles: Sequence[str], seconds: tuple[float, float], weight: float = 1.0, *, new: bool = False
+    ) -> Kind:  # fmt: skip
+        begin = partial(self._stop, roles, new=new)
+        return Kind("processes", f"stop {whom}", seconds, begin, self._go_on, weight, fresh=new)
 
     def _of_the_machine(self) -> list[Kind]:
         host = self.host

@@ -6,8 +6,9 @@ import base64
 import bisect
 import json
 
-from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.redis import scripts
+from oncecron_each.item_model import ItemList
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 _PAGE = 500
 _ID_LENGTH = 22
 """Of an item's id in base 64: a third shorter than as hexadecimal digits, twice for each item."""
-
-
-class ItemList(NamedTuple):
-    """What a list belongs to."""
-
-    key: str
-    tick: str
 
 
 def short_id(name: str) -> str:

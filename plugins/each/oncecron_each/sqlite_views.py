@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from oncecron_each.sqlite_store import doubt
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
@@ -30,8 +32,7 @@ def mend_items(
     in_list = {"list_id": found["list_id"], "identities": named, **now}
     dead = store.execute("dead_slots", **in_list).fetchall() if "lost" in states else ()
     for slot in dead:
-        for step in ("doubt_items", "put_batch", "clear_slot"):
-            store.execute(step, **dict(slot), state="lost", now=now["now"])
+        doubt(store, slot, "lost", now["now"])
     marked = store.execute("marked_items", **in_list).fetchall()
     places = [row["position"] for row in marked if row["state"] in states]
     for place in places:
