@@ -23,6 +23,8 @@ from oncecron_drill.firing_hosts import FiringHost
 from oncecron_drill.generator import TTL
 from oncecron_drill.run_under_faults import Run, Wanted
 
+EACH = 10.0
+"""Seconds between two lines of progress."""
 HOSTS = ("host-a", "host-b", "host-c")
 
 
@@ -42,13 +44,45 @@ class ProofRun(Run):
         self, wanted: Proof, hosts: list[MachineHost], cluster: Any, stores: list[Host], operator: Executor,
         tell: Callable[[str], None],
     ) -> None:  # fmt: skip
-        super().__init__(wanted, hosts, cluster, operator, tell)
+        super().__init__(wanted, hosts, cluster, operator)
+        self._tell = tell
+        self._next_word = history.now() + EACH
         self._stores = stores
         operator_url = operator.submit(cluster.operator_url).result()
         self.people = People(
             Random(f"{wanted.seed} people"), hosts, [key.name for key in wanted.keys], wanted.oncecron,
             operator_url, self.recorder, self.running_keys,
         )  # fmt: skip
+
+    def running_keys(self) -> list[str]:
+        """Return the keys that are under way, a name for each firing; those with items are not for people to stop."""
+        of_items = {key.name for key in self.wanted.item_keys}
+        return [each.key for each, _ in self.living.values() if each.key not in of_items]
+
+    def meanwhile(self) -> None:
+        """Let people work."""
+        self.people.step()
+
+    def look(self) -> bool:
+        """See which of their commands have ended."""
+        self.people.look()
+        return self.people.waiting
+
+    def give_back(self) -> bool:
+        """Undo what they did."""
+        return self.people.give_back()
+
+    def say_how_far(self) -> None:
+        """Print a line every ten seconds."""
+        if history.now() < self._next_word:
+            return
+        self._next_word = history.now() + EACH
+        firings, faults = self.recorder.firings, self.recorder.faults
+        last = max(faults.values(), key=lambda fault: fault.at, default=None)
+        self._tell(
+            f"{self.elapsed:5.0f} s  {len(firings)} firings, {len(faults)} faults, "
+            f"{len(self.living)} under way; last: {f'{last.kind} ({last.target})' if last else 'none'}"
+        )
 
     def faults_of(self, host: FiringHost, random: Random) -> HostFaults:
         """Return what can be done to a host and its network."""

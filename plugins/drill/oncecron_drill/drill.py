@@ -179,7 +179,7 @@ class DrillRun(Run):
         self, wanted: Wanted, hosts: Sequence[FiringHost], place: Place, operator: ThreadPoolExecutor, watch: Watch,
         progress: Progress,
     ) -> None:  # fmt: skip
-        super().__init__(wanted, hosts, place, operator, lambda _: None)
+        super().__init__(wanted, hosts, place, operator)
         self._watch = watch
         self._progress = progress
         self._full = [

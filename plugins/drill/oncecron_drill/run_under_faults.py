@@ -38,8 +38,6 @@ LONGEST_END = 60.0
 """Seconds for the firings that are under way to end, when no more are fired."""
 LONGEST_NOTICE = 45.0
 """Seconds until a server has noticed that a client is gone without a word."""
-EACH = 10.0
-"""Seconds between two lines of progress."""
 TURN = 0.01
 MOST_SAID = 65536
 """Bytes of a pipe."""
@@ -95,65 +93,29 @@ class Store(Protocol):
         """Write once, by a new session, so that it counts as a heartbeat does; by any thread, and however long."""
 
 
-class People(Protocol):
-    """What people do meanwhile: they type commands, and give back what they have paused."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether a command has not ended."""
-
-    def step(self) -> None:
-        """Do what is due."""
-
-    def look(self) -> None:
-        """See what has ended."""
-
-    def give_back(self) -> bool:
-        """Undo all; return whether it is done."""
-
-
-class Nobody:
-    """No people."""
-
-    waiting = False
-
-    def step(self) -> None:
-        """Do nothing."""
-
-    look = step
-
-    def give_back(self) -> bool:
-        """Have nothing to give back."""
-        return True
-
-
 class Run:
     """The hosts, what they have under way, and the record of it."""
 
     def __init__(
-        self, wanted: Wanted, hosts: Sequence[FiringHost], store: Store, operator: Executor,
-        report: Callable[[str], None],
-    ) -> None:  # fmt: skip
+        self, wanted: Wanted, hosts: Sequence[FiringHost], store: Store, operator: Executor
+    ) -> None:
         self.wanted = wanted
         self.hosts = {host.name: host for host in hosts}
         self.store = store
         self.operator = operator
-        self.report = report
         self.recorder = Recorder(wanted.directory)
-        self.people: People = Nobody()
         self.journal = wanted.directory / "journal"
         self.journal.mkdir(mode=0o777)
         (wanted.directory / "items").mkdir(mode=0o777)
         self.stderr = wanted.directory / "stderr"
         self.stderr.mkdir()
         self._ids = itertools.count(1)
-        self._living: dict[int, tuple[Firing, subprocess.Popen[bytes]]] = {}
+        self.living: dict[int, tuple[Firing, subprocess.Popen[bytes]]] = {}
         self._fired: set[tuple[str, str | None]] = set()
         self._of_items = {key.name: key.items for key in wanted.item_keys}
         self._begin_at = 0.0
         self._queue: list[tuple[float, int, Shot]] = []
         self._pipes: dict[int, int] = {}
-        self._next_word = now() + EACH
 
     def close(self) -> None:
         """Record no more."""
@@ -170,11 +132,7 @@ class Run:
 
     def firings_of(self, host: FiringHost) -> list[Firing]:
         """Return what a host has under way."""
-        return [firing for firing, _ in self._living.values() if firing.host == host.name]
-
-    def running_keys(self) -> list[str]:
-        """Return the keys that are under way, a name for each firing; those with items are not for people to stop."""
-        return [each.key for each, _ in self._living.values() if each.key not in self._of_items]
+        return [firing for firing, _ in self.living.values() if firing.host == host.name]
 
     def head(self) -> dict[str, Any]:
         """Return what was asked for, as the checker reads it."""
@@ -197,6 +155,20 @@ class Run:
 
     def calm(self) -> None:
         """Undo what is no fault of the nemesis."""
+
+    def meanwhile(self) -> None:
+        """Do what is due besides, again and again while faults strike."""
+
+    def look(self) -> bool:
+        """See which of that has ended; return whether some has not."""
+        return False
+
+    def give_back(self) -> bool:
+        """Undo it when no more faults strike; return whether all is undone."""
+        return True
+
+    def say_how_far(self) -> None:
+        """Say it, again and again."""
 
     def go(self) -> None:
         """Fire and strike for so long, undo everything, go on for a while, gather."""
@@ -229,12 +201,12 @@ class Run:
         while now() - self._begin_at < seconds:
             self._turn()
             self.nemesis.step()
-            self.people.step()
+            self.meanwhile()
             self.say_how_far()
         while not self.nemesis.undo_all():
             self._turn()
         self._wait_for(self.operator.submit(self.store.well))
-        while not self.people.give_back():
+        while not self.give_back():
             self._turn()
         self.calm()
         self.recorder.moment("quiet")
@@ -295,7 +267,7 @@ class Run:
             if now() - self._begin_at - at < TOO_LATE:
                 self._fire(number, shot)
         self._reap()
-        self.people.look()
+        self.look()
         self.feel()
         time.sleep(TURN)  # between two looks at who has ended
 
@@ -329,7 +301,7 @@ class Run:
                 stdout=subprocess.DEVNULL, stderr=stderr,
             )  # fmt: skip
         firing.pid = process.pid
-        self._living[firing.id] = firing, process
+        self.living[firing.id] = firing, process
         self.recorder.firing(firing)
 
     def _stderr_of(self, host: FiringHost, firing: Firing) -> BinaryIO:
@@ -353,7 +325,7 @@ class Run:
         return text
 
     def _reap(self) -> None:
-        for firing, process in list(self._living.values()):
+        for firing, process in list(self.living.values()):
             if process.poll() is not None:
                 self._has_ended(firing, process)
 
@@ -361,14 +333,16 @@ class Run:
         firing.ended, firing.status = now(), process.returncode
         firing.stderr = self._said(firing)
         self.recorder.firing(firing)
-        del self._living[firing.id]
+        del self.living[firing.id]
 
     def _let_them_end(self) -> None:
         end = now() + LONGEST_END
-        while (self._living or self.people.waiting) and now() < end:
+        while now() < end:
             self._reap()
-            self.people.look()
+            waiting = self.look()
             self.feel()
+            if not (self.living or waiting):
+                return
             time.sleep(TURN)  # between two looks at who has ended
 
     def _fire_what_waits_for_its_minute(self) -> None:
@@ -399,18 +373,6 @@ class Run:
     def elapsed(self) -> float:
         """Seconds since the first firing."""
         return now() - self._begin_at
-
-    def say_how_far(self) -> None:
-        """Print a line every ten seconds."""
-        if now() < self._next_word:
-            return
-        self._next_word = now() + EACH
-        firings, faults = self.recorder.firings, self.recorder.faults
-        last = max(faults.values(), key=lambda fault: fault.at, default=None)
-        self.report(
-            f"{self.elapsed:5.0f} s  {len(firings)} firings, {len(faults)} faults, "
-            f"{len(self._living)} under way; last: {f'{last.kind} ({last.target})' if last else 'none'}"
-        )
 
     # Afterwards
 
