@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from oncecron_crontab.scanner import Crontab
 
 _MARKER = b"oncecron:"
+DIFFERENT = (
+    "the line does not match the `# oncecron:` comment above it; to apply the comment, use `oncecron crontab unwrap`, "
+    "then `oncecron crontab wrap`"
+)
 _REMOVE_IT = "remove it: it comes from the line itself"
 _NOT_ALLOWED = {
     "schedule": _REMOVE_IT,

@@ -26,7 +26,7 @@ from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key
 from oncecron.core.derived_key import PREFIX_VARIABLE, derived_key, digest
 from oncecron.core.shell_words import canonical, is_bourne_shell
 from oncecron_crontab.crons import CRONS
-from oncecron_crontab.directives import Directives, read_directives
+from oncecron_crontab.directives import DIFFERENT, Directives, read_directives
 from oncecron_crontab.firing_times import (
     never_runs,
     refuse_other_readings,
@@ -66,10 +66,6 @@ if TYPE_CHECKING:
     from oncecron_crontab.prefix import Prefix
 
 _NO_DIRECTIVES = Directives(off=False, options={})
-_DIFFERENT = (
-    "the line does not match the `# oncecron:` comment above it; to apply the comment, use `oncecron crontab unwrap`, "
-    "then `oncecron crontab wrap`"
-)
 
 
 class WrapSettings(NamedTuple):
@@ -134,7 +130,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
         prefix = read_prefix(entry.command)
         if prefix:
             differs = above.differ_from(prefix.options)
-            warnings += [Problem(entry.number, _DIFFERENT)] if differs else []
+            warnings += [Problem(entry.number, DIFFERENT)] if differs else []
             continue
         reasons = list(_reasons_unchanged(crontab, entry, above, settings))
         owner = None if above.options else generated.get(entry.number)

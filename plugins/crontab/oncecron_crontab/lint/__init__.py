@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.core.shell_words import is_bourne_shell
 from oncecron_crontab.crons import CRONS
-from oncecron_crontab.directives import read_directives
+from oncecron_crontab.directives import DIFFERENT, read_directives
 from oncecron_crontab.lint import keys, schedules, unguarded
 from oncecron_crontab.lint.line import FINDINGS, Diagnostic, LintedCrontab, excerpt, linted_entries
 from oncecron_crontab.percent_sign import CUT, CUT_CURE, is_cut
@@ -103,39 +103,34 @@ def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterato
 
 
 def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
+    """Yield why cron rejects the file, and the `# oncecron:` comments that wrap cannot apply."""
+
+    def found(kind: str, number: int, reason: str, cure: str = "") -> Diagnostic:
+        message, _, own = reason.partition("; ")
+        return Diagnostic(source.name, number, kind, message, own or cure)
+
+    crontab = source.crontab
     if source.not_read:
-        message, _, cure = source.not_read.partition("; ")
-        yield Diagnostic(source.name, 1, "not-read", message, cure)
-    for number, reason in source.crontab.doubts():
-        message, _, cure = reason.partition("; ")
-        yield Diagnostic(source.name, number, "invalid", message, cure)
-    for number, reason in source.crontab.problems():
+        yield found("not-read", 1, source.not_read)
+    for number, reason in crontab.doubts():
+        yield found("invalid", number, reason)
+    for number, reason in crontab.problems():
         if reason.startswith(_NEWLINE):
-            yield Diagnostic(
-                *(source.name, number, "newline"),
-                f"the last line has no newline: {source.crontab.cron.title} rejects the file or ignores the line",
-                "add a newline at the end of the file",
-            )
+            why = f"the last line has no newline: {crontab.cron.title} rejects the file or ignores the line"
+            yield found("newline", number, why, "add a newline at the end of the file")
         elif reason in OWN_REASONS:
-            message, _, cure = reason.partition("; ")
-            yield Diagnostic(source.name, number, "invalid", message, cure)
+            yield found("invalid", number, reason)
         else:
-            cron = source.crontab.cron
-            does = cron.bad_line.replace("the file", "the whole file")
-            message = f"{reason}: {cron.title} {does}"
-            yield Diagnostic(source.name, number, "invalid", message, _CURES.get(reason, _CURE))
-    directives, problems = read_directives(source.crontab)
-    for entry in source.crontab.entries():
+            does = crontab.cron.bad_line.replace("the file", "the whole file")
+            why = f"{reason}: {crontab.cron.title} {does}"
+            yield found("invalid", number, why, _CURES.get(reason, _CURE))
+    directives, problems = read_directives(crontab)
+    for entry in crontab.entries():
         prefix, wanted = read_prefix(entry.command), directives.get(entry.number)
         if prefix and wanted and wanted.differ_from(prefix.options):
-            yield Diagnostic(
-                *(source.name, entry.number, "directive"),
-                "the line does not match the `# oncecron:` comment above it",
-                "to apply the comment, use `oncecron crontab unwrap`, then `oncecron crontab wrap`",
-            )
+            yield found("directive", entry.number, DIFFERENT)
     for number, reason in problems:
-        message, _, cure = reason.partition("; ")
-        yield Diagnostic(source.name, number, "directive", message, cure or _CURE_OF_COMMENT)
+        yield found("directive", number, reason, _CURE_OF_COMMENT)
 
 
 def _check_command(line: LintedEntry) -> Iterator[Diagnostic]:

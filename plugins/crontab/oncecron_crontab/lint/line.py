@@ -181,10 +181,8 @@ def linted_entries(
         if isinstance(line, Variable):
             environment = {**environment, to_text(line.name): to_text(line.value)}
         elif isinstance(line, Entry):
-            above = directives.get(line.number)
-            linted = _line(source, cron, line, environment, jobs, above)
-            generator = None if linted.named else generated.get(line.number)
-            found.append(linted._replace(generator=generator))
+            above, writer = directives.get(line.number), generated.get(line.number)
+            found.append(_line(source, cron, line, environment, jobs, above, writer))
     return found
 
 
@@ -195,6 +193,7 @@ def _line(
     environment: Mapping[str, str],
     jobs: Mapping[str, Mapping[str, str]],
     above: Directives | None,
+    generator: str | None,
 ) -> LintedEntry:
     raw = shell_command(entry.command, cron.percent)
     command = to_text(raw)
@@ -207,7 +206,7 @@ def _line(
         *(source, cron, entry, environment, command, commands, invocations),
         off=off,
         named=named,
-        generator=None,
+        generator=None if named else generator,
         per_host="@reboot"
         if entry.is_reboot
         else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
 from oncecron.core.time_zone import canonical
-from oncecron_crontab.crons import CRON_TZ
+from oncecron_crontab.crons import CRON_TZ, CRONS
 from oncecron_crontab.fields import NAMES, Field, read_field, without_empty_day
 from oncecron_crontab.firing_times import schedule_of, zone_variable
 from oncecron_crontab.lint.line import Diagnostic
@@ -24,13 +24,6 @@ _EVERY_DAY = frozenset(range(1, 32))
 _WEEK = range(7)
 _LONGEST = {2: 29, **dict.fromkeys((4, 6, 9, 11), 30)}
 _STEP = re.compile(r"([^,/]+)/(\d+)")
-_FIELDS = {
-    **dict.fromkeys(("@yearly", "@annually"), "0 0 1 1 *"),
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    **dict.fromkeys(("@daily", "@midnight"), "0 0 * * *"),
-    "@hourly": "0 * * * *",
-}
 _OFTEN = 5  # minutes
 _FEW = 2  # hours
 _UNEVEN = re.compile(r"\*/(\d+)")
@@ -249,7 +242,7 @@ def meaning(entry: Entry) -> tuple[object, ...] | None:
     if entry.is_reboot:
         return None
     if not entry.fields:
-        return _meaning_of(_FIELDS[entry.schedule])
+        return _meaning_of(CRONS["debian"].nicknames[entry.schedule.encode()])
     fields = without_empty_day(entry.fields, either=entry.either_day)
     either = entry.either_day and not (fields[_DAY].has_star or fields[_WEEKDAY].has_star)
     values = (*(field.values for field in fields[:_WEEKDAY]), _weekdays(fields[_WEEKDAY]))
