@@ -23,7 +23,6 @@ from oncecron.config.options import Option
 from oncecron.config.run_parser import is_option, wrong_dash
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import INTERNAL
-from oncecron.core.stderr import patient
 from oncecron.core.timing import READER_TIMEOUT
 from oncecron.log.time_span import read_spans
 from oncecron.run.process_tree import refuse_core
@@ -284,8 +283,9 @@ def store_reader(settings: Settings, *, log: bool = False) -> Iterator[Reader]:
 
 def open_store(address: Address, namespace: str) -> Reader:
     """Return a store, whose slow answers a person at a terminal is told of. Raises `StoreError`."""
-    waits_for = f"no answer from {masked(address.target)} yet; it has {READER_TIMEOUT:g} s"
-    return patient(open_reader(address, namespace), waits_for)
+    reader = open_reader(address, namespace)
+    reader.waits_for = f"no answer from {masked(address.target)} yet; it has {READER_TIMEOUT:g} s"
+    return reader
 
 
 def spools(settings: Settings) -> list[Spool]:

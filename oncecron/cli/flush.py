@@ -9,7 +9,7 @@ from oncecron.cli.command import STORE_OPTIONS, TableCommand
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import EX_DATAERR, EX_TEMPFAIL, RecordRefusedError, StoreError
-from oncecron.core.stderr import complain, patient
+from oncecron.core.stderr import Patience, complain
 from oncecron.core.text import visible
 from oncecron.core.timing import ASSUMED_TTL, RECORD_TIMEOUT
 from oncecron.run.spool import spool_of
@@ -40,12 +40,10 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
     spool = spool_of(address, namespace)
     spool.refuse_unsafe()
     error = None
-    waits_for = f"no answer from {masked(address.target)} yet; each record has {RECORD_TIMEOUT:g} s"
-    opened = open_lease_store(address, namespace, ASSUMED_TTL)  # connects at the first record
-    store = patient(opened, waits_for)
+    store = open_lease_store(address, namespace, ASSUMED_TTL)  # connects at the first record
     if spool.has():
         try:
-            error = _deliver(spool, store, stream, whither)
+            error = _deliver(spool, store, masked(address.target), stream, whither)
         finally:
             store.close()
     aside = spool.set_aside()
@@ -66,7 +64,9 @@ def _flush_one(address: Address, namespace: str, stream: TextIO, whither: str) -
     return error.exit_status
 
 
-def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> StoreError | None:
+def _deliver(
+    spool: Spool, store: LeaseStore, shown: str, stream: TextIO, whither: str
+) -> StoreError | None:
     """Deliver all records; return the last failure. One bad record does not block the others.
 
     A record that the store refuses is set aside. After a record without an answer, the later ones of its key wait:
@@ -74,10 +74,12 @@ def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> S
     """
     last: StoreError | None = None
     failures = 0
+    patience = Patience()
     unanswered: set[str] = set()
     for path, record in spool.taken():
         if record["key"] in unanswered:
             continue
+        patience.wait("answer", f"no answer from {shown} yet; each record has {RECORD_TIMEOUT:g} s")
         try:
             store.deliver(record, deadline=clock.lease_time(store.lease_clock) + RECORD_TIMEOUT)
         except RecordRefusedError as error:
@@ -92,6 +94,8 @@ def _deliver(spool: Spool, store: LeaseStore, stream: TextIO, whither: str) -> S
             if failures == _FAILURES:
                 break
             continue
+        finally:
+            patience.over()
         failures = 0
         spool.remove(path)
         output.say(_line(record, whither), stream)

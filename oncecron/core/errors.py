@@ -173,3 +173,11 @@ def reason_of(error: BaseException) -> str:
 
 class RecordRefusedError(StoreRefusesError):
     """The store does not take this record; it may take the next one."""
+
+
+def unreadable_answer(error: BaseException) -> StoreRefusesError:
+    """Return the error of a store's answer that has another form than any of ours."""
+    return StoreRefusesError(
+        f"the store's answer cannot be read ({reason_of(error)}); check that it is the right server; a row that is "
+        "damaged is named by `oncecron locks` and `oncecron history`"
+    )

@@ -16,11 +16,7 @@ from oncecron.core.masking import without_logins
 from oncecron.core.timing import SILENT_WAIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, TypeVar
-
-    Answer = TypeVar("Answer")
-    Store = TypeVar("Store")
+    from collections.abc import Callable
 
 
 def valid(text: str) -> str:
@@ -103,53 +99,6 @@ class Patience:
         if kind not in self._said:
             self._said.add(kind)
             complain(f"waiting: {what}")
-
-
-def patient(store: Store, what: str) -> Store:
-    """Return a store whose calls tell a person, after two seconds, that they wait for an answer: `what`."""
-    return _Patient(store, what)  # type: ignore[return-value]  # it has what the store has
-
-
-class _Patient:
-    def __init__(self, store: Any, what: str) -> None:
-        self._store = store
-        self._waits_for = what
-        self._patience = Patience()
-
-    def __getattr__(self, name: str) -> Any:
-        """Return what the store has, its methods wrapped."""
-        value = getattr(self._store, name)
-        if not callable(value):
-            return value
-
-        def call(*values: Any, **named: Any) -> Any:
-            if progress := named.get("progress"):
-                named["progress"] = self._answering(progress)
-            answer = self._waited(lambda: value(*values, **named))
-            return self._rows(answer) if hasattr(answer, "__next__") else answer
-
-        return call
-
-    def _answering(self, progress: Callable[..., None]) -> Callable[..., None]:
-        def show(*values: Any) -> None:
-            self._patience.over()
-            progress(*values)
-
-        return show
-
-    def _rows(self, rows: Iterator[Any]) -> Iterator[Any]:
-        nothing = object()
-        first = self._waited(lambda: next(rows, nothing))
-        if first is not nothing:
-            yield first
-            yield from rows
-
-    def _waited(self, ask: Callable[[], Answer]) -> Answer:
-        self._patience.wait("answer", self._waits_for)
-        try:
-            return ask()
-        finally:
-            self._patience.over()
 
 
 def _now() -> float:

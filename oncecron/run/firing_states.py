@@ -63,9 +63,14 @@ from oncecron.run.job import ENDING_SIGNALS, JobEnd, Stop, request_note, signal_
 from oncecron.run.spool import execution_record
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from oncecron.core.model import Firing, Lease, Outcome
     from oncecron.run.guard import Guard
     from oncecron.run.job import Job
+
+# ruff: noqa: SLF001 - the table has the handlers of `State` itself
 
 WRAPPER_KILLED = "the oncecron process that cron started was killed"
 _NEXT_SHARD_AFTER = ("succeeded", "failed", "timed-out")
@@ -106,29 +111,9 @@ class State:
         """Do what is due."""
         return self._on_due() if now >= self._deadline else self
 
-    def take(self, event: events.Event) -> State:  # noqa: C901, PLR0911 - one line for each kind
+    def take(self, event: events.Event) -> State:
         """Handle an event of the store thread."""
-        if isinstance(event, events.Granted):
-            return self._on_granted(event.lease)
-        if isinstance(event, Unconfirmed):
-            return self._on_unconfirmed(event)
-        if isinstance(event, events.Refused):
-            return self._on_refused(event)
-        if isinstance(event, events.NoShardLeft):
-            return self._on_no_shard_left()
-        if isinstance(event, events.Failed):
-            return self._on_failed(event)
-        if isinstance(event, events.Renewed):
-            return self._on_renewed(event.lease)
-        if isinstance(event, events.Lost):
-            return self._on_lost()
-        if isinstance(event, events.Kept):
-            return self._on_kept()
-        if isinstance(event, events.NotRetried):
-            return self._on_not_retried(event)
-        if isinstance(event, events.Recorded):
-            return self._on_recorded(event.error)
-        return self._on_crashed(event.error)
+        return _TAKEN[type(event)](self, event)
 
     def _on_stop(self, _why: str, _exit_status: int) -> State:
         raise self._impossible("a stop")
@@ -171,6 +156,22 @@ class State:
 
     def _impossible(self, event: str) -> ImpossibleEventError:
         return ImpossibleEventError(f"{type(self).__name__} cannot take {event}")
+
+
+_TAKEN: dict[type[events.Event], Callable[[State, Any], State]] = {
+    events.Granted: lambda state, event: state._on_granted(event.lease),
+    Unconfirmed: lambda state, event: state._on_unconfirmed(event),
+    events.Refused: lambda state, event: state._on_refused(event),
+    events.NoShardLeft: lambda state, _: state._on_no_shard_left(),
+    events.Failed: lambda state, event: state._on_failed(event),
+    events.Renewed: lambda state, event: state._on_renewed(event.lease),
+    events.Lost: lambda state, _: state._on_lost(),
+    events.Kept: lambda state, _: state._on_kept(),
+    events.NotRetried: lambda state, event: state._on_not_retried(event),
+    events.Recorded: lambda state, event: state._on_recorded(event.error),
+    events.Crashed: lambda state, event: state._on_crashed(event.error),
+}
+"""What is called for each event of the store thread."""
 
 
 class Claiming(State):

@@ -13,16 +13,15 @@ from oncecron.core.errors import (
     OncecronError,
     RecordRefusedError,
     StoreError,
-    StoreRefusesError,
     StoreUnavailable,
-    reason_of,
     shortage_of,
+    unreadable_answer,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any, ParamSpec, Protocol, TypeVar
+    from collections.abc import Callable
+    from typing import Any, Protocol, TypeVar
 
     from oncecron.stores.address import Address
     from oncecron.stores.api import LeaseStore
@@ -46,8 +45,10 @@ if TYPE_CHECKING:
         def open_reader(self, address: Address, namespace: str) -> Reader:
             """Return the store of the commands for people. Raises `StoreError`."""
 
-    class Addressed(Protocol):
-        """A store of a firing that can be sent elsewhere."""
+    class Steadied(Protocol):
+        """A store of a firing whose calls can be made steady."""
+
+        steadiness: Steadiness | None
 
         def close(self) -> None:
             """See `LeaseStore.close`."""
@@ -55,9 +56,8 @@ if TYPE_CHECKING:
         def readdress(self, address: Address) -> None:
             """See `LeaseStore.readdress`."""
 
-    Given = ParamSpec("Given")
-    Answer = TypeVar("Answer")
-    Store = TypeVar("Store", bound=Addressed)
+    Call = TypeVar("Call", bound=Callable[..., Any])
+    Store = TypeVar("Store", bound=Steadied)
 
 
 def package(kind: str) -> StorePackage:
@@ -88,69 +88,28 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
 
 def open_reader(address: Address, namespace: str) -> Reader:
     """Return the store of the commands for people. Raises `StoreError`."""
-    reader = package(address.kind).open_reader(address, namespace)
-    for name in _QUESTIONS:
-        setattr(reader, name, _understood(getattr(reader, name)))
-    return reader
-
-
-_QUESTIONS = (
-    *("rows", "pause", "resume", "drain", "undrain", "forget", "forget_host", "request", "release"),
-    *("unblock", "change", "prune", "initialise", "versions"),
-    "examine",
-)
-"""The calls of people's `Reader` whose answers `open_reader` has understood."""
-
-
-def _understood(call: Callable[Given, Any]) -> Callable[Given, Any]:
-    """Return a call of people's store. Raises `StoreRefusesError` for an answer that has another form than any of ours.
-
-    A row that cannot be read is named and left out (`Reader.readable`); this is an answer that has no rows.
-    """
-
-    def understood(*values: Given.args, **named: Given.kwargs) -> Any:
-        try:
-            answer = call(*values, **named)
-        except UNREADABLE as error:
-            raise _unreadable(error) from error
-        return _read(answer) if hasattr(answer, "__next__") else answer
-
-    return understood
-
-
-def _read(rows: Iterator[Answer]) -> Iterator[Answer]:
-    try:
-        for row in rows:
-            iter(row)  # type: ignore[call-overload]
-            yield row
-    except UNREADABLE as error:
-        raise _unreadable(error) from error
-
-
-def _unreadable(error: BaseException) -> StoreRefusesError:
-    return StoreRefusesError(
-        f"the store's answer cannot be read ({reason_of(error)}); check that it is the right server; a row that is "
-        "damaged is named by `oncecron locks` and `oncecron history`"
-    )
-
-
-_CALLS = (
-    *("claim", "renew", "keep", "retry", "listen", "finish", "skip", "deliver", "evict"),
-    *("load", "draw", "progress"),
-)
-"""The calls that `steady` makes steady: of `LeaseStore`, and of a plugin's store, such as that of items."""
+    return package(address.kind).open_reader(address, namespace)
 
 
 def steady(store: Store, address: Address, reread: Callable[[], Address | None] | None) -> Store:
     """Return the store of a firing with steady calls. `reread` returns the address as it is configured now."""
-    calls = SteadyCalls(store, address, reread)
-    for name in _CALLS:
-        if hasattr(store, name):
-            setattr(store, name, calls.steady(getattr(store, name)))
+    store.steadiness = Steadiness(store, address, reread)
     return store
 
 
-class SteadyCalls:
+def steadied(call: Call) -> Call:
+    """Decorate a call of a firing's store that can be made steady."""
+
+    def steadied_call(store: Steadied, *values: Any, **named: Any) -> Any:
+        steadiness = store.steadiness
+        if steadiness is None:
+            return call(store, *values, **named)
+        return steadiness.ask(call, *values, **named)
+
+    return steadied_call  # type: ignore[return-value]
+
+
+class Steadiness:
     """Makes the calls of a store fail as if it were away where this host, or an old address, is the cause.
 
     Then the firing retries them, and spools what it cannot record.
@@ -170,37 +129,33 @@ class SteadyCalls:
     """
 
     def __init__(
-        self, store: Addressed, address: Address, reread: Callable[[], Address | None] | None
+        self, store: Steadied, address: Address, reread: Callable[[], Address | None] | None
     ) -> None:
         """`reread` may raise."""
         self._store = store
         self._address = address
         self._reread = reread
 
-    def steady(self, call: Callable[Given, Answer]) -> Callable[Given, Answer]:
-        """Return a call of the store, made steady."""
-
-        def steady_call(*values: Given.args, **named: Given.kwargs) -> Answer:
-            try:
-                return call(*values, **named)
-            except StoreError as error:
-                _let_go(error)
-                if isinstance(error, RecordRefusedError) or not self._has_moved():
-                    raise
-                raise _unavailable(error, unanswered=error.unanswered) from error
-            except UNREADABLE as error:
-                _let_go(error)
-                refused = _unreadable(error)
-                refused.unanswered = True  # what cannot be read may have been a lease
-                raise refused from error
-            except (OSError, MemoryError, ImportError, RuntimeError) as error:
-                shortage = shortage_of(error)
-                if shortage is None:
-                    raise
-                # What failed may have come after the request.
-                raise _unavailable(shortage, unanswered=True) from error
-
-        return steady_call
+    def ask(self, call: Callable[..., Any], *values: Any, **named: Any) -> Any:
+        """Return what the call of the store answers. Raises `StoreError`."""
+        try:
+            return call(self._store, *values, **named)
+        except StoreError as error:
+            _let_go(error)
+            if isinstance(error, RecordRefusedError) or not self._has_moved():
+                raise
+            raise _unavailable(error, unanswered=error.unanswered) from error
+        except UNREADABLE as error:
+            _let_go(error)
+            refused = unreadable_answer(error)
+            refused.unanswered = True  # what cannot be read may have been a lease
+            raise refused from error
+        except (OSError, MemoryError, ImportError, RuntimeError) as error:
+            shortage = shortage_of(error)
+            if shortage is None:
+                raise
+            # What failed may have come after the request.
+            raise _unavailable(shortage, unanswered=True) from error
 
     def _has_moved(self) -> bool:
         if self._reread is None or self._address.kind == "sqlite":

@@ -55,6 +55,8 @@ class LeaseStore(Protocol):
     """Whether a forked process may open the store while the connection of its parent is open."""
     holds_connection: bool
     """Whether a job that runs is to hold the connection between its heartbeats, as the last claim was answered."""
+    steadiness: Any
+    """What makes the calls steady (`oncecron.stores.steady`); None: they are not."""
     on_lost: Callable[[Firing, LostRun], None] | None
     """Called with each run that a claim has declared lost, if nobody takes it over."""
 

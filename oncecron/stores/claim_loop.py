@@ -29,6 +29,7 @@ from oncecron.core.facts import state_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, LostRun, Refusal
 from oncecron.core.timing import SKIP_TIMEOUT
+from oncecron.stores import steadied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,6 +112,7 @@ class ClaimLoop:
 
     on_lost: Callable[[Firing, LostRun], None] | None = None
 
+    @steadied
     def claim(
         self: ClaimSteps,
         firing: Firing,

@@ -11,13 +11,13 @@ row hides itself alone, and what is printed is always what the formats promise.
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import lru_cache
+from functools import lru_cache, wraps
 from importlib import import_module
 from itertools import islice
 
 from oncecron.core.clock import is_time
 from oncecron.core.decision import PLAIN_BITS, PLAIN_DONE, PLAIN_WINDOW
-from oncecron.core.errors import UNREADABLE, reason_of
+from oncecron.core.errors import UNREADABLE, reason_of, unreadable_answer
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import (
     ALL_KEYS,
@@ -38,7 +38,7 @@ from oncecron.core.log_rows import (
     TracedSkip,
 )
 from oncecron.core.model import LEAST, OUTCOMES, Output, Retention, is_key
-from oncecron.core.stderr import complain
+from oncecron.core.stderr import Patience, complain
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import PLAIN_SKIP_EARLY
 from oncecron.core.units import DAY
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from oncecron.stores.api import Row
 
     Value = TypeVar("Value")
+    Answer = TypeVar("Answer")
+    Call = TypeVar("Call", bound=Callable[..., Any])
 
 HOLDERS_AT_ONCE = 500
 """How many executions a store is asked for at once, for the holders of plain skips."""
@@ -65,8 +67,24 @@ _MOST_SHARDS = 1000
 """As for --shards: reports count the shards of a tick one by one."""
 
 
+def answered(call: Call) -> Call:
+    """Decorate a call of people's store: they are told of a slow answer, and one that is not ours is refused.
+
+    A row that cannot be read is named and left out (`Reader.readable`). Refused is an answer that has no rows.
+    """
+
+    @wraps(call)
+    def answered_call(reader: Reader, *values: Any, **named: Any) -> Any:
+        return reader.answer(call, *values, **named)
+
+    return answered_call  # type: ignore[return-value]
+
+
 class Reader(Views):
     """The store of the commands for people: what each store's class has in common."""
+
+    waits_for = ""
+    """What a person is told who waits for an answer; nothing if it is empty."""
 
     def __init__(self) -> None:
         self.unreadable: set[str] = set()
@@ -75,6 +93,45 @@ class Reader(Views):
         """Those that were named on standard error; who reads again and again passes them on to the next reader."""
         self.keeps: int | None = None
         """How many executions of each shard the store keeps at most."""
+        self._patience = Patience()
+
+    def answer(self, call: Callable[..., Any], *values: Any, **named: Any) -> Any:
+        """Return what a call of this store answers; see `answered`. Raises `StoreRefusesError`."""
+        if progress := named.get("progress"):
+            named["progress"] = self._until_called(progress)
+        found = self._waited(lambda: call(self, *values, **named))
+        return self._each(found) if hasattr(found, "__next__") else found
+
+    def _waited(self, ask: Callable[[], Answer]) -> Answer:
+        """Return an answer: the one place that waits for it."""
+        if self.waits_for:
+            self._patience.wait("answer", self.waits_for)
+        try:
+            return ask()
+        except UNREADABLE as error:
+            raise unreadable_answer(error) from error
+        finally:
+            self._patience.over()
+
+    def _each(self, rows: Iterator[Any]) -> Iterator[Any]:
+        """Yield the rows of an answer, of which the first one is waited for."""
+        try:
+            row = self._waited(lambda: next(rows, None))
+            while row is not None:
+                iter(row)
+                yield row
+                row = next(rows, None)
+        except UNREADABLE as error:
+            raise unreadable_answer(error) from error
+
+    def _until_called(self, progress: Callable[..., None]) -> Callable[..., None]:
+        """Return what shows progress, and with its first call ends the wait: the store has answered."""
+
+        def show(*values: Any) -> None:
+            self._patience.over()
+            progress(*values)
+
+        return show
 
     def offered_roles(self) -> list[str]:
         """Return the roles to which `init` may give rights, if none but the owner has any yet; else none."""
@@ -269,20 +326,24 @@ class Reader(Views):
         found = self.read("pauses", Pause, "a pause of key {0} or host {1}")
         return sorted(found, key=lambda each: (each.host or "", each.key != ALL_KEYS, each.key))
 
+    @answered
     def pause(
         self, key: str, *, author: str, reason: str | None, seconds: float | None
     ) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a key, or of `ALL_KEYS`; return the pause and the one that it replaced."""
         return self._stop(NewPause(key, None, author, reason, seconds))
 
+    @answered
     def resume(self, key: str) -> Pause | None:
         """End the pause of a key, or the separate pause of `ALL_KEYS`; return it, or None if there was none."""
         return self._pause(self.allow_starts(key=key, host=None))
 
+    @answered
     def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a host, as `pause` does for a key."""
         return self._stop(NewPause(None, host, author))
 
+    @answered
     def undrain(self, host: str) -> Pause | None:
         """Let the host claim again; return the drain, or None if there was none."""
         return self._pause(self.allow_starts(key=None, host=host))

@@ -15,6 +15,7 @@ from oncecron.core.errors import StoreError
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.model import LEAST, Retention, recordable_values, stored_request, trust_after
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER, MAX_CLOCK_SKEW, TOKEN_AHEAD
+from oncecron.stores import Steadiness, steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.sqlite import lease_store, retention
 
@@ -514,6 +515,7 @@ class MemoryStore(ClaimLoop):
     """`LeaseStore` of one firing."""
 
     lease_clock = clock.BOOTTIME
+    steadiness: Steadiness | None = None
     survives_fork = holds_connection = True
 
     def __init__(self, memory: Memory) -> None:
@@ -559,6 +561,7 @@ class MemoryStore(ClaimLoop):
         held, sent = self._call("regain", deadline, *named)
         return self._confirmed(facts.first_lease(firing, own._asdict(), sent)) if held else None
 
+    @steadied
     def skip(
         self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
@@ -567,6 +570,7 @@ class MemoryStore(ClaimLoop):
 
     # LeaseStore
 
+    @steadied
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         named = (lease.key, lease.shard, lease.execution_id, lease.owner)
         held, sent = self._call("renew", deadline, *named)
@@ -575,26 +579,32 @@ class MemoryStore(ClaimLoop):
         request = held[0] and stored_request(*held[0])
         return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
 
+    @steadied
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         return self._call("keep", deadline, lease, ending)[0]
 
+    @steadied
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         answer, sent = self._call("retry", deadline, lease)
         if answer and "stop_kind" in answer:
             return stop_refusal(facts.stop_of(answer))
         return answer and facts.next_lease(lease, answer, sent)
 
+    @steadied
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
         return self._call("finish", deadline, lease, ending, retention)[0]
 
+    @steadied
     def deliver(self, record: Row, *, deadline: float, retention: Retention | None = None) -> None:
         self._call("deliver", deadline, record, retention)
 
+    @steadied
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         return False
 
+    @steadied
     def evict(self, stale: object, *, deadline: float) -> None:
         return
 

@@ -11,6 +11,7 @@ from oncecron.core import clock
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.model import Unconfirmed
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL
+from oncecron.stores import steadied
 
 if TYPE_CHECKING:
     import random
@@ -232,6 +233,7 @@ class SimulatedStore(Caller, MemoryStore):
             return Unconfirmed(lease, StoreUnavailable("too few replicas"))
         return lease
 
+    @steadied
     def evict(self, stale: object, *, deadline: float) -> None:
         self._call("evict", deadline, self._place)
 

@@ -11,7 +11,7 @@ from oncecron.core.errors import (
     StoreRefusesError,
     StoreUnavailable,
 )
-from oncecron.stores import steady
+from oncecron.stores import steadied, steady
 from oncecron.stores.address import Address, parse_address
 
 OLD, NEW = (parse_address(f"postgresql://u:{word}@h/d") for word in ("old", "new"))
@@ -21,12 +21,14 @@ class Store:
     """A store that raises what it is told to, until it has a new address."""
 
     lease_clock = 1
+    steadiness = None
 
     def __init__(self, error: Exception) -> None:
         self.error = error
         self.closed = 0
         self.addresses: list[Address] = []
 
+    @steadied
     def renew(self) -> str:
         """Answer at the new address alone."""
         if self.addresses:

@@ -20,7 +20,7 @@ from oncecron.run.events import Failed, Lost, NoShardLeft, Recorded
 from oncecron.run.spec import RunSpec, make_spec
 from oncecron.run.spool import execution_record, skip_record
 from oncecron.run.store_thread import StoreThread
-from oncecron.stores import steady
+from oncecron.stores import steadied, steady
 from oncecron.stores.address import parse_address
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class Away:
 
     lease_clock = clock.BOOTTIME
     holds_connection = True
+    steadiness = None
 
+    @steadied
     def renew(self, *_: object, **__: object) -> None:
         """Fail."""
         error = StoreUnavailable("away")

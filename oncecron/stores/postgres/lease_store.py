@@ -17,6 +17,7 @@ from oncecron.core.facts import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Refusal, recordable_values, stored_request, trust_after
+from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.postgres import look, schema
 from oncecron.stores.postgres.client import StatementError
@@ -231,6 +232,7 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
 
     # With the lease
 
+    @steadied
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         if self._dead and not self._locked:
             self._terminate(*self._dead, deadline)
@@ -268,11 +270,13 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         execution_id = self._call("adopt_v1", values, deadline)[0]
         return None if execution_id is None else int(execution_id)
 
+    @steadied
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         end = [*ending_values(ending).values()][:7]  # a reason, a request come with `finish`
         values = (lease.execution_id, lease.owner, *end)
         return self._call("keep_v1", values, deadline)[0] == b"t"
 
+    @steadied
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         backend = self._backend(deadline)
         sent = clock.lease_time(self.lease_clock)
@@ -297,6 +301,7 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         self._locked = answer.get("locked") == "t"
         return next_lease(lease, answer, sent)
 
+    @steadied
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         self._serve(firing)
         client = self._connection(deadline)
@@ -305,6 +310,7 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         client.notified_before |= happened == b"t"
         return happened is not None
 
+    @steadied
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
@@ -312,6 +318,7 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         values = (lease.execution_id, lease.owner, *end, *retention)
         return self._call(self._door("finish_v1", deadline), values, deadline)[0] == b"t"
 
+    @steadied
     def skip(
         self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
@@ -340,6 +347,7 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
             self._call("register_v1", (firing.key, firing.shard), deadline)
             self._call_installed(sources, values, deadline)
 
+    @steadied
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
@@ -354,6 +362,7 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         )
         self._call_installed(f"{self._schema}.deliver_v1($1,$2,$3)", values, deadline)
 
+    @steadied
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         self._terminate(stale.backend_pid, stale.backend_start, deadline)
 

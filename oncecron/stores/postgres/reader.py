@@ -36,7 +36,7 @@ from oncecron.stores.postgres.people_connection import (
     READERS_CURE,
     Connection,
 )
-from oncecron.stores.reader import PackedRuns, Reader
+from oncecron.stores.reader import PackedRuns, Reader, answered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -98,6 +98,7 @@ class PostgresReader(Connection, Reader):
         Reader.__init__(self)
         self._hold = hold
 
+    @answered
     def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
         if "/" in view:
             return self._stream(view.rpartition("/")[2], bounds, _WATCHERS_CURE)
@@ -184,16 +185,20 @@ class PostgresReader(Connection, Reader):
         section = "resume" if host is None else "undrain"
         return next(iter(self._ask(section, {"key": key, "host": host}, _OPERATORS_CURE)), None)
 
+    @answered
     def forget(self, key: str, author: str) -> bool:
         return bool(self._ask("forget", {"key": key, "author": author}, _OPERATORS_CURE)[0][0])
 
+    @answered
     def forget_host(self, host: str) -> bool:
         return bool(self._ask("forget_host", {"host": host}, _OPERATORS_CURE)[0][0])
 
+    @answered
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         part = {"key": key, "shard": shard, "execution_id": execution_id}
         return bool(self._ask("request", {**part, **request._asdict()}, _OPERATORS_CURE)[0][0])
 
+    @answered
     def release(
         self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
     ) -> Released:
@@ -212,6 +217,7 @@ class PostgresReader(Connection, Reader):
                 give_up = time.monotonic() + TERMINATED_AFTER
             select.select((), (), (), RELEASE_POLL)
 
+    @answered
     def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
         part = {"key": key, "shard": shard}
         return [Unblocked._make(row) for row in self._ask("unblock", part, _OPERATORS_CURE)]
@@ -225,9 +231,11 @@ class PostgresReader(Connection, Reader):
                 f"PostgreSQL, schema {self._namespace}: backend pid {pid} is another role's session; {cure}"
             )
 
+    @answered
     def change(self, name: str, by: str, **values: Any) -> Any:
         return self._ask(name.rpartition("/")[2], values, _CURES[by])[0][0]
 
+    @answered
     def prune(
         self,
         retention: Retention,
@@ -272,6 +280,7 @@ class PostgresReader(Connection, Reader):
             rows = self._connected().execute(self._sql["offered_roles"], values).fetchall()
         return [name for (name,) in rows]
 
+    @answered
     def initialise(
         self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
     ) -> str:
@@ -356,10 +365,12 @@ class PostgresReader(Connection, Reader):
         )
         return f"begin;\n\n{sql_files.printed(self._namespace)}\n{changes}commit;\n"
 
+    @answered
     def versions(self) -> tuple[int, str]:
         version = self._installed().info.parameter_status("server_version") or "unknown"
         return schema.VERSION, f"PostgreSQL {version.partition(' ')[0]}"
 
+    @answered
     def examine(self) -> Iterator[Diagnosis]:
         with self._explained(READERS_CURE):
             connection = self._installed()

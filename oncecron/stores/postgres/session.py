@@ -12,6 +12,7 @@ from oncecron.stores.postgres.client import PostgresClient, StatementError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from oncecron.stores import Steadiness
     from oncecron.stores.address import Address
     from oncecron.stores.postgres.client import Value
     from oncecron.stores.postgres.libpq import Row
@@ -37,6 +38,7 @@ class PostgresSession:
 
     lease_clock = clock.BOOTTIME
     survives_fork = True
+    steadiness: Steadiness | None = None
 
     def __init__(self, url: str, *, namespace: str, ttl: float) -> None:
         self._url = url

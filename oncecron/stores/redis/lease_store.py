@@ -19,6 +19,7 @@ from oncecron.core.facts import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal, Unconfirmed, stored_request, trust_after
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, SKIP_TIMEOUT
+from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.client import RedisClient
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts, Values
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, LostRun, Retention
+    from oncecron.stores import Steadiness
     from oncecron.stores.address import Address
     from oncecron.stores.redis.address import Target
     from oncecron.stores.redis.resp import Reply
@@ -43,6 +45,7 @@ class RedisSession:
 
     lease_clock = clock.BOOTTIME
     survives_fork = True
+    steadiness: Steadiness | None = None
     holds_connection = True
 
     def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
@@ -275,6 +278,7 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
             self._check_version(*scripts.texts(found))
         self._step(step, shard, values, deadline)
 
+    @steadied
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         shard = scripts.shard_of(lease.key, lease.shard)
         answer, sent = self._timely_step("renew", shard, self._lease_values(lease), deadline)
@@ -291,6 +295,7 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
             lease = lease._replace(execution_id=int(answer))  # type: ignore[arg-type]
         return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
 
+    @steadied
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         shard = scripts.shard_of(lease.key, lease.shard)
         values = {**self._lease_values(lease), **ending_values(ending)}
@@ -300,6 +305,7 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
             raise error
         return kept == 1
 
+    @steadied
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         shard = scripts.shard_of(lease.key, lease.shard)
         values = self._lease_values(lease)
@@ -318,6 +324,7 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
             raise error
         return next_lease(lease, answer, sent)
 
+    @steadied
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         self._channel = self._names.of_shard("events", scripts.shard_of(firing.key, firing.shard))
         return self._can_listen and self._subscribe(self._channel, deadline)
@@ -333,6 +340,7 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
             self.close()
         return self._can_listen
 
+    @steadied
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
@@ -366,6 +374,7 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
         except StoreError:
             return
 
+    @steadied
     def skip(
         self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
@@ -391,6 +400,7 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
         except StoreError:
             return
 
+    @steadied
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
@@ -403,6 +413,7 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
         if error := self._missing_replicas("the record", deadline):
             raise error
 
+    @steadied
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         """Do nothing: Redis has no session locks."""
 

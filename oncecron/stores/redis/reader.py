@@ -12,7 +12,7 @@ from oncecron.core.progress import no_progress
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.stores import schema_version
 from oncecron.stores.address import command_line
-from oncecron.stores.reader import brought
+from oncecron.stores.reader import answered, brought
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.doctor import examine
 from oncecron.stores.redis.explain import acl_command, acl_rule
@@ -38,20 +38,24 @@ class RedisReader(RedisViews):
 
     has_roles = False
 
+    @answered
     def forget(self, key: str, author: str) -> bool:
         shards = self._shards([key])
         for shard in shards:
             self._client.step("forget", [shard.name], {"part": shard.name, "author": author})
         return bool(shards)
 
+    @answered
     def forget_host(self, host: str) -> bool:
         return any(self._ask_shards("HDEL", "hosts", self._shards(None), host))
 
+    @answered
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         name = scripts.shard_of(key, shard)
         values = {"part": name, "execution_id": execution_id, **request._asdict()}
         return bool(self._client.step("request", [name], values))
 
+    @answered
     def release(
         self,
         key: str,
@@ -66,6 +70,7 @@ class RedisReader(RedisViews):
         state, ends_in = self._client.confirmed_step("release", [name], values)
         return Released(state.decode(), ends_in=float(ends_in))
 
+    @answered
     def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
         found = []
         for each in self._shards([key]):
@@ -77,6 +82,7 @@ class RedisReader(RedisViews):
                     found.append(Unblocked(each.number, *times))
         return found
 
+    @answered
     def prune(
         self,
         retention: Retention,
@@ -140,12 +146,14 @@ class RedisReader(RedisViews):
         now, before = (self._pause_row(key, host, text) if text else None for text in answer)
         return now, before
 
+    @answered
     def change(self, name: str, by: str, **values: Any) -> Any:
         del by
         return brought(name, "redis")(self._client, **values)
 
     # What the server says
 
+    @answered
     def initialise(
         self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
     ) -> str:
@@ -193,6 +201,7 @@ class RedisReader(RedisViews):
         rule = acl_rule(user, self._namespace, login="on >PASSWORD")
         return acl_command(self._target, rule)
 
+    @answered
     def versions(self) -> tuple[int, str]:
         server = self._ask("INFO", "server")
         valkey = server.get("valkey_version")
@@ -201,6 +210,7 @@ class RedisReader(RedisViews):
             f"Valkey {valkey}" if valkey else f"Redis {server.get('redis_version')}",
         )
 
+    @answered
     def examine(self) -> Iterator[Diagnosis]:
         before = clock.wall()
         info, (seconds, microseconds) = self._client.ask([("INFO",), ("TIME",)])

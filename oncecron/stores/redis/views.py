@@ -15,7 +15,7 @@ from oncecron.core.model import LEAST
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import MAX_CLOCK_SKEW, PLAIN_SKIP_EARLY
 from oncecron.core.units import HOUR
-from oncecron.stores.reader import PackedRuns, Reader, brought, is_wanted
+from oncecron.stores.reader import PackedRuns, Reader, answered, brought, is_wanted
 from oncecron.stores.redis import rows, scripts
 from oncecron.stores.redis.explain import misfit
 from oncecron.stores.redis.people_client import PeopleClient
@@ -60,6 +60,7 @@ class RedisViews(Reader):
         layout, oldest = scripts.texts(recorded)
         return misfit(self._target, self._namespace, layout, oldest) if layout else None
 
+    @answered
     def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
         found: Iterable[Row | None]
         if "/" in view:

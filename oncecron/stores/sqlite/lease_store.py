@@ -36,6 +36,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
 from oncecron.core.timing import MAX_CLOCK_SKEW, TOKEN_AHEAD
 from oncecron.core.units import HOUR
+from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.sqlite.connection import Handle, file_of
 from oncecron.stores.sqlite.retention import expire
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Refusal,
         Retention,
     )
+    from oncecron.stores import Steadiness
     from oncecron.stores.address import Address
     from oncecron.stores.sqlite.connection import Connection
 
@@ -75,6 +77,7 @@ class SQLiteLeaseStore(ClaimLoop):
     """
 
     lease_clock = clock.MONOTONIC
+    steadiness: Steadiness | None = None
     survives_fork = False  # SQLite keeps its file locks of a process in memory
     holds_connection = True
 
@@ -163,6 +166,7 @@ class SQLiteLeaseStore(ClaimLoop):
             renewed = store.execute("renew_lease", **held).rowcount
         return first_lease(firing, own._asdict(), now["lease_now"]) if renewed else None
 
+    @steadied
     def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
         """Renew the lease; see `LeaseStore.renew`.
 
@@ -182,6 +186,7 @@ class SQLiteLeaseStore(ClaimLoop):
             request=request and stored_request(*request),
         )
 
+    @steadied
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = moment(self._boot)
@@ -193,6 +198,7 @@ class SQLiteLeaseStore(ClaimLoop):
             store.execute("keep_execution", **values)
             return True
 
+    @steadied
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = moment(self._boot)
@@ -214,10 +220,12 @@ class SQLiteLeaseStore(ClaimLoop):
             )
             return refusal
 
+    @steadied
     def listen(self, firing: Firing, *, deadline: float) -> bool:  # noqa: ARG002 - the contract's
         """Return False: SQLite cannot notify, so waiting firings poll."""
         return False
 
+    @steadied
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
@@ -233,6 +241,7 @@ class SQLiteLeaseStore(ClaimLoop):
                 expire(store, (lease.key, lease.shard), retention, now)
         return not execution.lost
 
+    @steadied
     def skip(
         self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
     ) -> None:
@@ -246,6 +255,7 @@ class SQLiteLeaseStore(ClaimLoop):
                 store.execute("count_skip", **values)
             _see(store, firing, now, won=False)
 
+    @steadied
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
     ) -> None:
@@ -255,6 +265,7 @@ class SQLiteLeaseStore(ClaimLoop):
             if retention and ends:
                 expire(store, (record["key"], record["shard"]), retention, now)
 
+    @steadied
     def evict(self, stale: AskAgain, *, deadline: float) -> None:
         """Do nothing: SQLite has no sessions."""
 

@@ -27,7 +27,7 @@ from oncecron.core.log_rows import (
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
 from oncecron.stores.address import DEFAULT_NAMESPACE
-from oncecron.stores.reader import PackedRuns, PackedSkips, Reader, brought
+from oncecron.stores.reader import PackedRuns, PackedSkips, Reader, answered, brought
 from oncecron.stores.sqlite.connection import (
     SCHEMA_OLDEST,
     SCHEMA_VERSION,
@@ -76,6 +76,7 @@ class SQLiteReader(Reader):
         self._handle = Handle(path, create=False, statements=names)
         self._boot = boot_id()
 
+    @answered
     def rows(self, view: str, **bounds: Any) -> Iterator[Row]:
         view = view.rpartition("/")[2]  # a plugin's query is among the others
         if view == "namespaces":
@@ -119,14 +120,17 @@ class SQLiteReader(Reader):
             store.execute(statement, **row)
         return found.get((row["key"], row["host"]))
 
+    @answered
     def forget(self, key: str, author: str) -> bool:
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             return bool(store.execute("forget", key=key, author=author, now=clock.wall()).rowcount)
 
+    @answered
     def forget_host(self, host: str) -> bool:
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             return bool(store.execute("forget_host", host=host).rowcount)
 
+    @answered
     def request(self, key: str, shard: int, execution_id: int, request: Request) -> bool:
         asked = {"key": key, "shard": shard, "execution_id": execution_id, **request._asdict()}
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
@@ -135,6 +139,7 @@ class SQLiteReader(Reader):
                 store.execute("note_requester", **asked)
         return has_lease
 
+    @answered
     def release(
         self,
         key: str,
@@ -157,6 +162,7 @@ class SQLiteReader(Reader):
             raise_fence(store, asked)
         return Released("free")
 
+    @answered
     def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             now = clock.wall()
@@ -165,11 +171,13 @@ class SQLiteReader(Reader):
             store.execute("cut_marks", **asked)
         return found
 
+    @answered
     def change(self, name: str, by: str, **values: Any) -> Any:
         del by
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             return brought(name, "sqlite")(store, **values, **moment(self._boot))
 
+    @answered
     def prune(
         self,
         retention: Retention,
@@ -182,6 +190,7 @@ class SQLiteReader(Reader):
         now = moment(boot_id())
         return prune(open_store, retention, now, names_kept, dry_run=dry_run, progress=progress)
 
+    @answered
     def initialise(
         self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
     ) -> str:
@@ -221,9 +230,11 @@ class SQLiteReader(Reader):
         )
         return "".join(f"{statement};\n" for statement in wanted)
 
+    @answered
     def versions(self) -> tuple[int, str]:
         return SCHEMA_VERSION, f"SQLite {sqlite3.sqlite_version}"
 
+    @answered
     def examine(self) -> Iterator[Diagnosis]:
         with self._handle.until(_deadline()):
             text = f"{self._handle.path}, for this machine alone (SQLite {sqlite3.sqlite_version})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.stores import steadied
 from oncecron.stores.postgres.session import PostgresSession
 from oncecron_each.item_model import Drawn, DrawnItem, ItemCounts, Loaded
 
@@ -46,6 +47,7 @@ class DrawRow(NamedTuple):
 class PostgresItemStore(PostgresSession):
     """The items of a firing; see `oncecron_each.store.ItemStore`."""
 
+    @steadied
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
@@ -64,6 +66,7 @@ class PostgresItemStore(PostgresSession):
             if row.again != b"t":
                 return Loaded(*(int(value or 0) for value in row[2:]))
 
+    @steadied
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
         results = json.dumps([result._asdict() for result in draw.results], allow_nan=False)
         values = (
@@ -80,6 +83,7 @@ class PostgresItemStore(PostgresSession):
             STOPPED.get(row.stopped),
         )
 
+    @steadied
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
         row = self._call("progress_v1", tuple(items_of), deadline)
         return None if row[0] is None else ItemCounts(*(int(value or 0) for value in row))

@@ -7,6 +7,7 @@ import json
 from oncecron.core.errors import RecordRefusedError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable
+from oncecron.stores import steadied
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisSession
@@ -37,6 +38,7 @@ class RedisItemStore(RedisSession):
     _keys: Sequence[str] = ()
     """Of its draws, which are all of one list."""
 
+    @steadied
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
@@ -65,6 +67,7 @@ class RedisItemStore(RedisSession):
             raise error
         return Loaded(*answer[1:])
 
+    @steadied
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
         if lease.tick is None:
             return Drawn([])
@@ -108,6 +111,7 @@ class RedisItemStore(RedisSession):
             items.sort()
         return Drawn(items, float(wait) if wait else None, others, stopped.decode() or None)
 
+    @steadied
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
         shard = scripts.shard_of(items_of.key, 0)
         name = self._names.of_shard("list", scripts.list_of(items_of))

@@ -7,6 +7,7 @@ from oncecron.core.errors import RecordRefusedError
 from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable
+from oncecron.stores import steadied
 from oncecron.stores.sqlite.connection import Handle, file_of
 from oncecron.stores.sqlite.lease_store import find_stop, moment
 from oncecron_each.item_model import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.model import Lease
+    from oncecron.stores import Steadiness
     from oncecron.stores.address import Address
     from oncecron.stores.sqlite.connection import Connection
     from oncecron.stores.sqlite.lease_store import Values
@@ -40,12 +42,14 @@ class SQLiteItemStore:
     """The items of a firing in a SQLite file; see `oncecron_each.store.ItemStore`."""
 
     lease_clock = clock.MONOTONIC
+    steadiness: Steadiness | None = None
 
     def __init__(self, path: str, *, namespace: str) -> None:
         path = file_of(path, namespace)
         self._handle = Handle(path, create=True, statements=("firing", "items"), begun=True)
         self._boot = boot_id()
 
+    @steadied
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
@@ -60,6 +64,7 @@ class SQLiteItemStore:
                 if found["loading_execution"] is not None:
                     return _add(store, found, items_of, chunk, now["now"])
 
+    @steadied
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
         with self._handle.until(deadline) as store, store.writing(durable=True):
             now = moment(self._boot)
@@ -70,6 +75,7 @@ class SQLiteItemStore:
                 return Drawn([])
             return _Slot(store, found, lease, now).draw(draw, found["host"])
 
+    @steadied
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
         with self._handle.until(deadline) as store, store.reading():
             row = store.one("item_lists", **items_of._asdict(), **moment(self._boot))

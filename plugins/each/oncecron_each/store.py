@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from oncecron.core.model import Lease
@@ -18,6 +18,8 @@ class ItemStore(Protocol):
 
     lease_clock: int
     """The clock of deadlines (a `time.CLOCK_*` constant)."""
+    steadiness: Any
+    """As of `LeaseStore`."""
 
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
