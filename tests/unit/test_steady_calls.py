@@ -1,6 +1,9 @@
 """A store whose calls are retried where this host or an old address is the cause."""
 
 import errno
+import inspect
+from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -13,6 +16,7 @@ from oncecron.core.errors import (
 )
 from oncecron.stores import steadied, steady
 from oncecron.stores.address import Address, parse_address
+from oncecron.stores.api import LeaseStore, Views
 
 OLD, NEW = (parse_address(f"postgresql://u:{word}@h/d") for word in ("old", "new"))
 
@@ -123,3 +127,30 @@ def test_an_answer_that_cannot_be_read(error: Exception) -> None:
     with pytest.raises(StoreRefusesError, match="the store's answer cannot be read") as caught:
         store.renew()
     assert caught.value.unanswered
+
+
+def methods(contract: type) -> dict[str, Any]:
+    """Return the public methods of a contract."""
+    return {
+        name: each
+        for name, each in vars(contract).items()
+        if inspect.isfunction(each) and name[0] != "_"
+    }
+
+
+@pytest.mark.parametrize("store", ["Postgres", "Redis", "SQLite"])
+def test_no_call_of_a_store_is_left_out(store: str) -> None:
+    """Each that may wait for an answer is made steady for a firing, and waited for in one place for people."""
+    package = f"oncecron.stores.{store.lower()}"
+    leases = getattr(import_module(f"{package}.lease_store"), f"{store}LeaseStore")
+    reader = getattr(import_module(f"{package}.reader"), f"{store}Reader")
+    asked = [
+        name
+        for name, each in methods(LeaseStore).items()
+        if "deadline" in inspect.signature(each).parameters
+    ]
+    assert len(asked) == 10
+    bare = [name for name in asked if "steadied" not in getattr(leases, name).__qualname__]
+    assert bare == ["peek"]  # of a dry run
+    bare = [name for name in methods(Views) if not hasattr(getattr(reader, name), "__wrapped__")]
+    assert bare == ["stop_starts", "allow_starts", "schema_sql", "close"]
