@@ -63,7 +63,7 @@ def _status(program: Callable[[list[str]], int], arguments: list[str]) -> int:
     from oncecron.core.errors import EX_SOFTWARE, OncecronError, shortage_of  # noqa: PLC0415
 
     try:
-        from oncecron.core.stderr import fill_standard_descriptors  # noqa: PLC0415
+        from oncecron.host.stderr import fill_standard_descriptors  # noqa: PLC0415
 
         fill_standard_descriptors()
         return program(arguments)
@@ -77,12 +77,12 @@ def _status(program: Callable[[list[str]], int], arguments: list[str]) -> int:
         runs_job = arguments[:1] and arguments[0] in JOB_COMMANDS  # the others have no -v
         hint = "; add -vv to see a traceback" if runs_job else "; please report it"
         if runs_job and _verbose(*arguments) > 1:
-            from oncecron.core.stderr import show_trace  # noqa: PLC0415
+            from oncecron.host.stderr import show_trace  # noqa: PLC0415
 
             show_trace()
         cause: OncecronError | None = shortage_of(error)
         if cause is None and isinstance(error, ImportError):
-            from oncecron.core.installation import broken  # noqa: PLC0415
+            from oncecron.host.installation import broken  # noqa: PLC0415
 
             cause = broken(error)
         elif cause is None and runs_job:
@@ -90,7 +90,7 @@ def _status(program: Callable[[list[str]], int], arguments: list[str]) -> int:
 
             cause = cause_of(error)
         if cause is None:
-            from oncecron.core.installation import mixed  # noqa: PLC0415
+            from oncecron.host.installation import mixed  # noqa: PLC0415
 
             cause = mixed()
         if cause:
@@ -114,7 +114,7 @@ def _verbose(name: str, *arguments: str) -> int:
 
 def _failed(text: str, status: int) -> int:
     try:
-        from oncecron.core.stderr import complain  # noqa: PLC0415
+        from oncecron.host.stderr import complain  # noqa: PLC0415
     except (ImportError, OSError, MemoryError):  # nothing can be loaded any more
         os.write(2, f"oncecron: {text}\n".encode())
     else:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from oncecron.config.job_commands import RUN
 from oncecron.config.options import JOB_COMMANDS
 from oncecron.core.errors import OncecronError
-from oncecron.core.stderr import complain
+from oncecron.host.stderr import complain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

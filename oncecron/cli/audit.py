@@ -23,9 +23,9 @@ from oncecron.cli.table import Kind
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.stderr import Patience, complain
 from oncecron.core.text import Clock
 from oncecron.core.timing import LOG_CATCHES_UP
+from oncecron.host.stderr import Patience, complain
 from oncecron.log.audit import Question, audit
 from oncecron.log.protocol import Breach
 from oncecron.log.sources import configured_keys

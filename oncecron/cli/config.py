@@ -16,7 +16,7 @@ from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_CONFIG, UsageError
 from oncecron.core.log_rows import ConfiguredValue
-from oncecron.core.stderr import complain
+from oncecron.host.stderr import complain
 from oncecron.plugins import brought, problems_of
 from oncecron.run.program import shown_words
 from oncecron.stores.address import home_directory, masked

@@ -11,11 +11,11 @@ import sys
 from typing import TYPE_CHECKING
 
 from oncecron import __version__
-from oncecron.core import installation
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import OncecronError
 from oncecron.core.text import count, listed, visible
 from oncecron.core.time_zone import host_zone
+from oncecron.host import installation
 from oncecron.log.hosts import of_last_day
 from oncecron.log.silent_hosts import recent
 

@@ -9,9 +9,9 @@ from oncecron.cli.command import STORE_OPTIONS, TableCommand
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import EX_DATAERR, EX_TEMPFAIL, RecordRefusedError, StoreError
-from oncecron.core.stderr import Patience, complain
 from oncecron.core.text import visible
 from oncecron.core.timing import ASSUMED_TTL, RECORD_TIMEOUT
+from oncecron.host.stderr import Patience, complain
 from oncecron.run.spool import spool_of
 from oncecron.stores import check_with_driver, open_lease_store
 from oncecron.stores.address import masked

@@ -97,7 +97,7 @@ class LazyGroup(HelpfulCommand, click.Group):
                 ) from error
             if not isinstance(error, ModuleNotFoundError) or error.name != listed.package:
                 raise
-            from oncecron.core.installation import how_to_install  # noqa: PLC0415 - of no other command
+            from oncecron.host.installation import how_to_install  # noqa: PLC0415 - of no other command
 
             raise UsageErrorWithCure(
                 f"`{self.name} {name}` is not installed; {how_to_install(listed.distribution)}"

@@ -40,10 +40,10 @@ from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, StoreUnavailable, UsageError
 from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
-from oncecron.core.stderr import complain
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import ABSENT, Clock
 from oncecron.core.timing import FOLLOW_POLL
+from oncecron.host.stderr import complain
 from oncecron.log.jobs import dead_letters
 from oncecron.log.state_kinds import kind_of_skip
 

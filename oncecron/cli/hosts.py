@@ -10,8 +10,8 @@ from oncecron.cli.sentences import unknown_host, valid_text
 from oncecron.cli.table import Column, Kind
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT
+from oncecron.host.stderr import complain
 from oncecron.log.hosts import HostSummary, hosts
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import LeastRetention, Roles
-from oncecron.core.stderr import complain, valid
+from oncecron.core.masking import valid
 from oncecron.core.units import typed_duration
+from oncecron.host.stderr import complain
 from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 

@@ -17,8 +17,8 @@ from oncecron.cli.command import (
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import Column, Kind
 from oncecron.config.settings import Settings
-from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT
+from oncecron.host.stderr import complain
 from oncecron.log.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.log.jobs import jobs, severity, states
 from oncecron.log.missed import MISSED_AT_MOST

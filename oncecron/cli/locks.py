@@ -12,9 +12,9 @@ from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.log_rows import ALL_KEYS, LeaseView, Pause, is_internal
-from oncecron.core.stderr import complain
 from oncecron.core.text import ABSENT, Clock, count
 from oncecron.core.units import format_duration
+from oncecron.host.stderr import complain
 from oncecron.log.sources import Sources
 
 if TYPE_CHECKING:

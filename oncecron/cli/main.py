@@ -17,8 +17,8 @@ from oncecron import __version__
 from oncecron.cli.command import COMPLETION_VARIABLE, UsageErrorWithCure, answer
 from oncecron.cli.group import LazyGroup, Listed
 from oncecron.core.errors import EX_USAGE
-from oncecron.core.stderr import complain
 from oncecron.core.suggestion import suggestion
+from oncecron.host.stderr import complain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.core import stderr
 from oncecron.core.columns import terminal_width
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import BAR_AFTER
+from oncecron.host import stderr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

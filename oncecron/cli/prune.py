@@ -10,9 +10,9 @@ from oncecron.cli.progress_bar import progress_bar
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.model import Retention
-from oncecron.core.stderr import complain
 from oncecron.core.text import count
 from oncecron.core.units import typed_duration
+from oncecron.host.stderr import complain
 from oncecron.plugins import brought
 
 OPTIONS = (

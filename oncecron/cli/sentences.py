@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from oncecron.config.options import KEY_RULE, is_key
 from oncecron.core.errors import UsageError
-from oncecron.core.host import host_name, user_name
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.stderr import valid
+from oncecron.core.masking import valid
 from oncecron.core.suggestion import suggestion as suggestion  # noqa: PLC0414 - of many commands
 from oncecron.core.suggestion import unknown_host as unknown_host  # noqa: PLC0414
 from oncecron.core.suggestion import unknown_key as unknown_key  # noqa: PLC0414
 from oncecron.core.text import Clock, visible
 from oncecron.core.tick import named_tick
+from oncecron.host.names import host_name, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator

@@ -35,7 +35,6 @@ from oncecron.core.errors import EX_TEMPFAIL, StoreUnavailable
 from oncecron.core.light_modules import signal_name
 from oncecron.core.model import REQUEST_SIGNALS, Request
 from oncecron.core.retry import jittered
-from oncecron.core.stderr import complain
 from oncecron.core.text import Clock, part_of, visible
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import (
@@ -48,6 +47,7 @@ from oncecron.core.timing import (
     TAKEOVER_WITHIN,
 )
 from oncecron.core.units import format_duration
+from oncecron.host.stderr import complain
 from oncecron.log.job_summary import is_living
 
 if TYPE_CHECKING:

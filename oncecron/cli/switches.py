@@ -21,10 +21,10 @@ from oncecron.cli.sentences import (
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import StoreError, UsageError
-from oncecron.core.host import host_name
 from oncecron.core.log_rows import ALL_KEYS
-from oncecron.core.stderr import complain
 from oncecron.core.text import visible
+from oncecron.host.names import host_name
+from oncecron.host.stderr import complain
 
 if TYPE_CHECKING:
     from oncecron.core.log_rows import Pause

@@ -14,8 +14,8 @@ import secrets
 import stat
 from typing import TYPE_CHECKING
 
-from oncecron.core import safe_paths
 from oncecron.core.errors import OutputError
+from oncecron.host import safe_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from oncecron.cli.sentences import valid_key
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
-from oncecron.core.stderr import valid
+from oncecron.core.masking import valid
 from oncecron.core.text import Clock, visible
 from oncecron.log.jobs import jobs
 from oncecron.log.output_tail import captured, failed_run, tail

@@ -15,8 +15,8 @@ from oncecron.core.errors import ConfigurationError, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.masking import shown_url, without_urls
 from oncecron.core.model import Retention
-from oncecron.core.safe_paths import why_distrusted
 from oncecron.core.units import parse_duration
+from oncecron.host.safe_paths import why_distrusted
 from oncecron.stores.address import has_password, shell_quoted
 
 if TYPE_CHECKING:

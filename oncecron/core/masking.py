@@ -7,10 +7,14 @@
                 first secret, because what is behind it may belong to it
     message     a URL in it, whatever somebody mistyped
 
+What is shown at all is valid UTF-8 (`valid`) without control characters (`visible`).
+
 Any other secret of a command (`login hunter2`) is not found: `--record-command program` records no arguments.
 """
 
 from __future__ import annotations
+
+import os
 
 from oncecron.core.light_typing import TYPE_CHECKING
 
@@ -370,3 +374,22 @@ def _masked_pieces(line: str, pieces: Sequence[str]) -> str:
                 behind = ""
             return line[:start] + word + (f" {MASK}" if behind.strip(_QUOTES) else behind)
     return line
+
+
+def valid(text: str) -> str:
+    r"""Return a text from the command line or the system as valid UTF-8, with other bytes escaped (`\xff`)."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
+
+
+def visible(text: str) -> str:
+    """Return a text with its control characters escaped, so that a terminal cannot execute them.
+
+    A name or a reason may come from another host, from a database that others write to, or from a variable. Escaped are
+    C0, C1, line and paragraph separators, what changes the direction of a text, and invisible blanks.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
+        for letter in text
+    )

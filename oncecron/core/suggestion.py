@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from oncecron.core.errors import NotFoundError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.stderr import visible
+from oncecron.core.masking import visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

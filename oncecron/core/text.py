@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.stderr import visible as visible  # noqa: PLC0414 - one of the formats
+from oncecron.core.masking import visible as visible  # noqa: PLC0414 - one of the formats
 from oncecron.core.tick import instant_of
 from oncecron.core.time_zone import find_zone, host_zone
 from oncecron.core.units import DAY, HOUR, MINUTE

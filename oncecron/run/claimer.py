@@ -26,7 +26,7 @@ pause or a drain.
 
 from __future__ import annotations
 
-from oncecron.core import clock, stderr
+from oncecron.core import clock
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal, Unconfirmed
@@ -43,6 +43,7 @@ from oncecron.core.timing import (
     SILENT_FOR,
     WAIT_OVERRUN,
 )
+from oncecron.host import stderr
 from oncecron.run.reporter import waiting_message
 from oncecron.run.spool import not_started_record, skip_record
 from oncecron.stores.address import masked

@@ -17,12 +17,13 @@ import os
 import select
 import time
 
-from oncecron.core import clock, stderr
+from oncecron.core import clock
 from oncecron.core.errors import CommandError, StoreError, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
 from oncecron.core.timing import POLL_ROUNDING, RECORD_TIMEOUT, SILENT_WAIT, SKIP_TIMEOUT
 from oncecron.core.units import format_duration
+from oncecron.host import stderr
 from oncecron.run import process_tree
 from oncecron.run.job import signal_note
 from oncecron.run.program import look_up, shell

@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import threading
 
-from oncecron.core import clock, stderr
+from oncecron.core import clock
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.retry import Backoff
@@ -35,6 +35,7 @@ from oncecron.core.timing import (
     LOG_RECORD_TIMEOUT,
     NEVER,
 )
+from oncecron.host import stderr
 from oncecron.run.spool import SpoolError
 from oncecron.stores import open_lease_store, steady
 

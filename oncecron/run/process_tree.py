@@ -559,7 +559,7 @@ def cause_of(error: BaseException) -> OncecronError | None:
     if (shortage := shortage_of(error)) and not isinstance(error, RuntimeError):
         return shortage  # without an import, for which nothing may be left
     if isinstance(error, ImportError):
-        from oncecron.core.installation import broken  # noqa: PLC0415 - only after a failure
+        from oncecron.host.installation import broken  # noqa: PLC0415 - only after a failure
 
         return broken(error)
     from oncecron.run import sandbox  # noqa: PLC0415 - only after a failure

@@ -8,8 +8,7 @@ import os
 from oncecron.config.options import BOURNE_SHELL, KEY_LETTERS, OWN_SHELL
 from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.masking import MASK, masked_words
-from oncecron.core.stderr import valid
+from oncecron.core.masking import MASK, masked_words, valid
 from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:

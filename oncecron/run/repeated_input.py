@@ -23,7 +23,7 @@ import sys
 import termios
 
 from oncecron.core.light_ctypes import CDLL, c_int, c_void_p
-from oncecron.core.safe_paths import memory_file
+from oncecron.host.safe_paths import memory_file
 
 _SPLICE_F_NONBLOCK = 2
 _ENDED = select.POLLHUP | select.POLLRDHUP

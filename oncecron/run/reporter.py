@@ -6,12 +6,13 @@ import errno
 import os
 import time
 
-from oncecron.core import stderr, system
+from oncecron.core import system
 from oncecron.core.errors import EX_NOT_EXECUTABLE, StoreUnavailable, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
 from oncecron.core.timing import SILENT_WAIT
 from oncecron.core.units import format_duration
+from oncecron.host import stderr
 from oncecron.run.spool import not_started_record, skip_record
 
 if TYPE_CHECKING:

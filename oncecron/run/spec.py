@@ -10,13 +10,13 @@ from oncecron.config.rules import AUTO_WITHOUT_COMMAND, conflicts, tick_rules
 from oncecron.config.settings import Settings
 from oncecron.core import clock, system, tick
 from oncecron.core.errors import ConfigurationError, UnknownZoneError, UsageError
-from oncecron.core.host import host_name, machine, user_name
 from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import FAILOVER_RETRIES, Firing, Holder
 from oncecron.core.retry import RetryPolicy
-from oncecron.core.stderr import complain
 from oncecron.core.timing import DEFAULT_MIN_GAP
+from oncecron.host.names import host_name, machine, user_name
+from oncecron.host.stderr import complain
 from oncecron.run.program import recorded_line, shell, shown_words
 from oncecron.run.spool import spool_of
 from oncecron.stores.address import command_line

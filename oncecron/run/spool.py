@@ -18,7 +18,7 @@ import os
 import stat
 
 from oncecron.config.options import is_key
-from oncecron.core import clock, safe_paths, stderr, system
+from oncecron.core import clock, system
 from oncecron.core.errors import (
     EX_CONFIG,
     OncecronError,
@@ -39,6 +39,7 @@ from oncecron.core.model import (
 )
 from oncecron.core.timing import SPOOL_WRITE_TIMEOUT
 from oncecron.core.units import DAY, LARGEST_SIZE
+from oncecron.host import safe_paths, stderr
 from oncecron.stores.address import masked, state_directory
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from __future__ import annotations
 import os
 import select
 
-from oncecron.core import clock, stderr, system
+from oncecron.core import clock, system
 from oncecron.core.errors import OncecronError, StoreError, StoreUnavailable
 from oncecron.core.light_modules import deque
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -58,6 +58,7 @@ from oncecron.core.timing import (
     RENEW_PAUSE,
     SHORTEST_RENEW_PAUSE,
 )
+from oncecron.host import stderr
 from oncecron.run.claimer import Claimer, StoreConnection
 from oncecron.run.events import (
     Crashed,

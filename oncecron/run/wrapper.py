@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import select
 
-from oncecron.core import clock, stderr, system
+from oncecron.core import clock, system
 from oncecron.core.errors import EX_CONFIG, EX_SOFTWARE, EX_TEMPFAIL, ShortageError
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -30,6 +30,7 @@ from oncecron.core.timing import (
     OUTPUT_TIMEOUT,
     POLL_ROUNDING,
 )
+from oncecron.host import stderr
 from oncecron.run import process_tree
 from oncecron.run.firing_states import Claiming
 from oncecron.run.guard import NOTE_ONLY, Guard

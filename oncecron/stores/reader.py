@@ -38,10 +38,10 @@ from oncecron.core.log_rows import (
     TracedSkip,
 )
 from oncecron.core.model import LEAST, OUTCOMES, Output, Retention, is_key
-from oncecron.core.stderr import Patience, complain
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import PLAIN_SKIP_EARLY
 from oncecron.core.units import DAY
+from oncecron.host.stderr import Patience, complain
 from oncecron.stores.api import Views
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import shlex
 from oncecron.config.options import Option
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import is_internal
-from oncecron.core.stderr import visible
+from oncecron.core.masking import visible
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import count as many
 from oncecron.core.text import listed, part_of

@@ -23,8 +23,8 @@ import time
 
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.safe_paths import memory_file
 from oncecron.core.timing import LONGEST_SLEEP, PINGS_END_WITHIN
+from oncecron.host.safe_paths import memory_file
 from oncecron.run.process_tree import detach, start_detached
 
 if TYPE_CHECKING:

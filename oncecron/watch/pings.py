@@ -20,11 +20,12 @@ from queue import SimpleQueue
 from threading import Thread
 from urllib.parse import quote, urlencode
 
-from oncecron.core import stderr
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import owner_digest
+from oncecron.core.masking import visible
 from oncecron.core.text import Clock
 from oncecron.core.timing import PING_PAUSE, PING_TIMEOUT
+from oncecron.host import stderr
 from oncecron.watch.http_request import Request, RequestError, send
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class Channel:
         """Report a ping that failed where it is no mail: cron must not send one for each."""
         text = f"key {self._key}: the {kind} ping to {self._ping.shown} failed: {why}"
         syslog.openlog("oncecron", syslog.LOG_PID, syslog.LOG_CRON)
-        syslog.syslog(syslog.LOG_WARNING, stderr.visible(text))
+        syslog.syslog(syslog.LOG_WARNING, visible(text))
         if self._verbose:
             stderr.complain(text)
 
@@ -221,7 +222,7 @@ def summary(kind: PingKind, record: Record) -> str:
     where = ", ".join([record["key"], *tick, *shard, *attempt, *execution])
     what = "started" if kind == "start" else record["outcome"]
     how = _how(record) if kind == "end" else ""
-    return stderr.visible(f"{what} on {record['host']}{how} ({where})")
+    return visible(f"{what} on {record['host']}{how} ({where})")
 
 
 def _how(record: Record) -> str:

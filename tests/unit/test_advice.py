@@ -16,8 +16,8 @@ from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.run_parser import ParsedRun, parse_run, wrong_dash
 from oncecron.config.settings import Settings
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
-from oncecron.core.installation import broken
 from oncecron.core.time_zone import find_zone
+from oncecron.host.installation import broken
 from oncecron.run.program import look_up
 from oncecron.run.reporter import Reporter
 from oncecron.stores.address import as_role, command_line, parse_address

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import oncecron
-from oncecron.core import installation
+from oncecron.host import installation
 
 PACKAGE = Path(oncecron.__file__).parent
 SCRIPT = """\
 import sys; sys.path.insert(0, {home!r})
-from oncecron.core.installation import own_command
+from oncecron.host.installation import own_command
 print(own_command())
 """
 
@@ -75,7 +75,7 @@ def test_plugins_are_of_the_same_version(home: Path) -> None:
     plugins = home.glob("oncecron_*/__init__.py")
     broken = next(each for each in plugins if each.parent.name not in others)
     broken.write_text("of another version\n")
-    code = "from oncecron.core.installation import mixed; print(mixed())"
+    code = "from oncecron.host.installation import mixed; print(mixed())"
     said = subprocess.check_output([sys.executable, "-c", code], cwd=home, text=True)
     assert f"{broken.parent.name}/__init__.py is not that of oncecron-" in said
 
@@ -100,7 +100,7 @@ def test_distributions_are_of_the_same_version(home: Path, harm: str, said: str)
     [record] = PACKAGE.parent.glob("oncecron_web-*.dist-info")
     shutil.copytree(record, home / record.name)
     subprocess.run(["sh", "-c", harm], cwd=home, check=True)
-    code = "from oncecron.core.installation import mixed; print(mixed())"
+    code = "from oncecron.host.installation import mixed; print(mixed())"
     assert said in subprocess.check_output([sys.executable, "-c", code], cwd=home, text=True)
 
 

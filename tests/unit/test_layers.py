@@ -25,7 +25,7 @@ PACKAGES = [
 ]
 """The core, and the plugins that stand on it."""
 
-FLOORS = ("__main__", "cli", "watch", "log", "plugins", "run", "config", "stores", "core")
+FLOORS = ("__main__", "cli", "watch", "log", "plugins", "run", "config", "stores", "host", "core")
 """The packages of the core from the top floor down: a module imports only from its own floor and from those below."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "design" / "architecture.md"
@@ -59,7 +59,7 @@ OF_PLUGINS = ("plugin", "cli", "redis_views", "sqlite_views", "__main__")
 """The modules that a plugin has by contract, where it has them."""
 
 STORES = ("postgres", "redis", "sqlite")
-LIGHT_FLOORS = ("core", "config", "run", "stores")
+LIGHT_FLOORS = ("core", "host", "config", "run", "stores")
 """What a firing imports: `typing` for the type checker alone."""
 
 
@@ -431,7 +431,7 @@ def test_each_asks_no_package_what_it_brings() -> None:
     code = "from oncecron.cli.main import invoke; invoke(['each', '--help'])"
     loaded = loaded_by(f"import os; out = os.dup(1); os.dup2(2, 1); {code}; os.dup2(out, 1)")
     assert "oncecron_each.cli.each" in loaded
-    assert not loaded & {"importlib.metadata", "oncecron.plugins", "oncecron.core.installation"}
+    assert not loaded & {"importlib.metadata", "oncecron.plugins", "oncecron.host.installation"}
 
 
 def test_only_who_draws_pages_needs_what_they_are_made_with() -> None:

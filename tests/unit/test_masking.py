@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from oncecron.config.options import STORE_OPTIONS
 from oncecron.config.settings import Settings
-from oncecron.core import stderr
 from oncecron.core.errors import OncecronError
 from oncecron.core.masking import is_secret_name, masked, masked_line, masked_words
+from oncecron.host import stderr
 from oncecron.run.program import quoted_line, shown_words
 from oncecron.run.spool import Spool, spool_of
 from oncecron.stores.address import as_role, command_line, has_password, parse_address

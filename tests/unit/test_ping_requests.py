@@ -23,8 +23,8 @@ from servers.scripted import Scripted
 
 from oncecron.config.ping_table import Ping
 from oncecron.config.run_parser import ParsedRun
-from oncecron.core import stderr
 from oncecron.core.log_rows import owner_digest
+from oncecron.host import stderr
 from oncecron.run.seams import Observer
 from oncecron.run.spec import RunSpec, make_spec
 from oncecron.run.wrapper import _observer

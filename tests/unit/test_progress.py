@@ -11,7 +11,7 @@ import pytest
 
 from oncecron.cli.progress_bar import Bar, progress_bar
 from oncecron.core.progress import no_progress
-from oncecron.core.stderr import complain
+from oncecron.host.stderr import complain
 
 
 @contextmanager

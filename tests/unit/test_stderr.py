@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from oncecron.core import stderr
+from oncecron.host import stderr
 
 CAPACITY = 1 << 16  # bytes, of a pipe as Linux makes it
 

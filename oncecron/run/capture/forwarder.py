@@ -25,8 +25,8 @@ import stat
 import sys
 import termios
 
-from oncecron.core import stderr
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.host import stderr
 from oncecron.run.process_tree import cause_of, detach
 
 if TYPE_CHECKING:

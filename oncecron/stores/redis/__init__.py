@@ -38,7 +38,7 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
 
 def open_reader(address: Address, namespace: str) -> Reader:
     from oncecron.core.errors import StoreRefusesError, shortage_of
-    from oncecron.core.installation import broken
+    from oncecron.host.installation import broken
     from oncecron.stores.redis.address import parse
 
     try:

@@ -18,7 +18,7 @@ import os
 import select
 import stat
 
-from oncecron.core import clock, safe_paths
+from oncecron.core import clock
 from oncecron.core.errors import (
     ConfigurationError,
     RecordRefusedError,
@@ -29,6 +29,7 @@ from oncecron.core.errors import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable_values
 from oncecron.core.timing import SQLITE_RETRY_PAUSE
+from oncecron.host import safe_paths
 from oncecron.stores.address import (
     DEFAULT_NAMESPACE,
     command_line,

@@ -31,11 +31,11 @@ from oncecron.core.facts import (
     start_values,
     stop_of,
 )
-from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
 from oncecron.core.timing import MAX_CLOCK_SKEW, TOKEN_AHEAD
 from oncecron.core.units import HOUR
+from oncecron.host.names import boot_id
 from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.sqlite.connection import Handle, file_of

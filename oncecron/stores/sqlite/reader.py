@@ -12,7 +12,6 @@ from oncecron.core import clock
 from oncecron.core.decision import PLAIN_WINDOW
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
@@ -26,6 +25,7 @@ from oncecron.core.log_rows import (
 )
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
+from oncecron.host.names import boot_id
 from oncecron.stores.address import DEFAULT_NAMESPACE
 from oncecron.stores.reader import PackedRuns, PackedSkips, Reader, answered, brought
 from oncecron.stores.sqlite.connection import (

@@ -14,8 +14,8 @@ from oncecron.cli.progress_bar import progress_bar
 from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_UNKNOWN, UsageError
-from oncecron.core.stderr import complain
 from oncecron.core.timing import DRILL_ENDING, LONGEST_DRILL, SHORTEST_DRILL
+from oncecron.host.stderr import complain
 from oncecron.stores import check_with_driver
 from oncecron.stores.address import masked
 from oncecron_drill.stores import open_drilled

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from oncecron.core.errors import OutputError, StoreError, StoreRefusesError, UsageError, reason_of
-from oncecron.core.installation import own_command
 from oncecron.core.log_rows import HistoryQuery, Roles
+from oncecron.host.installation import own_command
 from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron.stores.reader import Reader

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 from oncecron.core.errors import StoreError
-from oncecron.core.stderr import complain
+from oncecron.host.stderr import complain
 from oncecron_drill.processes import Process, environment_of, process_table, send
 from oncecron_drill.stores import open_drilled
 

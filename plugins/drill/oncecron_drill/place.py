@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 from oncecron.core.errors import OncecronError, StoreError
-from oncecron.core.installation import own_command
+from oncecron.host.installation import own_command
 from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron_drill.faults import StoreFault

@@ -14,11 +14,11 @@ import os
 import select
 import time
 
-from oncecron.core import stderr
 from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, OncecronError, shortage_of
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import LONGEST_SLEEP
+from oncecron.host import stderr
 from oncecron.run import process_tree
 from oncecron.run.firing import begin
 from oncecron.run.wrapper import failed, spool_unstarted, supervise

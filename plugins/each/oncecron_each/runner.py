@@ -26,12 +26,13 @@ import os
 import select
 import time
 
-from oncecron.core import clock, stderr
+from oncecron.core import clock
 from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, OncecronError, StoreUnavailable
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.retry import Backoff
 from oncecron.core.timing import CALL_TIMEOUT, KILL_TIMEOUT, LONGEST_SLEEP, NEVER, POLL_ROUNDING
+from oncecron.host import stderr
 from oncecron.run import process_tree
 from oncecron.run.job import ENDING_SIGNALS, signal_note
 from oncecron.run.program import as_execvp

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from oncecron.core import clock
 from oncecron.core.errors import RecordRefusedError
-from oncecron.core.host import boot_id
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable
+from oncecron.host.names import boot_id
 from oncecron.stores import steadied
 from oncecron.stores.sqlite.connection import Handle, file_of
 from oncecron.stores.sqlite.lease_store import find_stop, moment

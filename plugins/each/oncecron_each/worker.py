@@ -23,8 +23,8 @@ import os
 from oncecron.core import clock
 from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_TEMPFAIL, StoreError, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.safe_paths import memory_file
 from oncecron.core.timing import CALL_TIMEOUT
+from oncecron.host.safe_paths import memory_file
 from oncecron_each.item_model import (
     LONGEST_REASON,
     Draw,

@@ -29,8 +29,9 @@ from hashlib import sha256
 
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.stderr import complain, visible
+from oncecron.core.masking import visible
 from oncecron.core.tick import instant_of
+from oncecron.host.stderr import complain
 from oncecron.stores.reader import check
 from oncecron.watch.findings import STATES, Finding
 from oncecron_notify.message import ENDED, Change

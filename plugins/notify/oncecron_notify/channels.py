@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.config.ping_table import is_like
-from oncecron.core.masking import masked_line, shown_url
-from oncecron.core.stderr import complain, visible
+from oncecron.core.masking import masked_line, shown_url, visible
+from oncecron.host.stderr import complain
 from oncecron_notify import message as form
 from oncecron_notify.notify_times import CHANNEL_TIMEOUT
 

@@ -18,8 +18,8 @@ from oncecron.config.run_parser import ParsedRun
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.errors import EX_CONFIG, UsageError
-from oncecron.core.host import host_name
-from oncecron.core.stderr import complain
+from oncecron.host.names import host_name
+from oncecron.host.stderr import complain
 from oncecron_notify.channels import render
 from oncecron_notify.message import Evidence
 from oncecron_notify.notify_table import NOTIFY_KEY, read_notify
@@ -81,7 +81,7 @@ def _notify(given: dict[str, str], _words: list[str]) -> int:
 def _fire(settings: Settings, given: dict[str, str]) -> int:
     """Claim the pass; the command of this firing makes it."""
     from oncecron.cli.run import observe
-    from oncecron.core.installation import own_command
+    from oncecron.host.installation import own_command
     from oncecron.run.firing import run
 
     section = settings.file.jobs.get(NOTIFY_KEY, {})

@@ -11,8 +11,7 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncecron.core.masking import without_logins
-from oncecron.core.stderr import visible
+from oncecron.core.masking import visible, without_logins
 from oncecron.core.text import Clock
 from oncecron.watch.findings import STATES, cure, sentence, title
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.log_rows import ConfiguredValue
-from oncecron.core.stderr import visible
+from oncecron.core.masking import visible
 from oncecron.core.text import count
 from oncecron.plugins import Plugin
 from oncecron.watch.findings import CRITICAL, Kind, finding

@@ -16,8 +16,7 @@ from socket import SHUT_RDWR
 
 from oncecron.core.errors import OncecronError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.masking import MASK
-from oncecron.core.stderr import visible
+from oncecron.core.masking import MASK, visible
 from oncecron.watch.within import within
 
 if TYPE_CHECKING:

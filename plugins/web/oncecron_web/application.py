@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from oncecron.core.errors import NotFoundError, UsageError
-from oncecron.core.stderr import show_trace
+from oncecron.host.stderr import show_trace
 from oncecron_web.addresses import Link, NoSuchPageError, address
 from oncecron_web.live_pages import draw_notice
 from oncecron_web.shared_readings import AwayError, BrokenError, BusyError

@@ -1,7 +1,7 @@
 """Render pages: the templates of this folder, with every text escaped.
 
 A key, a host, a reason or an output may be whatever somebody wrote into the store or a job printed. So each text that a
-template shows is made visible (`core.stderr`), cut, and escaped by jinja2. No template trusts a text.
+template shows is made visible (`host.stderr`), cut, and escaped by jinja2. No template trusts a text.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from oncecron import __version__
-from oncecron.core.masking import without_logins
-from oncecron.core.stderr import visible
+from oncecron.core.masking import visible, without_logins
 from oncecron.core.text import Clock, tick_time
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW

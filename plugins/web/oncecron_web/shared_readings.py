@@ -30,7 +30,7 @@ from oncecron.core.errors import (
     reason_of,
     shortage_of,
 )
-from oncecron.core.stderr import complain, show_trace
+from oncecron.host.stderr import complain, show_trace
 from oncecron_web.page_times import (
     PAGE_AWAY_WITHIN,
     PAGE_ERROR_KEPT,

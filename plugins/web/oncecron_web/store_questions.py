@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli.command import moment, spooled_records, spools
 from oncecron.core.errors import NotFoundError, UsageError
-from oncecron.core.host import host_name
 from oncecron.core.log_rows import HistoryQuery, is_internal
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS, Output
 from oncecron.core.suggestion import not_one_of, similar
 from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of
 from oncecron.core.units import DAY
+from oncecron.host.names import host_name
 from oncecron.log.grid import Grid, Run, columns, days, gather
 from oncecron.log.hosts import hosts
 from oncecron.log.job_summary import is_living

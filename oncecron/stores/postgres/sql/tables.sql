@@ -194,7 +194,7 @@ create table {ns}.key_host (
   skips       integer[] not null,
   plain_from  integer,                       -- the last plain skips of the host, as in plain_skips
   plain       integer[] not null,
-  machine     text,                          -- which one fired last, see core/host.py
+  machine     text,                          -- which one fired last, see host/names.py
   twice       text[] not null default '{}',  -- the last two ticks that two machines fired under this name
   utc_offset  integer,                       -- seconds by which the zone was ahead of UTC at its last tick, by its own tz database
   primary key (key_id, host)

@@ -161,7 +161,7 @@ CREATE TABLE key_host (
   hour     INTEGER NOT NULL,  -- since the epoch, of the last of the counts
   wins     TEXT    NOT NULL,  -- its starts in each of 24 hours, separated by blanks
   skips    TEXT    NOT NULL,
-  machine  TEXT,              -- which one fired last, see core/host.py
+  machine  TEXT,              -- which one fired last, see host/names.py
   twice    TEXT    NOT NULL,  -- the last two ticks that two machines fired under this name
   utc_offset INTEGER,         -- seconds by which the zone was ahead of UTC at its last tick, by its own tz database
   PRIMARY KEY (key, shard, host)

@@ -20,9 +20,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.cli import whole_file
-from oncecron.core import safe_paths
 from oncecron.core.errors import InputError, OutputError, UsageError
 from oncecron.core.text import Clock, visible
+from oncecron.host import safe_paths
 from oncecron_crontab.system_files import DIRECTORY_NAME, cron_reads, why_not_read
 
 if TYPE_CHECKING:

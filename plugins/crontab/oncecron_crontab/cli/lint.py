@@ -12,9 +12,10 @@ from oncecron.config.file import read_file
 from oncecron.config.file_reader import read_private
 from oncecron.config.options import CONFIG, Option
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.host import user_name
-from oncecron.core.stderr import complain, valid
+from oncecron.core.masking import valid
 from oncecron.core.text import visible
+from oncecron.host.names import user_name
+from oncecron.host.stderr import complain
 from oncecron_crontab.cli.files import STANDARD_INPUT, in_directory, is_broken_link, read_source
 from oncecron_crontab.cli.installed import CRON, chosen_cron
 from oncecron_crontab.cli.rewriting import USER_FIELD, refuse_wrong_kind

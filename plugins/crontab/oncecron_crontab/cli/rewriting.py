@@ -17,8 +17,8 @@ from oncecron.cli import output
 from oncecron.config.options import Option
 from oncecron.core.errors import EX_CHANGES, OncecronError, UsageError
 from oncecron.core.masking import masked_line
-from oncecron.core.stderr import complain
 from oncecron.core.text import visible
+from oncecron.host.stderr import complain
 from oncecron_crontab.cli import files, shown_changes, user_crontab, warnings
 from oncecron_crontab.crons import CRONS
 from oncecron_crontab.scanner import WRITE_HERE, scan

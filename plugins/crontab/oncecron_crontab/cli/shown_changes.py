@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.cli.terminal import style_for
-from oncecron.core.stderr import valid
+from oncecron.core.masking import valid
 from oncecron.core.text import visible
 from oncecron_crontab.cli.files import CrontabFile, difference
 from oncecron_crontab.prefix import read_prefix

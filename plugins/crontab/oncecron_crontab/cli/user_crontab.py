@@ -24,7 +24,6 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
-from oncecron.core import safe_paths
 from oncecron.core.errors import (
     ConfigurationError,
     InputError,
@@ -33,6 +32,7 @@ from oncecron.core.errors import (
     reason_of,
 )
 from oncecron.core.text import visible
+from oncecron.host import safe_paths
 from oncecron.stores.address import shell_quoted, state_directory
 from oncecron_crontab.cli import files
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from oncecron.config.file import find_file
 from oncecron.config.file_reader import read_private
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.stderr import complain
 from oncecron.core.text import visible
+from oncecron.host.stderr import complain
 from oncecron.stores.address import home_directory
 from oncecron_crontab.cli.user_crontab import own_name
 from oncecron_crontab.lint.keys import check_users

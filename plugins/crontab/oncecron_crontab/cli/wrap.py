@@ -12,8 +12,8 @@ from oncecron.cli.command import TableCommand
 from oncecron.config.options import Option
 from oncecron.core import tick, time_zone
 from oncecron.core.errors import ConfigurationError, UsageError
-from oncecron.core.host import user_name
-from oncecron.core.stderr import complain
+from oncecron.host.names import user_name
+from oncecron.host.stderr import complain
 from oncecron_crontab.cli.installed import CRON, chosen_cron
 from oncecron_crontab.cli.rewriting import CRONTABS, REWRITING_OPTIONS, USER, rewrite
 from oncecron_crontab.wrap import WrapSettings, wrap

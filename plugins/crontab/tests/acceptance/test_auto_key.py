@@ -7,7 +7,7 @@ from answers import refused
 from servers.oncecron import Oncecron
 
 from oncecron.core.derived_key import derived_key
-from oncecron.core.host import user_name
+from oncecron.host.names import user_name
 
 
 def test_a_run_has_the_derived_key(host: Oncecron) -> None:

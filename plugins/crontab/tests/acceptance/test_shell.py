@@ -10,7 +10,7 @@ from log_of import Store
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
 from oncecron.core.derived_key import derived_key
-from oncecron.core.host import user_name
+from oncecron.host.names import user_name
 
 SHELL = CONSOLE_SCRIPT.with_name("oncecron-shell")
 

@@ -6,7 +6,7 @@ from crontabs import EXAMPLES, REALISTIC, commands
 from hypothesis import given, settings
 
 from oncecron.config.run_parser import parse_run
-from oncecron.core.host import user_name
+from oncecron.host.names import user_name
 from oncecron.run.spec import key_of
 from oncecron_crontab.percent_sign import shell_command
 from oncecron_crontab.prefix import read_prefix

@@ -21,9 +21,9 @@ from oncecron.cli.table import Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, UsageError
-from oncecron.core.stderr import complain
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import count
+from oncecron.host.stderr import complain
 from oncecron.stores.address import shell_quoted
 from oncecron_each.item_model import ITEM_STATES, MENDABLE_STATES
 from oncecron_each.reports import ItemQuery, ItemRow, ListView, item_lists, items, mend_items

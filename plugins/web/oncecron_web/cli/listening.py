@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli import output
 from oncecron.core.errors import ConfigurationError, UsageError
-from oncecron.core.stderr import complain
+from oncecron.host.stderr import complain
 from oncecron_web.page_times import SLOW_CLIENT
 
 if TYPE_CHECKING:

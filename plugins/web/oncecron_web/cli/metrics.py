@@ -28,8 +28,8 @@ from oncecron.core.errors import (
     reason_of,
     shortage_of,
 )
-from oncecron.core.stderr import complain
 from oncecron.core.text import Clock
+from oncecron.host.stderr import complain
 from oncecron.log.sources import sources_of
 from oncecron.stores.address import masked
 from oncecron.watch.findings import check, usual_limits

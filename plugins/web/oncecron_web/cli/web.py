@@ -16,8 +16,8 @@ from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, check_stores
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, OncecronError, UsageError
-from oncecron.core.stderr import complain
 from oncecron.core.text import Clock
+from oncecron.host.stderr import complain
 from oncecron.stores import open_reader
 from oncecron_web.cli.listening import (
     is_loopback,

@@ -11,7 +11,7 @@ from sample_pages import CLOCK
 from sample_pages import shown as everything
 from story_stores import rotated, seed
 
-from oncecron.core.stderr import visible
+from oncecron.core.masking import visible
 from oncecron_web.render import page
 
 if TYPE_CHECKING:

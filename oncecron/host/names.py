@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.stderr import valid
+from oncecron.core.masking import valid
 
 _LONGEST_HOST = 255
 

@@ -12,30 +12,11 @@ import time
 from oncecron.core import clock, system
 from oncecron.core.errors import ConfigurationError, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.masking import without_logins
+from oncecron.core.masking import visible, without_logins
 from oncecron.core.timing import SILENT_WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-def valid(text: str) -> str:
-    r"""Return a text from the command line or the system as valid UTF-8, with other bytes escaped (`\xff`)."""
-    return os.fsencode(text).decode("utf-8", "backslashreplace")
-
-
-def visible(text: str) -> str:
-    """Return a text with its control characters escaped, so that a terminal cannot execute them.
-
-    A name or a reason may come from another host, from a database that others write to, or from a variable. Escaped are
-    C0, C1, line and paragraph separators, what changes the direction of a text, and invisible blanks.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
-        for letter in text
-    )
 
 
 _clear: list[Callable[[], None]] = []
