@@ -115,61 +115,34 @@ class State:
         """Handle an event of the store thread."""
         return _TAKEN[type(event)](self, event)
 
+    def _impossible(self, event: Any) -> State:
+        raise ImpossibleEventError(f"{type(self).__name__} cannot take {type(event).__name__}")
+
+    _on_granted = _on_unconfirmed = _on_refused = _on_no_shard_left = _on_failed = _impossible
+    _on_renewed = _on_lost = _on_kept = _on_not_retried = _on_recorded = _impossible
+
+    def _on_crashed(self, event: events.Crashed) -> State:
+        raise event.error
+
     def _on_stop(self, _why: str, _exit_status: int) -> State:
-        raise self._impossible("a stop")
+        raise NotImplementedError
 
     def _on_due(self) -> State:
-        raise self._impossible("a deadline")
-
-    def _on_granted(self, _lease: Lease) -> State:
-        raise self._impossible("Granted")
-
-    def _on_unconfirmed(self, _claim: Unconfirmed) -> State:
-        raise self._impossible("Unconfirmed")
-
-    def _on_refused(self, _event: events.Refused) -> State:
-        raise self._impossible("Refused")
-
-    def _on_no_shard_left(self) -> State:
-        raise self._impossible("NoShardLeft")
-
-    def _on_failed(self, _event: events.Failed) -> State:
-        raise self._impossible("Failed")
-
-    def _on_renewed(self, _lease: Lease) -> State:
-        raise self._impossible("Renewed")
-
-    def _on_lost(self) -> State:
-        raise self._impossible("Lost")
-
-    def _on_kept(self) -> State:
-        raise self._impossible("Kept")
-
-    def _on_not_retried(self, _event: events.NotRetried) -> State:
-        raise self._impossible("NotRetried")
-
-    def _on_recorded(self, _error: Exception | None) -> State:
-        raise self._impossible("Recorded")
-
-    def _on_crashed(self, error: Exception) -> State:
-        raise error
-
-    def _impossible(self, event: str) -> ImpossibleEventError:
-        return ImpossibleEventError(f"{type(self).__name__} cannot take {event}")
+        raise NotImplementedError
 
 
 _TAKEN: dict[type[events.Event], Callable[[State, Any], State]] = {
-    events.Granted: lambda state, event: state._on_granted(event.lease),
+    events.Granted: lambda state, event: state._on_granted(event),
     Unconfirmed: lambda state, event: state._on_unconfirmed(event),
     events.Refused: lambda state, event: state._on_refused(event),
-    events.NoShardLeft: lambda state, _: state._on_no_shard_left(),
+    events.NoShardLeft: lambda state, event: state._on_no_shard_left(event),
     events.Failed: lambda state, event: state._on_failed(event),
-    events.Renewed: lambda state, event: state._on_renewed(event.lease),
-    events.Lost: lambda state, _: state._on_lost(),
-    events.Kept: lambda state, _: state._on_kept(),
+    events.Renewed: lambda state, event: state._on_renewed(event),
+    events.Lost: lambda state, event: state._on_lost(event),
+    events.Kept: lambda state, event: state._on_kept(event),
     events.NotRetried: lambda state, event: state._on_not_retried(event),
-    events.Recorded: lambda state, event: state._on_recorded(event.error),
-    events.Crashed: lambda state, event: state._on_crashed(event.error),
+    events.Recorded: lambda state, event: state._on_recorded(event),
+    events.Crashed: lambda state, event: state._on_crashed(event),
 }
 """What is called for each event of the store thread."""
 
@@ -180,24 +153,24 @@ class Claiming(State):
     _last: JobEnd | None = None
     """How the last attempt ended; only `Leaving`, which is this state as well, has one."""
 
-    def _on_granted(self, lease: Lease) -> State:
-        return _after_grant(self._guard, lease, None)
+    def _on_granted(self, event: events.Granted) -> State:
+        return _after_grant(self._guard, event.lease, None)
 
     def _on_unconfirmed(self, claim: Unconfirmed) -> State:
         """Give back a lease that does not count: only a record of `not-started` re-opens its tick."""
         exit_status = self._guard.reporter.say_store_failure(claim.error)
         if _runs_without(self._guard, claim.error):
-            return self._on_granted(claim.lease)
+            return self._on_granted(events.Granted(claim.lease))
         return _give_back(self._guard, claim.lease, str(claim.error), exit_status)
 
     def _on_refused(self, event: events.Refused) -> State:
         self._guard.reporter.say_refusal(event)
         return self
 
-    def _on_no_shard_left(self) -> State:
+    def _on_no_shard_left(self, _: events.NoShardLeft) -> State:
         return _leave(self._guard, 0 if self._guard.shard_statuses else self._guard.spec.skip_exit)
 
-    def _on_lost(self) -> State:
+    def _on_lost(self, _: events.Lost) -> State:
         return _lost(self._guard, self._last)
 
     def _on_failed(self, event: events.Failed) -> State:
@@ -220,10 +193,10 @@ class Renewing(State):
         self._lease = lease
         self._last = last
 
-    def _on_granted(self, lease: Lease) -> State:
-        return _after_grant(self._guard, lease, self._last)
+    def _on_granted(self, event: events.Granted) -> State:
+        return _after_grant(self._guard, event.lease, self._last)
 
-    def _on_lost(self) -> State:
+    def _on_lost(self, _: events.Lost) -> State:
         return _lost(self._guard, self._last)
 
     def _on_failed(self, event: events.Failed) -> State:
@@ -253,22 +226,22 @@ class Leaving(Claiming):
         self._deadline = guard.now() + ABANDON_TIMEOUT
         guard.store_thread.withdraw()
 
-    def _on_granted(self, lease: Lease) -> State:
+    def _on_granted(self, event: events.Granted) -> State:
         if self._last is None:
-            return _give_back(self._guard, lease, _ASKED_TO_STOP, self._exit_status)
+            return _give_back(self._guard, event.lease, _ASKED_TO_STOP, self._exit_status)
         ending = _no_start("stopped", f"{self._why}, {_BEFORE_THE_START}")
-        return _record(self._guard, lease, JobEnd(ending, self._exit_status))
+        return _record(self._guard, event.lease, JobEnd(ending, self._exit_status))
 
     def _on_unconfirmed(self, claim: Unconfirmed) -> State:
-        return self._on_granted(claim.lease)
+        return self._on_granted(events.Granted(claim.lease))
 
     def _on_failed(self, event: events.Failed) -> State:
         if self._lease:
             return _give_back(self._guard, self._lease, _ASKED_TO_STOP, self._exit_status)
         return self._leave(event.unanswered)
 
-    def _on_renewed(self, lease: Lease) -> State:
-        return self if self._last else super()._on_renewed(lease)
+    def _on_renewed(self, event: events.Renewed) -> State:
+        return self if self._last else super()._on_renewed(event)
 
     def _on_not_retried(self, event: events.NotRetried) -> State:
         if self._lease is None or self._last is None:
@@ -325,7 +298,7 @@ class _WithJob(State):
     def _gone(self, end: JobEnd) -> State:
         raise NotImplementedError
 
-    def _on_crashed(self, _error: Exception) -> State:
+    def _on_crashed(self, _: events.Crashed) -> State:
         """Let the job run while its lease, which is no longer renewed, can be trusted."""
         return self
 
@@ -361,14 +334,15 @@ class Running(_WithJob):
         self._stop_reason = WRAPPER_KILLED
         return super().lose_wrapper()
 
-    def _on_renewed(self, lease: Lease) -> State:
+    def _on_renewed(self, event: events.Renewed) -> State:
+        lease = event.lease
         self._guard.trust.until = lease.trusted_until
         if lease.request:
             self._stop_reason = request_note(lease.request)
             self._job.obey(lease.request, self._guard.now())
         return self
 
-    def _on_lost(self) -> State:
+    def _on_lost(self, _: events.Lost) -> State:
         stop = Stop("lost", "the lease was lost: killed at once", EX_TEMPFAIL, "revoked")
         self._job.kill(stop, self._guard.now())
         self._guard.reporter.say("the lease was lost; the command was killed")
@@ -397,9 +371,9 @@ class Recording(State):
         self._stop_reason = stop_reason
         self._deadline = guard.now() + RECORD_GIVE_UP
 
-    def _on_recorded(self, error: Exception | None) -> State:
+    def _on_recorded(self, event: events.Recorded | events.Crashed) -> State:
         """Claim the next shard, unless this one failed to be recorded or was stopped."""
-        guard, (ending, exit_status) = self._guard, self._end
+        guard, (ending, exit_status), error = self._guard, self._end, event.error
         if error is not None:
             spooled = guard.reporter.spool(self._record)
             then = "; the record is spooled, and the next firing delivers it" if spooled else ""
@@ -412,16 +386,15 @@ class Recording(State):
         guard.store_thread.claim_next()
         return Claiming(guard)
 
-    def _on_crashed(self, error: Exception) -> State:
-        return self._on_recorded(error)
+    _on_crashed = _on_recorded
 
     def _on_due(self) -> State:
-        return self._on_recorded(StoreUnavailable("the store does not answer"))
+        return self._on_recorded(events.Recorded(StoreUnavailable("the store does not answer")))
 
-    def _on_renewed(self, _lease: Lease) -> State:
+    def _on_renewed(self, _: events.Renewed) -> State:
         return self
 
-    def _on_lost(self) -> State:
+    def _on_lost(self, _: events.Lost) -> State:
         return self
 
     def _on_stop(self, why: str, _exit_status: int) -> State:
@@ -432,7 +405,7 @@ class Recording(State):
 class Keeping(Recording):
     """An attempt has ended and another follows. Its end is being recorded and the lease kept."""
 
-    def _on_kept(self) -> State:
+    def _on_kept(self, _: events.Kept) -> State:
         self._guard.report("idle")
         if self._stop_reason:
             return _end_retries(
@@ -449,10 +422,11 @@ class _BetweenAttempts(State):
         self._lease = lease
         self._last = last
 
-    def _on_renewed(self, lease: Lease) -> State:
-        return self._on_stop(request_note(lease.request), EX_TEMPFAIL) if lease.request else self
+    def _on_renewed(self, event: events.Renewed) -> State:
+        request = event.lease.request
+        return self._on_stop(request_note(request), EX_TEMPFAIL) if request else self
 
-    def _on_lost(self) -> State:
+    def _on_lost(self, _: events.Lost) -> State:
         return _lost(self._guard, self._last)
 
 
@@ -474,8 +448,8 @@ class Waiting(_BetweenAttempts):
 class Retrying(_BetweenAttempts):
     """The store is asked for the next attempt."""
 
-    def _on_granted(self, lease: Lease) -> State:
-        return _after_grant(self._guard, lease, self._last)
+    def _on_granted(self, event: events.Granted) -> State:
+        return _after_grant(self._guard, event.lease, self._last)
 
     def _on_not_retried(self, event: events.NotRetried) -> State:
         why = self._guard.reporter.say_no_retry(self._lease, event)

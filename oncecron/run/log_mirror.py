@@ -111,16 +111,10 @@ class LogMirror:
 
     def _keep(self, records: list[dict[str, Any]]) -> None:
         log, key = self._log, self._spec.firing.key
-        spooled = True
-        for record in records:
-            try:
-                log.spool.add(record)
-            except SpoolError as error:
-                spooled = False
-                stderr.complain(f"key {key}: a record for the log is lost: {error}: {record}")
+        lost = [record for record in records if not log.spool.keep(record)]
         if log.spool.note_unreachable(key) or self._spec.verbose or os.isatty(2):
             why = self._error or f"it did not answer within {LOG_GOODBYE:g} s"
-            then = "; the record is spooled, and the next firing delivers it" if spooled else ""
+            then = "" if lost else "; the record is spooled, and the next firing delivers it"
             stderr.complain(f"key {key}: log store unreachable: {why}{then}")
 
     # Everything below runs in the thread.

@@ -103,8 +103,8 @@ class StoreThread:
         self._observer = observer
         self._claimer: Claimer | None = None
         self._events: deque[Event] = deque()
-        self._orders: deque[tuple[str, Ending | None]] = deque()
-        """The guard's orders, each with the end of a job if it has one."""
+        self._orders: deque[Callable[[], None]] = deque()
+        """The guard's orders: what the thread is to do."""
         self.event_fd = system.calls.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wake_fd = system.calls.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._patience = stderr.Patience(wanted=spec.verbose)
@@ -135,35 +135,35 @@ class StoreThread:
 
     def renew(self) -> None:
         """Renew before the job is started; answered by `Granted`, `Lost` or `Failed`."""
-        self._order("renew")
+        self._order(self._renew_for_start)
 
     def beat(self) -> None:
         """Begin the heartbeats: the job has been started."""
-        self._order("beat")
+        self._order(self._beat)
 
     def keep(self, ending: Ending) -> None:
         """Record the end of an attempt and keep the lease; answered by `Kept` or `Recorded`."""
-        self._order("keep", ending)
+        self._order(lambda: self._keep(ending))
 
     def retry(self) -> None:
         """Begin the next attempt; answered by `Granted`, `NotRetried` or `Lost`."""
-        self._order("retry")
+        self._order(self._retry)
 
     def end(self, ending: Ending) -> None:
         """Record the end and release the lease; answered by `Recorded`."""
-        self._order("end", ending)
+        self._order(lambda: self._record(ending))
 
     def claim_next(self) -> None:
         """Claim the next shard after an end was recorded; answered like the first claim."""
-        self._order("claim next")
+        self._order(_claim_next)
 
     def withdraw(self) -> None:
         """Stop claiming. The guard gives back a lease that is still granted."""
         self._withdrawn = True
         self._wake()
 
-    def _order(self, name: str, ending: Ending | None = None) -> None:
-        self._orders.append((name, ending))
+    def _order(self, step: Callable[[], None]) -> None:
+        self._orders.append(step)
         self._wake()
 
     def _wake(self) -> None:
@@ -266,7 +266,7 @@ class StoreThread:
             return False
         while not self._orders:
             self._sleep(NEVER)
-        return self._orders.popleft()[0] == "claim next"
+        return self._orders.popleft() is _claim_next
 
     def _hold(self, lease: Lease) -> None:
         self._lease = lease
@@ -276,7 +276,7 @@ class StoreThread:
         self._park()
         while self._holding:
             if self._orders:
-                self._obey(*self._orders.popleft())
+                self._orders.popleft()()
                 continue
             now = self._now()
             if now >= self._renew_at:
@@ -288,18 +288,9 @@ class StoreThread:
                 if self._sleep(min(self._renew_at, self._listen_at) - now, fd):
                     self._renew_at = self._now()
 
-    def _obey(self, order: str, ending: Ending | None) -> None:
-        if order == "renew":
-            self._renew_at = self._now()
-            self._renew_deadline = self._renew_at + self._spec.connect_timeout
-        elif order == "beat":
-            self._beat()
-        elif order == "retry":
-            self._retry()
-        elif ending and order == "keep":
-            self._keep(ending)
-        elif ending:
-            self._record(ending)
+    def _renew_for_start(self) -> None:
+        self._renew_at = self._now()
+        self._renew_deadline = self._renew_at + self._spec.connect_timeout
 
     def _park(self) -> None:
         self._beating = False
@@ -478,3 +469,7 @@ class StoreThread:
             return 0.0 if over else min(self._ask_timeout, deadline - now)
 
         return self._spec.spool.deliver(self._connection.store, key, seconds, ends=ends)
+
+
+def _claim_next() -> None:
+    """Stand for the order to claim the next shard, which counts when the end of the last one is on record."""

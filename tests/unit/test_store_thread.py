@@ -388,7 +388,7 @@ def test_a_lease_that_is_lost_before_the_start_did_not_start(
 ) -> None:
     """Only that word re-opens its tick: a guard was stopped between its grant and its start, until the lease ended."""
     thread, store = losing()
-    thread._obey("renew", None)
+    thread._renew_for_start()
     thread._renew()
     assert lost_with(thread, store) == [("not-started", 3)]
 
