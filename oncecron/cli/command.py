@@ -24,7 +24,7 @@ from oncecron.config.run_parser import is_option, wrong_dash
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import INTERNAL
 from oncecron.core.timing import READER_TIMEOUT
-from oncecron.log.time_span import read_spans
+from oncecron.log.time_span import read_time
 from oncecron.run.process_tree import refuse_core
 from oncecron.run.spool import spool_of
 from oncecron.stores import check_with_driver, open_reader
@@ -340,7 +340,7 @@ def moment(text: str, now: float, option: str = "since", *, utc: bool = False) -
     Raises `UsageError`.
     """
     try:
-        return read_spans(text, now, utc=utc)[0].exactly
+        return read_time(text, now, utc=utc)
     except ValueError as error:
         raise UsageError(f"--{option}: {error}") from error
 

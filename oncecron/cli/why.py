@@ -18,7 +18,7 @@ from oncecron.cli.output import to_microseconds
 from oncecron.cli.sentences import valid_key
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
-from oncecron.core import clock
+from oncecron.core.errors import UsageError
 from oncecron.core.masking import valid
 from oncecron.core.text import Clock, visible
 from oncecron.log.jobs import jobs
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 OPTIONS = (
     Option(
         "tick", "text",
-        "Explain this tick: as `oncecron history` shows it, or as a time: 14:47, yesterday, '3 hours ago'. Default: "
-        "what is wrong with the key, else its newest tick.", "TICK", "Which tick",
+        "Explain this tick: as `oncecron history` shows it, or the first one since a time: 14:47, yesterday, 3h. "
+        "Default: what is wrong with the key, else its newest tick.", "TICK", "Which tick",
     ),
     Option(
         "outcome", "text", "Explain the newest tick with this outcome, such as lost, failed, missed or skipped. "
@@ -58,6 +58,8 @@ OPTIONS = (
 def _explain(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     key, text, outcomes = valid_key(words[0]), _tick(settings), _outcomes(settings)
+    if text is not None and outcomes:
+        raise UsageError("--tick and --outcome each choose the tick; leave one of them out")
     stream = output.standard_output()
     shown = Clock(settings["utc"])
     with store_and_log(settings) as (store, log):
@@ -65,7 +67,7 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
         spooled = spooled_of(sources, key, spools(settings))
         ticks = Ticks(sources, key, spooled, shown)
         if outcomes:
-            choice = ticks.newest_with(outcomes, text)
+            choice = ticks.newest_with(outcomes)
         elif text is not None:
             choice = ticks.named(text)
         else:
@@ -93,7 +95,7 @@ def _job(sources: Sources, key: str) -> JobSummary | None:
 
 def _tick(settings: Settings) -> str | None:
     text: str | None = settings["tick"]
-    return None if text is None else valid(wanted_tick(text, clock.wall()))
+    return None if text is None else valid(wanted_tick(text))
 
 
 def _outcomes(settings: Settings) -> list[str]:

@@ -241,16 +241,19 @@ def _are_hosts(text: str) -> bool:
 
 
 def _in_parameters(text: str, start: int, store: bool) -> Iterator[tuple[int, int]]:
-    """Yield what is hidden of a query: a secret, and the rest of it, which in a store's may be known parameters."""
+    """Yield what is hidden of a query: a secret and what is behind it, where that is no known parameter of a store."""
+    first = True  # behind a hidden value, a name may be a part of it
     for piece in text[start:].split("&"):
         name, equals, _ = piece.partition("=")
-        is_named = equals != "" and _NAME.issuperset(name)
-        is_secret = is_named and is_secret_name(name)
+        is_name = equals != "" and _NAME.issuperset(name)
+        is_secret = is_name and is_secret_name(name)
         end = start + len(piece)
         if is_secret or (store and name not in _SHOWN):
-            yield start + len(name) + 1 if is_named else start, end if store else len(text)
+            shown = len(name) + 1 if is_secret or (first and is_name) else 0
+            yield start + shown, end if store else len(text)
             if not store:
                 return
+            first = False
         start = end + 1
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.core import tick
 from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
-from oncecron.core.suggestion import similar, unknown_key
+from oncecron.core.suggestion import unknown_key
 from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
 from oncecron.log.job_summary import NO_END
 from oncecron.log.jobs import dead_letters
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from oncecron.stores.reader import Reader
 
 LOOKED_AT = 50
-"""Records of a key that are searched for the newest tick and for similar names."""
+"""Records of a key that are searched for the newest tick and for the nearest ones."""
 
 _SEARCHED = 20_000
 """The newest executions of a key that are searched for the run because of which a host skipped."""
@@ -52,22 +52,6 @@ WORDS = {
     "succeeded": "succeeded",
 }
 """The worst first, once nothing runs."""
-
-WORST_FIRST = (
-    *(
-        "lost",
-        NO_END,
-        "failed",
-        "timed-out",
-        "incomplete",
-        "not-fired",
-        "stopped",
-        "unclaimed",
-        "skipped",
-    ),
-    *("running", "succeeded", "to-come"),
-)
-"""The outcomes of ticks, started or not."""
 
 
 class Which(NamedTuple):
@@ -104,7 +88,7 @@ class Facts(NamedTuple):
     exhausted: frozenset[int]
     """Ids of last attempts whose ticks were given up."""
     near: Sequence[str]
-    """Ticks on record with a similar name."""
+    """The ticks on record before and after an instant of which nothing is known."""
     now: float
     due: Due = Due()
     """What was due since the newest start, unless a tick was named."""
@@ -304,10 +288,8 @@ def _exhausted(
 
 
 def _near_ticks(log: Reader, key: str, text: str) -> list[str]:
-    ticks = sorted({*_ticks(log, HistoryQuery(key=key, limit=LOOKED_AT))})
-    if tick.instant_of(text) is None:
-        return similar(text, ticks)
-    instants = [each for each in ticks if tick.instant_of(each) is not None]
+    ticks = {*_ticks(log, HistoryQuery(key=key, limit=LOOKED_AT))}
+    instants = sorted(each for each in ticks if tick.instant_of(each) is not None)
     place = bisect.bisect_left(instants, text)
     return instants[max(0, place - 1) : place + 1]
 

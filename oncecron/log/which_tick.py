@@ -1,14 +1,14 @@
 """Which tick of a key `oncecron why` explains: what is wrong, the one that was named, or the newest with an outcome.
 
 What is wrong is what `check` finds, by the same rules of `core`: an end that is none, then ticks that nobody started,
-then ticks that were skipped because an earlier run was still running. A text is first the exact name of a tick on
-record, and only then a time.
+then ticks that were skipped because an earlier run was still running. A text is a tick as it is shown, or a time: that
+of the first tick from its minute on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick
@@ -22,19 +22,18 @@ from oncecron.core.units import MINUTE
 from oncecron.log.gaps import expected_gaps, read_reasons
 from oncecron.log.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_lost
 from oncecron.log.jobs import as_known
-from oncecron.log.missed import MISSED_AT_MOST, expected_shards
-from oncecron.log.tick_history import LOOKED_AT, WORST_FIRST, Which, outcome_of, which_of
-from oncecron.log.time_span import EXPECTED, read_spans
+from oncecron.log.missed import expected_shards
+from oncecron.log.tick_history import LOOKED_AT, Which, outcome_of, which_of
+from oncecron.log.time_span import EXPECTED, read_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import Execution, Skip
+    from oncecron.core.log_rows import Execution
     from oncecron.core.text import Clock
     from oncecron.log.job_summary import JobSummary
     from oncecron.log.sources import Sources
-    from oncecron.log.time_span import Span
 
 UNFIRED = ("missed", "skipped")
 """Outcomes of ticks without a start."""
@@ -47,21 +46,13 @@ class Choice(NamedTuple):
 
     which: Which
     because: str
-    """`newest`, `tick`, `time`, `worst`, `outcome`; or what is wrong: `lost`, `failed`, `silent`, `missed` or
-    `overrun`."""
+    """`newest`, `tick`, `time`, `outcome`; or what is wrong: `lost`, `failed`, `silent`, `missed` or `overrun`."""
     note: str | None = None
     """A sentence about the choice, where it is not obvious."""
     newest: Which | None = None
     """The newest tick, where another one is wrong."""
     trouble: Which | None = None
     """The last tick that ended badly a short while ago, where nothing is wrong now."""
-
-
-class _Candidate(NamedTuple):
-    which: Which
-    at: float
-    """The instant of a tick, or when it was first fired."""
-    outcome: str
 
 
 class Ticks:
@@ -133,24 +124,18 @@ class Ticks:
 
     # By outcome
 
-    def newest_with(self, words: Collection[str], within: str | None = None) -> Choice:
-        """Return the newest tick with one of these outcomes, of all or of a time. Raises `NotFoundError`."""
-        if within is not None:
-            spans = self._spans(within)
-            found = [each for each in self._within(spans) if each.outcome in _meant(words)]
-            some = [(each.at, each.which) for each in found]
-        else:
-            some = [*self._started_with(words), *self._not_started_with(words)]
+    def newest_with(self, words: Collection[str]) -> Choice:
+        """Return the newest tick with one of these outcomes. Raises `NotFoundError`."""
+        some = [*self._started_with(words), *self._not_started_with(words)]
         if not some:
-            when = "" if within is None else f" at {within!r}"
             raise NotFoundError(
-                f"no tick of key {self._key} on record{when} has the outcome {' or '.join(words)}; "
+                f"no tick of key {self._key} on record has the outcome {' or '.join(words)}; "
                 f"to see what there is: `oncecron history {self._key}`"
             )
         return Choice(max(some, key=lambda pair: pair[0])[1], "outcome")
 
     def _started_with(self, words: Collection[str]) -> Iterator[tuple[float, Which]]:
-        meant = _meant(words)
+        meant = {*words, *([NO_END] if "lost" in words else [])}
         asked = {"running" if word == NO_END else word for word in meant} & {*OUTCOMES}
         queries = (HistoryQuery(key=self._key, outcomes=[word], limit=LOOKED_AT) for word in asked)
         rows = [self._known(each) for query in queries for each in self._log.history(query)]
@@ -198,25 +183,23 @@ class Ticks:
 
     def named(self, text: str) -> Choice:
         """Return the tick with this name, or of the time that it says. Raises `UsageError`."""
-        if self._is_on_record(text) or self._is_name(text):
+        if tick.instant_of(text) is not None or self._is_on_record(text):
             return Choice(Which(text), "tick")
-        spans = self._spans(text)
-        if spans[0].start == spans[0].end:
-            return self._nearest(text, spans[0].start)
-        is_minute = spans[0].end - spans[0].start <= MINUTE
-        minutes = [str(tick.minute_tick(each.start).text) for each in spans if is_minute]
-        on_record = [each for each in minutes if self._is_on_record(each)]
-        found = [] if len(on_record) == 1 else self._within(spans)
-        if len(found) > 1:
-            return self._worst_of(text, found)
-        if found:
-            return Choice(found[0].which, "time", self._note_of(text, found[0], minutes))
-        if minutes:
-            return Choice(Which(next(iter(on_record or minutes))), "time")
-        raise NotFoundError(
-            f"no tick of key {self._key} on record is of {text!r} ({self._shown(spans[0])}), and none was expected "
-            f"then; to list its ticks: `oncecron history {self._key}`"
-        )
+        try:
+            at = read_time(text, self._sources.now, utc=self._clock.utc)
+        except ValueError as error:
+            raise UsageError(
+                f"--tick: {text[:60]!r} is neither a tick on record nor a time; write a tick as `oncecron history "
+                f"--wide` shows it, or a time: {EXPECTED}"
+            ) from error
+        start = at // MINUTE * MINUTE
+        rows = [*self._fired(start), *self._scheduled(start)]
+        of, which = min(rows, key=lambda row: row[0], default=(0.0, self._newest()))
+        if which == Which(None):
+            raise NotFoundError(f"no tick of key {self._key} is on record")
+        first = "The first tick since" if rows else "The newest tick; there is none since"
+        then = f"{first} {self._clock.seconds(start)}:"
+        return Choice(which, "time", None if start <= of < start + MINUTE else then)
 
     def _is_on_record(self, text: str) -> bool:
         query = HistoryQuery(key=self._key, tick=text, limit=1)
@@ -226,121 +209,27 @@ class Ticks:
             or any(record.get("tick") == text for record in self._spooled)
         )
 
-    def _is_name(self, text: str) -> bool:
-        """Return whether a text that is on record nowhere may be a name: the key has named ticks, and it is no time."""
-        try:
-            read_spans(text, self._sources.now)
-        except ValueError:
-            names = itertools.islice(self._names(), LOOKED_AT)
-            return " " not in text and any(tick.instant_of(name) is None for name in names)
-        return text.isdigit()
-
-    def _names(self) -> Iterator[str]:
-        query = HistoryQuery(key=self._key, limit=LOOKED_AT)
-        rows: Iterable[Execution | Skip] = itertools.chain(
-            self._log.history(query), self._log.skips(query)
-        )
-        return (each.tick for each in rows if each.tick)
-
-    def _spans(self, text: str) -> list[Span]:
-        try:
-            return read_spans(text, self._sources.now, utc=self._clock.utc)
-        except ValueError as error:
-            raise UsageError(f"--tick: {_neither(text)}") from error
-
-    def _nearest(self, text: str, at: float) -> Choice:
-        reach = max(MAX_CLOCK_SKEW, self._sources.now - at)
-        rows = [*self._fired(at - reach), *self._scheduled(at - reach, self._sources.now + 1)]
-        if not rows:
-            raise NotFoundError(
-                f"no tick of key {self._key} is on record near {self._time(at)} ({text})"
-            )
-        minute = at // MINUTE
-        which, of = min(rows, key=lambda row: (row[1] // MINUTE != minute, abs(row[1] - at)))
-        is_then = of // MINUTE == minute
-        note = None if is_then else f"{text} was {self._time(at)}; the tick nearest to it:"
-        return Choice(which, "time", note)
-
-    def _worst_of(self, text: str, found: Sequence[_Candidate]) -> Choice:
-        counts = Counter(each.outcome for each in found)
-        ranked = sorted(found, key=lambda each: (WORST_FIRST.index(each.outcome), -each.at))
-        many = ", ".join(
-            f"{counts[each]} {_shown_outcome(each)}"
-            for each in reversed(WORST_FIRST)
-            if counts[each]
-        )
-        since = self._time(min(each.at for each in found))
-        which = "newest" if len(counts) == 1 else "worst"
-        note = (
-            f"{len(found)} ticks match {text!r}: {many}. The {which} of them is explained here; to list them: "
-            f"`oncecron history {self._key} --since {since}`"
-        )
-        return Choice(ranked[0].which, "worst", note)
-
-    def _note_of(self, text: str, found: _Candidate, minutes: Sequence[str]) -> str | None:
-        if not minutes or found.which.tick in (None, *minutes):
-            return None
-        return f"No tick of key {self._key} is of {text}; this one was fired then:"
-
-    # Ticks of a time
-
-    def _within(self, spans: Sequence[Span]) -> list[_Candidate]:
-        start, end = min(each.start for each in spans), max(each.end for each in spans)
-        now = self._sources.now
-        of_schedule = dict(self._scheduled(start, end if start > now else min(end, now)))
-        fired = dict(self._fired(start))
-        some = {**of_schedule, **fired}
-        inside = {
-            w: at
-            for w, at in some.items()
-            if any(s.start <= at < max(s.end, s.start + 1) for s in spans)
-        }
-        outcomes = self._outcomes(inside, start)
-        found = [_Candidate(which, at, outcomes[which]) for which, at in inside.items()]
-        return sorted(found, key=lambda each: -each.at)
-
-    def _fired(self, since: float) -> Iterator[tuple[Which, float]]:
+    def _fired(self, since: float) -> Iterator[tuple[float, Which]]:
+        """Yield the ticks of a time, or without one, that were fired since then."""
         query = HistoryQuery(key=self._key, since=since - MAX_CLOCK_SKEW, limit=None)
         rows = [(each.started_at, which_of(each)) for each in self._log.history(query)]
         rows += [(each.at, Which(each.tick)) for each in self._log.skips(query)]
         rows += [(each["fired_at"], Which(each["tick"])) for each in self._spooled]
-        for at, which in sorted(rows, key=lambda row: -row[0]):
-            if which.tick is not None or which.owner is not None:
-                instant = tick.instant_of(which.tick)
-                yield which, at if instant is None else instant
+        for at, which in rows:
+            instant = tick.instant_of(which.tick)
+            of = at if instant is None else instant
+            if of >= since and which != Which(None):
+                yield of, which
 
-    def _scheduled(self, start: float, end: float) -> Iterator[tuple[Which, float]]:
+    def _scheduled(self, since: float) -> Iterator[tuple[float, Which]]:
+        """Yield the first tick since then of each schedule that the key is expected to follow."""
         for _, expected in expected_shards(self._keys):
-            begin = max(start, expected.since) - 1
-            try:
-                coming = tick.next_ticks(expected.schedule, expected.zone, begin)
-                for each in itertools.islice(coming, MISSED_AT_MOST):
-                    if (each.instant or 0.0) >= end:
-                        break
-                    yield Which(each.text), each.instant or 0.0
-            except ValueError:  # this host knows no such zone
-                continue
-
-    def _outcomes(self, ticks: Iterable[Which], since: float) -> dict[Which, str]:
-        """Return the outcome of each tick, with three questions for all of them."""
-        query = HistoryQuery(key=self._key, since=since - MAX_CLOCK_SKEW, limit=None)
-        runs: dict[Which, list[Execution]] = {}
-        for each in self._log.history(query):
-            runs.setdefault(which_of(each), []).append(self._known(each))
-        skipped = {Which(each.tick) for each in self._log.skips(query)}
-        skipped |= {Which(each["tick"]) for each in self._spooled}
-        now = self._sources.now
-        return {
-            which: outcome_of(runs.get(which, ()))
-            or (
-                "skipped"
-                if which in skipped
-                else "to-come"
-                if self._at(which) > now
-                else "not-fired"
-            )
-            for which in ticks
-        }
+            begin = max(since, expected.since) - 1
+            with contextlib.suppress(ValueError):  # this host knows no such zone
+                first = next(tick.next_ticks(expected.schedule, expected.zone, begin))
+                at = first.instant or 0.0
+                if at < self._sources.now:
+                    yield at, Which(first.text)
 
     def _outcome(self, which: Which) -> str | None:
         query = HistoryQuery(key=self._key, tick=which.tick, limit=LOOKED_AT)
@@ -354,35 +243,14 @@ class Ticks:
     def _at(self, which: Which) -> float:
         return tick.instant_of(which.tick) or 0.0
 
-    def _time(self, at: float) -> str:
-        return self._clock.seconds(at)
 
-    def _shown(self, span: Span) -> str:
-        return f"{self._time(span.start)} to {self._time(span.end)}"
-
-
-def wanted_tick(text: str, now: float) -> str:
-    """Return the text of `--tick`, an instant as it is recorded.
-
-    Raises `UsageError` for what can be neither a name nor a time.
-    """
+def wanted_tick(text: str) -> str:
+    """Return the text of `--tick`, an instant as it is recorded. Raises `UsageError` if it is empty."""
     if not text.strip():
         raise UsageError("--tick is empty (an unset variable?); leave it out for what is wrong")
-    try:
+    with contextlib.suppress(ValueError):  # a time may have a blank
         return str(tick.named_tick(text).text)
-    except ValueError:
-        try:
-            read_spans(text, now)
-        except ValueError as error:
-            raise UsageError(f"--tick: {_neither(text)}") from error
     return text
-
-
-def _neither(text: str) -> str:
-    return (
-        f"{text[:60]!r} is neither a tick on record nor a time; write a tick as `oncecron history --wide` "
-        f"shows it, or a time: {EXPECTED}"
-    )
 
 
 def wanted_outcomes(text: str) -> list[str]:
@@ -394,16 +262,5 @@ def wanted_outcomes(text: str) -> list[str]:
     return words
 
 
-def _meant(words: Collection[str]) -> set[str]:
-    more = {"lost": {NO_END}, "missed": {"not-fired"}}
-    return {*words, *itertools.chain(*(more.get(word, ()) for word in words))}
-
-
 def _distinct(ticks: Iterable[Which]) -> Iterator[Which]:
     yield from dict.fromkeys(ticks)
-
-
-def _shown_outcome(outcome: str) -> str:
-    return {"not-fired": "without a firing", NO_END: "without an end on record"}.get(
-        outcome, outcome
-    )

@@ -475,8 +475,7 @@ class _Sentences:
     def _unfired(self, verdict: str) -> Iterator[str]:
         facts = self._facts
         if facts.near and verdict == "not-fired":
-            like = "Similar ticks" if facts.instant is None else "Nearest ticks"
-            yield f"{like} on record: {', '.join(map(visible, facts.near))}."
+            yield f"Nearest ticks on record: {', '.join(map(visible, facts.near))}."
         if verdict == "no-record":
             yield (
                 f"They begin at {self._clock.seconds(facts.oldest)}: older ones have been removed, or there were none."

@@ -53,9 +53,9 @@ TEXTS: dict[str, list[Wrong]] = {
     ],
     **{
         name: [
-            ("", 64, "2h, '3 hours ago'"),
-            ("last week", 64, "2h, '3 hours ago'"),
-            (b"\xff", 64, "2h, '3 hours ago'"),
+            ("", 64, "write 90m, 14:47, today"),
+            ("last week", 64, "write 90m, 14:47, today"),
+            (b"\xff", 64, "write 90m, 14:47, today"),
         ]
         for name in ("since", "until")
     },

@@ -187,17 +187,14 @@ def test_the_newest_tick_with_an_outcome(log: Log, words: str, number: int) -> N
 
 @pytest.mark.usefixtures("past")
 def test_an_outcome_that_no_tick_has(log: Log) -> None:
-    """It is said; and at a time there may be none."""
-    for words, within in ((["timed-out"], None), (["failed"], str(minute(35).text))):
-        with pytest.raises(
-            NotFoundError, match=f"no tick of key {KEY} on record.* has the outcome"
-        ):
-            ticks(log).newest_with(words, within)
+    """It is said."""
+    with pytest.raises(NotFoundError, match=f"no tick of key {KEY} on record has the outcome"):
+        ticks(log).newest_with(["timed-out"])
 
 
 def minutes_ago(number: int) -> str:
     """Return the age of a minute."""
-    return f"{40 - number} minutes ago"
+    return f"{40 - number}m"
 
 
 @pytest.mark.parametrize(
@@ -224,20 +221,27 @@ def test_a_time_means_the_tick_that_a_person_means(
 
 
 @pytest.mark.usefixtures("past")
+def test_a_time_without_a_tick_means_the_first_one_since(log: Log) -> None:
+    """It says so; also the newest one, where there is none since."""
+    chosen = ticks(log).named(str(minute(5).text)[11:16])
+    assert (chosen.which.tick, chosen.because) == (minute(10).text, "time")
+    assert chosen.note
+    assert chosen.note.startswith("The first tick since ")
+    assert ticks(log).named(str(minute(11).text)[11:16]).note is None
+
+
+@pytest.mark.usefixtures("past")
 def test_what_is_no_tick_and_no_time_is_refused(log: Log) -> None:
     """By name, with what to write."""
-    with pytest.raises(
-        UsageError, match=r"'noon' is neither a tick .* or a time: 14:47, yesterday"
-    ):
+    with pytest.raises(UsageError, match=r"'noon' is neither a tick .* or a time: 90m, 14:47"):
         ticks(log).named("noon")
 
 
 def test_a_name_comes_before_a_time(a: Host, log: Log) -> None:
-    """Ticks may have any name; with such ticks, an unknown word is an unknown name."""
+    """Ticks may have any name."""
     for name in ("yesterday", "14:47", "3h", "2026-11-20"):
         a.run(minute(1)._replace(text=name, instant=None, rule="name"), "failed", min_gap=None)
         assert explained(log, ticks(log).named(name))[:3] == ("tick", name, "failed")
-    assert explained(log, ticks(log).named("noon")).verdict == "not-fired"
 
 
 def test_firings_without_a_tick_are_found_too(a: Host, b: Host, store: StoreKind, log: Log) -> None:

@@ -392,5 +392,5 @@ def _choice(ticks: Ticks, sources: Sources, query: Query, job: JobSummary) -> Ch
             )
         return Choice(which_of(execution), "tick")
     if "tick" in query:
-        return ticks.named(wanted_tick(query["tick"], sources.now))
+        return ticks.named(wanted_tick(query["tick"]))
     return ticks.worst(job)
