@@ -201,10 +201,13 @@ def started(joined: Joined) -> Iterator[Violation]:
             )  # fmt: skip
 
 
+_NOT_STARTED = ("a record is lost", "no command is running", "the next attempt could not start")
+"""Words of a firing, or of its rows' notes, by which it tells that a row has no start."""
+
+
 def _may_be_silent(joined: Joined, firing: Firing) -> bool:
-    has_told = any(
-        words in firing.stderr for words in ("a record is lost", "no command is running")
-    )
+    said = [firing.stderr, *(row["note"] or "" for row in joined.runs_of(firing))]
+    has_told = any(words in text for words in _NOT_STARTED for text in said)
     is_lost = has_told or joined.forgets(firing.at, joined.history.end)
     is_dead = any(joined.hits(firing, "guard", how) for how in ("killed", "failed"))
     return is_lost or gives_up(firing) or is_dead

@@ -521,6 +521,22 @@ def test_who_starts_nothing_under_a_lease_says_so(
     assert [rule for rule in every(run) if rule == "phantom"] == found
 
 
+@pytest.mark.parametrize(
+    ("note", "found"), [(f"the next attempt could not start: {AWAY}", []), (None, ["phantom"])]
+)  # fmt: skip
+def test_an_attempt_whose_grant_went_unheard_is_told_by_the_one_before(
+    note: str | None, found: list[str]
+) -> None:
+    """The store had granted it, and the answer never came."""
+    run = Invented()
+    firing = run.fire(110.0, "h1", "t1", status=9, options=("--retries", "2"))
+    run.start(firing)
+    row(run)["note"] = note
+    run.row(firing, token=1500, attempt=2, outcome="lost", exit_code=None, duration=None)
+    run.fault(109.0, 112.0)
+    assert [rule for rule in every(run) if rule == "phantom"] == found
+
+
 @pytest.mark.parametrize(("claimed", "found"), [(99.5, []), (104.0, ["missed"])])
 def test_a_frozen_start_is_in_the_way_before_its_first_line(
     claimed: float, found: list[str]
