@@ -382,9 +382,10 @@ def test_a_forgotten_key_that_is_fired_in_vain_is_expected_again(a: Host, log: L
     """Since it is fired: a person may have forgotten it because it was moved."""
     a.run(minute(1), **MINUTELY)
     log.people.forget(KEY, "ann@desk")
-    assert job(log).missed == 0
+    assert (job(log).missed, job(log).retired) == (0, True)
     a.lose(minute(28), **LATE)
     assert (job(log).missed, job(log).first_missed) == (3, minute(28).text)
+    assert not job(log).retired
 
 
 @pytest.mark.parametrize("tick", [*map(named_tick, ("t1", "2026-11"))])

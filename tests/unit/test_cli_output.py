@@ -18,6 +18,7 @@ from oncecron.cli import history
 from oncecron.cli.audit import FINDINGS
 from oncecron.cli.command import FORMAT
 from oncecron.cli.history import EXECUTIONS, IN_FULL, SKIPS
+from oncecron.cli.hosts import HOSTS
 from oncecron.cli.jobs import JOBS
 from oncecron.cli.locks import LEASES, PAUSES
 from oncecron.cli.next import COMING
@@ -28,6 +29,7 @@ from oncecron.config.settings import Settings
 from oncecron.core import text as texts
 from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Skip
 from oncecron.core.text import Clock
+from oncecron.log.hosts import HostSummary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,6 +104,14 @@ def test_no_text_of_csv_is_a_formula(text: str) -> None:
     [_, row] = csv.reader(io.StringIO(written([record], EXECUTIONS, "csv"), newline=""))
     assert (row[11], row[8], row[14]) == (f"'{text}", f"'{text}", "-1.0")
     assert json.loads(written([record], EXECUTIONS, "json"))[0]["command"] == text
+
+
+def test_a_list_is_one_field_of_csv() -> None:
+    """And a list as JSON: the keys on which a host is silent."""
+    host = HostSummary("a", 0.0, "1", 0.0, None, 2, 0, 0, ("k", "l"))
+    [_, row] = csv.reader(io.StringIO(written([host], HOSTS, "csv"), newline=""))
+    assert row[8] == "k,l"
+    assert json.loads(written([host], HOSTS, "json"))[0]["silent_on"] == ["k", "l"]
 
 
 CONTROLS = "\x07\x1b[2J\x9b31m\u202e\u2028\x7f"
