@@ -27,10 +27,11 @@ from oncecron.log.run_phrases import delay
 from oncecron.log.sources import sources_of
 from oncecron.log.tick_history import facts_of, spooled_of
 from oncecron.log.which_tick import WANTED, Ticks, wanted_outcomes, wanted_tick
-from oncecron.log.why import account, in_a_line
+from oncecron.log.why import account
+from oncecron.log.why import others as others_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from oncecron.core.log_rows import Traced
     from oncecron.log.job_summary import JobSummary
@@ -75,7 +76,10 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
         judges = text is None and not outcomes
         facts = facts_of(sources, key, choice.which, spooled, judges=judges)
         found = account(facts, shown)
-        others = list(_others(sources, key, choice, spooled, shown))
+        others = [
+            {"because": because, "tick": tick, "verdict": of.verdict, "sentence": of.sentences[0]}
+            for because, tick, of in others_of(sources, key, choice, spooled, shown)
+        ]
         run = failed_run(facts, found.verdict)
         written = captured(log, run)
     if settings["json"]:
@@ -101,31 +105,6 @@ def _tick(settings: Settings) -> str | None:
 def _outcomes(settings: Settings) -> list[str]:
     text: str | None = settings["outcome"]
     return [] if text is None else wanted_outcomes(text)
-
-
-def _others(
-    sources: Sources,
-    key: str,
-    choice: Choice,
-    spooled: Sequence[dict[str, Any]],
-    shown: Clock,
-) -> Iterator[dict[str, Any]]:
-    for because, which in (("newest", choice.newest), ("trouble", choice.trouble)):
-        if which is None:
-            continue
-        facts = facts_of(sources, key, which, spooled, suggests=False)
-        subject = (
-            "The newest one that was fired"
-            if because == "newest"
-            else "The last one that went wrong"
-        )
-        verdict, sentences = in_a_line(facts, shown, subject)
-        yield {
-            "because": because,
-            "tick": which.tick,
-            "verdict": verdict,
-            "sentence": sentences[0],
-        }
 
 
 def _record(

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip, Traced, TracedSkip
     from oncecron.log.sources import Sources
     from oncecron.log.tick_history import Facts
+    from oncecron.log.which_tick import Choice
 
 _ENDED = {
     "succeeded": "succeeded",
@@ -106,16 +107,23 @@ def account(facts: Facts, clock: Clock, command: Callable[[str], str] = _plain) 
     return Account(verdict, [sentences.headline(verdict), *sentences.all(verdict)])
 
 
-def in_a_line(
-    facts: Facts, clock: Clock, subject: str, command: Callable[[str], str] = _plain
-) -> Account:
-    """Return the outcome alone, of another tick than the one that is explained. `subject`: what it is there."""
-    facts = _known(facts)
-    verdict = _verdict(facts)
-    how = f"--tick {shlex.quote(facts.tick)}" if facts.tick else f"--outcome {verdict}"
-    sentences = _Sentences(facts, clock, command)
-    line = sentences.headline(verdict, f"{subject}, {sentences.name()},")
-    return Account(verdict, [f"{line} To see more: {command(f'why {facts.key} {how}')}"])
+def others(
+    sources: Sources, key: str, choice: Choice, spooled: Sequence[dict[str, Any]], clock: Clock
+) -> Iterator[tuple[str, str | None, Account]]:
+    """Yield the outcome alone of each other tick than the chosen one that matters: why it does, and its name."""
+    subjects = {
+        "newest": ("The newest one that was fired", choice.newest),
+        "trouble": ("The last one that went wrong", choice.trouble),
+    }
+    for because, (subject, which) in subjects.items():
+        if which is not None:
+            facts = _known(facts_of(sources, key, which, spooled, suggests=False))
+            verdict = _verdict(facts)
+            how = f"--tick {shlex.quote(which.tick)}" if which.tick else f"--outcome {verdict}"
+            sentences = _Sentences(facts, clock, _plain)
+            line = sentences.headline(verdict, f"{subject}, {sentences.name()},")
+            line += f" To see more: {_plain(f'why {key} {how}')}"
+            yield because, which.tick, Account(verdict, [line])
 
 
 def _known(facts: Facts) -> Facts:

@@ -94,12 +94,6 @@ def _answer(
     return _Answer(status, body, headers)
 
 
-class _Drawn(NamedTuple):
-    number: int
-    """Of the reading."""
-    answer: _Answer
-
-
 class Application:
     """A WSGI application; any number of threads may call it."""
 
@@ -124,7 +118,8 @@ class Application:
             "/robots.txt": _answer(HTTPStatus.OK, b"User-agent: *\nDisallow: /\n", _TEXT),
         }
         self._lock, self._drawing = threading.Lock(), threading.Lock()
-        self._drawn: OrderedDict[tuple[str, Any], _Drawn] = OrderedDict()
+        self._drawn: OrderedDict[tuple[str, Any], tuple[int, _Answer]] = OrderedDict()
+        """By address, each with the number of its reading."""
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer a request."""
@@ -203,24 +198,24 @@ class Application:
                 known = self._known(address, found.number)
                 if known is None:
                     known = self._draw(view, found.contents, query)
-                    self._keep(address, _Drawn(found.number, known))
+                    self._keep(address, found.number, known)
         return known
 
     def _known(self, address: Any, number: int) -> _Answer | None:
         with self._lock:
-            drawn = self._drawn.get(address)
-            if drawn is None or drawn.number != number:
+            of_reading, answer = self._drawn.get(address, (None, None))
+            if of_reading != number:
                 return None
             self._drawn.move_to_end(address)
-            return drawn.answer
+            return answer
 
-    def _keep(self, address: Any, drawn: _Drawn) -> None:
+    def _keep(self, address: Any, number: int, answer: _Answer) -> None:
         with self._lock:
-            self._drawn[address] = drawn
+            self._drawn[address] = number, answer
             self._drawn.move_to_end(address)
-            size = sum(len(each.answer.body) for each in self._drawn.values())
+            size = sum(len(each.body) for _, each in self._drawn.values())
             while size > _MOST_DRAWN and len(self._drawn) > 1:
-                size -= len(self._drawn.popitem(last=False)[1].answer.body)
+                size -= len(self._drawn.popitem(last=False)[1][1].body)
 
     def _draw(self, view: View, contents: Any, query: Query) -> _Answer:
         body = view.draw(contents, query, self._clock).encode("utf-8", "backslashreplace")

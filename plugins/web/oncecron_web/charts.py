@@ -166,8 +166,6 @@ class Calendar(NamedTuple):
     cells: list[Cell]
     said: str
     """How many days there are, and how many with what went wrong."""
-    totals: list[tuple[str, int]]
-    """How many ticks of all days had each outcome, the worst first."""
 
 
 def calendar(days: Grid, clock: Clock) -> Calendar:
@@ -189,8 +187,7 @@ def calendar(days: Grid, clock: Clock) -> Calendar:
     wide = max(cell.x for cell in cells) + _SIZE
     bad = sum(cell.look in ("bad", "missed") for cell in cells)
     said = f"Of {len(dates)} days, {bad} had a tick that failed or was missed."
-    totals = sorted(line.counts, key=lambda each: LOOKS.index(look(each[0])))
-    return Calendar(wide, _TOP + 7 * _CELL, labels, cells, said, totals)
+    return Calendar(wide, _TOP + 7 * _CELL, labels, cells, said)
 
 
 _FIRST_LABELLED = 20

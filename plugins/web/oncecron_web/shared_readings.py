@@ -74,6 +74,30 @@ class AwayError(OncecronError):
         self.since = since
 
 
+class Silence:
+    """Says on standard error once that the store does not answer, and once that it does again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.away: AwayError | None = None
+
+    def begin(self, reason: str) -> AwayError:
+        """Note that it does not; return the error."""
+        with self._lock:
+            before = self.away
+            away = self.away = AwayError(reason, before.since if before else clock.wall())
+        if before is None:
+            complain(reason)
+        return away
+
+    def end(self) -> None:
+        """Note that it does."""
+        with self._lock:
+            before, self.away = self.away, None
+        if before is not None:
+            complain("the store answers again")
+
+
 class BusyError(OncecronError):
     """The page is not read yet: others are read first, or the log is long. Try again in a moment."""
 
@@ -125,7 +149,7 @@ class SharedReadings:
         self._watching = 0
         self._numbers = itertools.count(1)
         self._is_started = False
-        self._away: AwayError | None = None
+        self._silence = Silence()
 
     def get(self, name: Hashable, read: Callable[[], Found], lane: Hashable = None) -> Found:
         """Return what was read by this name a moment ago, or what `read` finds now.
@@ -140,7 +164,7 @@ class SharedReadings:
         try:
             found = reading.answer.result(patience)
         except TimeoutError:
-            found = self._away or reading.found() or BusyError()
+            found = self._silence.away or reading.found() or BusyError()
         finally:
             with self._changed:
                 self._watching -= 1
@@ -151,7 +175,7 @@ class SharedReadings:
     def _patience(self) -> float:
         if self._watching >= MOST_WATCHING:
             return 0.0
-        return PAGE_WITHIN if self._away is None else PAGE_AWAY_WITHIN
+        return PAGE_WITHIN if self._silence.away is None else PAGE_AWAY_WITHIN
 
     def _shared(self, name: Hashable, read: Callable[[], Found], lane: _Lane) -> _Reading:
         reading = lane.kept.get(name)
@@ -164,8 +188,8 @@ class SharedReadings:
         self, name: Hashable, read: Callable[[], Found], lane: _Lane, before: _Reading | None
     ) -> _Reading:
         if len(lane.turns) >= MOST_WAITING:
-            if self._away or before is None or before.found() is None:
-                raise (self._away or BusyError()).with_traceback(None)
+            if self._silence.away or before is None or before.found() is None:
+                raise (self._silence.away or BusyError()).with_traceback(None)
             return before
         if not self._is_started:  # not before a request: a server may fork after it has loaded this
             threading.Thread(target=self._work, daemon=True).start()
@@ -185,7 +209,7 @@ class SharedReadings:
             except Exception as error:  # noqa: BLE001 - the thread has to outlive a bug
                 self._end(lane, reading, PAGE_ERROR_KEPT, self._failure(error))
             else:
-                self._note_answer()
+                self._silence.end()
                 lasted = self._now() - began
                 seconds = max(PAGE_KEPT, found.queries * PAGE_PER_QUERY, lasted * PAGE_KEPT_TIMES)
                 self._end(lane, reading, seconds, found._replace(number=next(self._numbers)))
@@ -202,15 +226,13 @@ class SharedReadings:
     def _failure(self, error: Exception) -> OncecronError:
         """Return what those who wait get; a name that is unknown is an answer of the store."""
         if isinstance(error, NotFoundError | UsageError):
-            self._note_answer()
+            self._silence.end()
             return _bare(error)
-        known = error if isinstance(error, OncecronError) else shortage_of(error)
-        if known is None and isinstance(error, OSError):
-            known = OncecronError(reason_of(error))
+        known = known_error(error)
         if known is None:
             show_trace()
             return BrokenError()
-        return self._note_failure(str(known))
+        return self._silence.begin(str(known))
 
     def _end(
         self, lane: _Lane, reading: _Reading, kept_for: float, outcome: Found | OncecronError
@@ -226,20 +248,14 @@ class SharedReadings:
         ):  # templates leave cycles with all that they have drawn, of few and large objects
             gc.collect()
 
-    def _note_failure(self, reason: str) -> AwayError:
-        """Return the error of a store that is away; say it once on standard error."""
-        with self._changed:
-            before = self._away
-            away = self._away = AwayError(reason, before.since if before else clock.wall())
-        if before is None:
-            complain(reason)
-        return away
 
-    def _note_answer(self) -> None:
-        with self._changed:
-            before, self._away = self._away, None
-        if before is not None:
-            complain("the store answers again")
+def known_error(error: Exception) -> OncecronError | None:
+    """Return what a failed reading says; None: it is a bug."""
+    if isinstance(error, OncecronError):
+        return error
+    return shortage_of(error) or (
+        OncecronError(reason_of(error)) if isinstance(error, OSError) else None
+    )
 
 
 def _bare(error: OncecronError) -> OncecronError:

@@ -25,7 +25,7 @@ from oncecron.log.output_tail import captured
 from oncecron.log.tick_history import facts_of, spooled_of, which_of
 from oncecron.log.timeline import Span, hosts_timeline, last_runs, ticks_of
 from oncecron.log.which_tick import Choice, Ticks, wanted_tick
-from oncecron.log.why import account, evidence, in_a_line
+from oncecron.log.why import account, evidence, others
 from oncecron.watch.findings import check, usual_limits
 from oncecron.watch.situation import situation_of
 from oncecron_web.addresses import Link, NoSuchPageError, address, key_address
@@ -358,20 +358,12 @@ def _tick(
     is_known = facts.executions or facts.skips or facts.spooled or facts.tick
     runs = [each.execution for each in facts.executions[-_OUTPUTS:]]
     outputs = ((run, captured(sources.log, run)) for run in runs)
-    others = {
-        "The newest one that was fired": choice.newest,
-        "The last one that went wrong": choice.trouble,
-    }
-    lines = (
-        (which.tick, in_a_line(facts_of(sources, key, which, spooled, suggests=False), clock, what))
-        for what, which in others.items()
-        if which is not None
-    )
+    lines = others(sources, key, choice, spooled, clock)
     return {
         "tick": choice.which.tick,
         "account": account(facts, clock).sentences if is_known else (),
         "note": choice.note,
-        "others": [(tick, line.sentences[0].partition(" To see")[0]) for tick, line in lines],
+        "others": [(tick, line.sentences[0].partition(" To see")[0]) for _, tick, line in lines],
         "outputs": [(_short(run), _end_of(found)) for run, found in outputs if found],
     }
 

@@ -46,19 +46,9 @@ def listen_address(text: str, port: int) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or LOOPBACK, int(digits)
 
 
-def _unusable(host: str, port: int, error: OSError) -> ConfigurationError:
-    return ConfigurationError(
-        f"--listen: cannot listen at {shown_address(host, port)}: {error.strerror}"
-    )
-
-
-def shown_address(host: str, port: int) -> str:
-    """Return HOST:PORT as a URL has it."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. Raises `ConfigurationError`."""
+def listening_socket(host: str, port: int) -> tuple[socket.socket, str]:
+    """Return a socket that listens, and HOST:PORT as a URL has it. Raises `ConfigurationError`."""
+    shown = f"[{host}]" if ":" in host else host
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
@@ -70,11 +60,10 @@ def listening_socket(host: str, port: int) -> socket.socket:
         except BaseException:
             listening.close()
             raise
-    except OSError as error:
-        raise _unusable(host, port, error) from error
-    except UnicodeError as error:  # a label that is empty or too long
-        raise _unusable(host, port, OSError(0, "no such host")) from error
-    return listening
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label that is empty or too long
+        why = error.strerror if isinstance(error, OSError) else "no such host"
+        raise ConfigurationError(f"--listen: cannot listen at {shown}:{port}: {why}") from error
+    return listening, f"{shown}:{listening.getsockname()[1]}"
 
 
 def is_loopback(listening: socket.socket) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from concurrent.futures import Future
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron import __version__
 from oncecron.cli import output
@@ -15,7 +14,6 @@ from oncecron.cli.command import (
     TableCommand,
     check_stores,
     spooled_records,
-    store_and_log,
 )
 from oncecron.cli.whole_file import replace, target
 from oncecron.config.options import Option
@@ -25,21 +23,24 @@ from oncecron.core.errors import (
     OncecronError,
     StoreUnavailable,
     UsageError,
-    reason_of,
-    shortage_of,
 )
 from oncecron.core.text import Clock
 from oncecron.host.stderr import complain
-from oncecron.log.sources import sources_of
 from oncecron.stores.address import masked
 from oncecron.watch.findings import check, usual_limits
 from oncecron.watch.situation import situation_of
-from oncecron_web.cli.listening import listen_address, listening_socket, serve, shown_address
+from oncecron_web.cli.listening import listen_address, listening_socket, serve
 from oncecron_web.counters import Counts, count, counts_in, line_in, line_of
 from oncecron_web.page_times import METRICS_WITHIN
+from oncecron_web.shared_readings import Silence, known_error
+from oncecron_web.source import Source
 
 if TYPE_CHECKING:
-    from oncecron_web.metrics import Reading
+    from collections.abc import Mapping, Sequence
+
+    from oncecron.log.job_summary import JobSummary
+    from oncecron.log.sources import Sources
+    from oncecron.watch.findings import Finding
 
 OPTIONS = (
     Option(
@@ -57,6 +58,26 @@ OPTIONS = (
 _PORT = 9188  # for an example
 _MODE = 0o644  # node_exporter is another user
 _LARGEST = 64 << 20  # of a text file; that of 10,000 keys has 15 MB
+
+
+class Reading(NamedTuple):
+    """What one look at the store has found."""
+
+    at: float
+    """When it began, by the clock of this host."""
+    spooled: int = 0
+    jobs: Sequence[JobSummary] = ()
+    findings: Sequence[Finding] = ()
+    unreadable: bool = False
+    """Whether a row of the store could not be read."""
+    versions: Mapping[str, str] = {}
+    """Of oncecron, of the schema and of the server, by label."""
+    counts: Counts | None = None
+    """None: nothing is counted."""
+    error: str | None = None
+    """Why the store has not answered."""
+    status: int = 0
+    """The exit status of this error."""
 
 
 def _metrics(given: dict[str, str], _words: list[str]) -> int:
@@ -120,93 +141,67 @@ class _Reader:
 
     def __init__(self, settings: Settings, counts: Counts | None) -> None:
         """Ask nothing yet. `counts`: None to count nothing."""
-        self._settings = settings
+        self._source = Source(settings)
         self._counts = counts
-        self._named: set[str] = set()
-        """Rows that cannot be read, of which standard error has a line."""
         self._lock = threading.Lock()
         self._question: Future[Reading] | None = None
-        self._is_away = False
+        self._silence = Silence()
 
     def read(self) -> Reading:
         """Return a new reading; after `METRICS_WITHIN` one that says that there was no answer."""
         with self._lock:
             if self._question is None or self._question.done():
-                self._question = _asking(self._settings, self._counts, self._named)
+                self._question = Future()
+                threading.Thread(target=self._ask, args=[self._question], daemon=True).start()
             question = self._question
         try:
-            reading = question.result(METRICS_WITHIN)
+            return question.result(METRICS_WITHIN)
         except TimeoutError:
-            silence = f"no answer from the store within {METRICS_WITHIN:g} s"
-            return _failed(StoreUnavailable(silence))
-        self._counts = reading.counts or self._counts
-        if reading.error:  # of a store whose password was rotated, perhaps
-            with contextlib.suppress(OncecronError):
-                self._settings = self._settings.reread()
-        return reading
+            return _failed(
+                StoreUnavailable(f"no answer from the store within {METRICS_WITHIN:g} s")
+            )
 
     def read_aloud(self) -> Reading:
         """Return a new reading; say once that the store does not answer, and once that it does again."""
         reading = self.read()
-        with self._lock:
-            before, self._is_away = self._is_away, reading.error is not None
-        if reading.error is not None and not before:
-            complain(reading.error)
-        elif before and not self._is_away:
-            complain("the store answers again")
+        if reading.error is None:
+            self._silence.end()
+        else:
+            self._silence.begin(reading.error)
         return reading
 
-
-def _asking(settings: Settings, counts: Counts | None, named: set[str]) -> Future[Reading]:
-    answer: Future[Reading] = Future()
-
-    def ask() -> None:
+    def _ask(self, answer: Future[Reading]) -> None:
         reading = _failed(OncecronError())
         try:
-            reading = _reading(settings, counts, named)
-        except OncecronError as error:
-            reading = _failed(error)
-        except (OSError, MemoryError) as error:
-            reading = _failed(shortage_of(error) or OncecronError(reason_of(error)))
-        finally:  # with a bug, the traceback is on standard error
+            reading = self._source.read(self._look).contents
+            self._counts = reading.counts
+        except Exception as error:
+            known = known_error(error)
+            if known is None:
+                raise  # a bug, whose traceback is on standard error
+            reading = _failed(known)
+        finally:
             answer.set_result(reading)
 
-    threading.Thread(target=ask, daemon=True).start()
-    return answer
+    def _look(self, sources: Sources, settings: Settings) -> Reading:
+        store, log, limits = sources.store, sources.log, usual_limits()
+        spooled = spooled_records(settings)
+        situation = situation_of(sources, settings.file, limits, spooled=spooled, brief=False)
+        schema, server = store.versions()
+        counts = self._counts and count(self._counts, log, sources.now)
+        return Reading(
+            sources.now,
+            spooled,
+            situation.jobs,
+            check(situation, limits, Clock(utc=True)).findings,
+            bool(store.unreadable or log.unreadable),
+            {"version": __version__, "schema": str(schema), "server": server},
+            counts,
+        )
 
 
 def _failed(error: OncecronError) -> Reading:
-    from oncecron_web.metrics import Reading  # noqa: PLC0415 - not for --help
-
     return Reading(clock.wall(), error=str(error), status=error.exit_status)
-
-
-def _reading(settings: Settings, counts: Counts | None, named: set[str]) -> Reading:
-    from oncecron_web.metrics import Reading  # noqa: PLC0415 - not for --help
-
-    spooled = spooled_records(settings)
-    with store_and_log(settings) as (store, log):
-        store.named.update(named)
-        log.named.update(named)
-        sources = sources_of(settings, store, log)
-        situation = situation_of(
-            sources, settings.file, limits := usual_limits(), spooled=spooled, brief=False
-        )
-        schema, server = store.versions()
-        counts = counts and count(counts, log, sources.now)
-        is_complete = not (store.unreadable or log.unreadable)
-        named.update(store.named, log.named)
-    versions = {"version": __version__, "schema": str(schema), "server": server}
-    findings = check(situation, limits, Clock(utc=True)).findings
-    return Reading(
-        sources.now,
-        spooled,
-        situation.jobs,
-        findings,
-        not is_complete,
-        versions=versions,
-        counts=counts,
-    )
 
 
 def _serve(reader: _Reader, host: str, port: int) -> int:
@@ -215,8 +210,7 @@ def _serve(reader: _Reader, host: str, port: int) -> int:
 
     from oncecron_web.metrics import registry_of  # noqa: PLC0415 - not for --help
 
-    listening = listening_socket(host, port)
-    shown = shown_address(host, listening.getsockname()[1])
+    listening, shown = listening_socket(host, port)
     application = make_wsgi_app(registry_of(reader.read_aloud))
     return serve(application, listening, f"http://{shown}/metrics")
 

@@ -95,7 +95,7 @@ def test_it_says_when_it_is_not_fresh(
             def refuse(*_: Any) -> None:
                 raise StoreUnavailable("connection refused")
 
-            broken.setattr("oncecron_web.cli.web.open_reader", refuse)
+            broken.setattr("oncecron_web.source.open_reader", refuse)
             refresh(page)
             note = page.locator(".not-refreshed")
             note.wait_for()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from oncecron_web.cli.web import _Count
+from oncecron_web.source import _Count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
