@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oncecron.log.job_summary import JobSummary
     from oncecron.watch.findings import Finding
     from oncecron_web.cli.metrics import Reading
-    from oncecron_web.counters import Counts, Sums
+    from oncecron_web.counters import Counts
 
 OF_JOBS: dict[str, tuple[str, Callable[[JobSummary], float | None]]] = {
     "running": ("1: the job runs now.", lambda job: float(job.running_host is not None)),
@@ -108,18 +108,12 @@ def _counters(counts: Counts, keys: Sequence[str]) -> Iterator[CounterMetricFami
         ("runs", "outcome", "Runs that have ended, since this was first counted.", counts.runs, ends),
         ("skips", "reason", "Firings that were skipped, likewise.", counts.skips, REFUSAL_REASONS),
     ):  # fmt: skip
-        yield _counter(name, label, text, sums, keys, words)
-
-
-def _counter(
-    name: str, label: str, text: str, sums: Sums, keys: Iterable[str], words: Iterable[str]
-) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"oncecron_{name}", text, labels=["key", label])
-    for key in keys:
-        of_key = {**dict.fromkeys(words, 0), **sums.get(key, {})}
-        for word, value in of_key.items():
-            family.add_metric([key, word], value)
-    return family
+        family = CounterMetricFamily(f"oncecron_{name}", text, labels=["key", label])
+        none: dict[str, int] = dict.fromkeys(words, 0)
+        for key in keys:
+            for word, value in {**none, **sums.get(key, {})}.items():
+                family.add_metric([key, word], value)
+        yield family
 
 
 def _of_host(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -11,7 +11,7 @@ import os
 import re
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -70,9 +70,9 @@ def environment() -> Environment:
         "cure": cure,
         "dated": _dated,
         "duration": _duration,
-        "finding_look": finding_look,
+        "finding_look": _finding_look,
         "host_address": host_address,
-        "host_look": host_look,
+        "host_look": _host_look,
         "iso": _EXACT.seconds,
         "key_address": key_address,
         "lane": charts.lane,
@@ -84,10 +84,10 @@ def environment() -> Environment:
         "run_address": run_address,
         "said": charts.runs_said,
         "counts_said": charts.counts_said,
-        "sentence": sentence,
+        "sentence": _sentence,
         "several": _several,
         "short": _short,
-        "since": since,
+        "since": _since,
         "step": _step,
         "weeks": charts.calendar,
         "word": word,
@@ -109,33 +109,23 @@ def _shown(value: Any) -> Any:
     return visible(without_logins(text))
 
 
-class Part(NamedTuple):
-    """A part of the sentence at the top."""
-
-    look: str
-    text: str
-
-
-def sentence(problems: Sequence[Finding], more: int) -> list[Part]:
-    """Return what is wrong with how many keys, the worst first; empty: all is well."""
-    counts = Counter((finding_look(each), each.finding) for each in problems)
+def _sentence(problems: Sequence[Finding], more: int) -> list[tuple[str, str]]:
+    """Return what is wrong with how many keys, the worst first, and how it looks; empty: all is well."""
+    counts = Counter((_finding_look(each), each.finding) for each in problems)
     found = sorted(counts.items(), key=lambda each: (LOOKS.index(each[0][0]), -each[1]))
-    parts = [Part(how, f"{many:,} {word(kind)}") for (how, kind), many in found]
-    return [*parts, *([Part(parts[0].look, f"{more:,} more")] if more else [])]
+    parts = [(how, f"{many:,} {word(kind)}") for (how, kind), many in found]
+    return [*parts, *([(parts[0][0], f"{more:,} more")] if more else [])]
 
 
-def finding_look(problem: Finding) -> str:
-    """Return how a finding looks."""
+def _finding_look(problem: Finding) -> str:
     return "missed" if problem.finding in ("missed", "silent") else look(problem.state)
 
 
-def since(problem: Finding) -> float | None:
-    """Return when a finding began."""
+def _since(problem: Finding) -> float | None:
     return problem.since if problem.since is not None else instant_of(problem.tick)
 
 
-def host_look(host: HostSummary) -> str:
-    """Return how a host looks."""
+def _host_look(host: HostSummary) -> str:
     if host.silent_on:
         return "missed"
     is_odd = host.machines > 1 or abs(host.clock_ahead) > NOTABLE_CLOCK_SKEW

@@ -243,9 +243,7 @@ class SharedReadings:
             reading.answer.set_result(outcome)
             reading.size, reading.before = size, None
             lane.make_room()
-        if (
-            size > _COLLECTED
-        ):  # templates leave cycles with all that they have drawn, of few and large objects
+        if size > _COLLECTED:  # templates leave cycles of few and large objects
             gc.collect()
 
 

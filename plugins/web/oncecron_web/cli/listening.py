@@ -105,9 +105,7 @@ def _server(application: WSGIApplication, listening: socket.socket) -> Any:
     logger = logging.getLogger("waitress")
     logger.addHandler(_Complaints())
     logger.propagate = False
-    logging.getLogger("waitress.queue").setLevel(
-        logging.ERROR
-    )  # that requests wait is no complaint
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)  # requests may wait
     server = create_server(
         application,
         sockets=[listening],
@@ -129,9 +127,7 @@ def _server(application: WSGIApplication, listening: socket.socket) -> Any:
 def _close_the_slowest(channels: list[Any], now: float) -> None:
     """Close connections whose client does nothing, and of too many those that have been waited for the longest time."""
     open_ones = [each for each in channels if not each.will_close]
-    waited_for = [
-        each for each in open_ones if not each.requests
-    ]  # of the others, a request is answered
+    waited_for = [each for each in open_ones if not each.requests]  # the others are answered
     surplus = len(open_ones) - _CONNECTIONS
     for place, each in enumerate(sorted(waited_for, key=lambda each: each.creation_time)):
         if place < surplus or each.last_activity < now - SLOW_CLIENT:
