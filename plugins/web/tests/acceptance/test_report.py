@@ -6,21 +6,19 @@ import html
 import json
 import os
 import re
-import stat
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from answers import refused
-from servers.oncecron import Oncecron
-from servers.require import require_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from log_of import Store
+    from servers.oncecron import Oncecron
 
 UTC = {"TZ": "UTC"}
 HOSTILE = "<script>alert(1)</script>"
@@ -73,23 +71,11 @@ def test_what_others_have_written_is_text(
 
 
 def test_the_file_is_replaced_whole_or_not_at_all(past: Oncecron, public_path: Path) -> None:
-    """With the mode that the umask leaves; a file that cannot be written stays as it is, and nothing lies about."""
+    """A file that cannot be written stays as it is, and nothing lies about."""
     place = public_path / "www"
     place.mkdir()
     page = place / "index.html"
-    masked = Oncecron(
-        past.environment["ONCECRON_STORE"],
-        public_path,
-        prefix=["sh", "-c", 'umask 027; exec "$@"', "sh"],
-    )
-    masked.environment |= past.environment
-    assert masked("report", "--html", page) == (0, b"", "")
-    assert stat.S_IMODE(page.stat().st_mode) == 0o640
-    before = page.read_bytes()
-    (place / "link.html").symlink_to("index.html")
-    assert past("report", "--html", place / "link.html", "--since", "1h").status == 0
-    assert (place / "link.html").is_symlink()
-    assert page.read_bytes() != before
+    assert past("report", "--html", page) == (0, b"", "")
     before = page.read_bytes()
     code = f"from oncecron.cli.whole_file import replace; replace({str(page)!r}, b'x' * 9000)"
     limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "sh", sys.executable, "-P", "-B", "-c", code]
@@ -98,32 +84,7 @@ def test_the_file_is_replaced_whole_or_not_at_all(past: Oncecron, public_path: P
     refused(past("report", "--html", page, "--store", "sqlite:////none/x.db"), 78, "/none")
     refused(past("report", "--html", page, "nobody"), 1, "no host has fired key nobody")
     assert page.read_bytes() == before
-    assert sorted(os.listdir(place)) == ["index.html", "link.html"]
-
-
-@pytest.mark.parametrize(
-    "words", [("report", "--html", "page.prom"), ("metrics", "--textfile", "page.prom")]
-)
-def test_what_is_closed_stays_closed(
-    past: Oncecron, public_path: Path, words: tuple[str, ...]
-) -> None:
-    """A page and a text file keep the mode that somebody has given them, and lie behind nobody else's link."""
-    require_root("a file and a link of another user")
-    place = public_path / "www"
-    place.mkdir()
-    page = place / words[-1]
-    assert past(*words[:-1], page) == (0, b"", "")
-    os.chown(page, 4321, 1234)
-    page.chmod(0o640)
-    assert past(*words[:-1], page) == (0, b"", "")
-    status = page.stat()
-    assert (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) == (0o640, 4321, 1234)
-    before = page.read_bytes()
-    link = place / "link.prom"
-    link.symlink_to(page)
-    os.lchown(link, 65534, 65534)
-    refused(past(*words[:-1], link), 74, f"{link} is a link of user 65534")
-    assert page.read_bytes() == before
+    assert sorted(os.listdir(place)) == ["index.html"]
 
 
 @pytest.mark.turns(2)

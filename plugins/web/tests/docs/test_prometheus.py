@@ -11,8 +11,9 @@ from servers.prometheus import promtool
 
 from oncecron.log.job_summary import JobSummary
 from oncecron.watch.findings import Finding, kinds
+from oncecron_web.cli.metrics import Reading
 from oncecron_web.counters import Counts
-from oncecron_web.metrics import OF_JOBS, Reading, text_of
+from oncecron_web.metrics import OF_JOBS, text_of
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 RULES = DOCS / "prometheus" / "rules.yml"
