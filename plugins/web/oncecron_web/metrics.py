@@ -6,7 +6,7 @@ then there is nothing about any key: an old value would look like a new one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
@@ -16,13 +16,12 @@ from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.watch.findings import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from prometheus_client.core import Metric
 
     from oncecron.log.job_summary import JobSummary
     from oncecron.watch.findings import Finding
-    from oncecron_web.cli.metrics import Reading
     from oncecron_web.counters import Counts
 
 OF_JOBS: dict[str, tuple[str, Callable[[JobSummary], float | None]]] = {
@@ -39,6 +38,26 @@ OF_JOBS: dict[str, tuple[str, Callable[[JobSummary], float | None]]] = {
     "paused": ("1: the key is paused.", lambda job: float(job.paused_by is not None)),
 }  # fmt: skip
 """The metrics of a key beside its findings (`kinds`), each with its help and its value; None: it has none."""
+
+
+class Reading(NamedTuple):
+    """What one look at the store has found."""
+
+    at: float
+    """When it began, by the clock of this host."""
+    spooled: int = 0
+    jobs: Sequence[JobSummary] = ()
+    findings: Sequence[Finding] = ()
+    unreadable: bool = False
+    """Whether a row of the store could not be read."""
+    versions: Mapping[str, str] = {}
+    """Of oncecron, of the schema and of the server, by label."""
+    counts: Counts | None = None
+    """None: nothing is counted."""
+    error: str | None = None
+    """Why the store has not answered."""
+    status: int = 0
+    """The exit status of this error."""
 
 
 class Readings(Collector):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from prometheus_client import make_wsgi_app
 
 from oncecron import __version__
 from oncecron.cli import output
@@ -31,16 +33,13 @@ from oncecron.watch.findings import check, usual_limits
 from oncecron.watch.situation import situation_of
 from oncecron_web.cli.listening import listen_address, listening_socket, serve
 from oncecron_web.counters import Counts, count, counts_in, line_in, line_of
+from oncecron_web.metrics import Reading, registry_of, text_of
 from oncecron_web.page_times import METRICS_WITHIN
 from oncecron_web.shared_readings import Silence, known_error
 from oncecron_web.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from oncecron.log.job_summary import JobSummary
     from oncecron.log.sources import Sources
-    from oncecron.watch.findings import Finding
 
 OPTIONS = (
     Option(
@@ -60,34 +59,12 @@ _MODE = 0o644  # node_exporter is another user
 _LARGEST = 64 << 20  # of a text file; that of 10,000 keys has 15 MB
 
 
-class Reading(NamedTuple):
-    """What one look at the store has found."""
-
-    at: float
-    """When it began, by the clock of this host."""
-    spooled: int = 0
-    jobs: Sequence[JobSummary] = ()
-    findings: Sequence[Finding] = ()
-    unreadable: bool = False
-    """Whether a row of the store could not be read."""
-    versions: Mapping[str, str] = {}
-    """Of oncecron, of the schema and of the server, by label."""
-    counts: Counts | None = None
-    """None: nothing is counted."""
-    error: str | None = None
-    """Why the store has not answered."""
-    status: int = 0
-    """The exit status of this error."""
-
-
 def _metrics(given: dict[str, str], _words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     textfile, address = _destination(settings)
     check_stores(settings)
     if address:
         return _serve(_Reader(settings, Counts(_log_name(settings))), *address)
-
-    from oncecron_web.metrics import text_of  # noqa: PLC0415 - not for --help
 
     if textfile is None:
         reading = _Reader(settings, None).read()
@@ -206,10 +183,6 @@ def _failed(error: OncecronError) -> Reading:
 
 def _serve(reader: _Reader, host: str, port: int) -> int:
     """Answer requests until SIGTERM or SIGINT. Raises `ConfigurationError` if the address cannot be used."""
-    from prometheus_client import make_wsgi_app  # noqa: PLC0415 - not for --help
-
-    from oncecron_web.metrics import registry_of  # noqa: PLC0415 - not for --help
-
     listening, shown = listening_socket(host, port)
     application = make_wsgi_app(registry_of(reader.read_aloud))
     return serve(application, listening, f"http://{shown}/metrics")

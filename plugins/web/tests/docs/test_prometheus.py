@@ -11,9 +11,8 @@ from servers.prometheus import promtool
 
 from oncecron.log.job_summary import JobSummary
 from oncecron.watch.findings import Finding, kinds
-from oncecron_web.cli.metrics import Reading
 from oncecron_web.counters import Counts
-from oncecron_web.metrics import OF_JOBS, text_of
+from oncecron_web.metrics import OF_JOBS, Reading, text_of
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 RULES = DOCS / "prometheus" / "rules.yml"
@@ -43,8 +42,9 @@ def test_a_finding_counts_for_its_key() -> None:
     fields = dict.fromkeys(JobSummary._fields)
     jobs = [JobSummary(**{**fields, "key": key}) for key in ("a", "b")]
     found = [Finding("expired", "critical", "b", shard, 1, None, None, "") for shard in (0, 1)]
-    text = text_of(Reading(0.0, jobs=jobs, findings=found)).decode()
+    text = text_of(Reading(0.0, jobs=jobs, findings=found, counts=Counts("log"))).decode()
     assert 'oncecron_expired_leases{key="a"} 0.0\noncecron_expired_leases{key="b"} 2.0\n' in text
+    assert 'oncecron_runs_total{key="a",outcome="failed"} 0.0\n' in text
 
 
 def test_the_rules_are_valid() -> None:

@@ -106,6 +106,7 @@ def broken(error: Exception) -> Callable[[Mapping[str, str]], object]:
         (405, {"method": "POST"}, dict),
         (500, {}, broken(AssertionError())),
         (503, {}, broken(StoreUnavailable("down"))),
+        (503, {}, broken(MemoryError())),
     ],
 )  # fmt: skip
 def test_every_answer_is_safe(
