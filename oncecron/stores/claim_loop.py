@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from oncecron.core.decision import Attempt, PlainSkip, State
     from oncecron.core.facts import Facts
     from oncecron.core.model import Firing, Lease, Unconfirmed
+    from oncecron.stores import Steadiness
 
     Write = Grant | Expire | Cut | Regain | LookCloser
 
@@ -111,6 +112,7 @@ class ClaimLoop:
     """The base of each store of a firing: its claim, by the steps that the store brings."""
 
     on_lost: Callable[[Firing, LostRun], None] | None = None
+    steadiness: Steadiness | None = None
 
     @steadied
     def claim(

@@ -15,7 +15,7 @@ from oncecron.core.errors import StoreError
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.model import LEAST, Retention, recordable_values, stored_request, trust_after
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER, MAX_CLOCK_SKEW, TOKEN_AHEAD
-from oncecron.stores import Steadiness, steadied
+from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.sqlite import lease_store, retention
 
@@ -515,7 +515,6 @@ class MemoryStore(ClaimLoop):
     """`LeaseStore` of one firing."""
 
     lease_clock = clock.BOOTTIME
-    steadiness: Steadiness | None = None
     survives_fork = holds_connection = True
 
     def __init__(self, memory: Memory) -> None:

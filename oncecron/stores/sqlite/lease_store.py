@@ -56,7 +56,6 @@ if TYPE_CHECKING:
         Refusal,
         Retention,
     )
-    from oncecron.stores import Steadiness
     from oncecron.stores.address import Address
     from oncecron.stores.sqlite.connection import Connection
 
@@ -77,7 +76,6 @@ class SQLiteLeaseStore(ClaimLoop):
     """
 
     lease_clock = clock.MONOTONIC
-    steadiness: Steadiness | None = None
     survives_fork = False  # SQLite keeps its file locks of a process in memory
     holds_connection = True
 
