@@ -20,7 +20,7 @@ from oncecron.cli.output import Writer
 from oncecron.cli.terminal import style_for
 from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
 from oncecron.config.options import Option
-from oncecron.config.run_parser import is_option, wrong_dash
+from oncecron.config.run_parser import is_option
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import INTERNAL
 from oncecron.core.timing import READER_TIMEOUT
@@ -179,8 +179,6 @@ class TableCommand(HelpfulCommand):
             if option is None and word == "--":
                 return
             is_value = option is not None and not is_option(word, self.table)
-            if not is_value and (why := wrong_dash(word)):
-                raise UsageError(why)
             if option and not is_value:
                 raise UsageError(
                     f"--{option.name} has no value before {word!r} (an unset variable?); "

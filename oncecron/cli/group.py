@@ -10,7 +10,6 @@ import click
 from click.shell_completion import CompletionItem
 
 from oncecron.cli.command import HelpfulCommand, UsageErrorWithCure, answer
-from oncecron.config.run_parser import wrong_dash
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.suggestion import unknown
 
@@ -121,7 +120,7 @@ class LazyGroup(HelpfulCommand, click.Group):
                 answer(ctx, ctx.get_help())
             args = [args[1], *args[2:], "--help"]
         if not args[0].startswith("-") and self._find(args[0]) is None:
-            raise UsageErrorWithCure(wrong_dash(args[0]) or self._unknown(ctx, args[0]), ctx)
+            raise UsageErrorWithCure(self._unknown(ctx, args[0]), ctx)
         return super().resolve_command(ctx, args)
 
     def _unknown(self, ctx: click.Context, name: str) -> str:

@@ -20,7 +20,7 @@ from oncecron.host.safe_paths import why_distrusted
 from oncecron.stores.address import has_password, shell_quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from oncecron.config.options import Option
@@ -136,13 +136,22 @@ class _Reader:
         self.wrong(place, f"{name} must be a table: [{name}]", name)
         return {}
 
+    def read(
+        self, place: FileProblem, table: Mapping[str, Any], one: Callable[[str, Any], Any]
+    ) -> dict[str, Any]:
+        """Return what `one` makes of each name and value; its `ValueError` is a problem."""
+        found = {}
+        for name, value in table.items():
+            try:
+                found[name] = one(name, value)
+            except ValueError as error:
+                self.wrong(place, str(error), name)
+        return found
+
     def store_file(self, data: dict[str, Any]) -> str | None:
         """Take the path of the store file out of the file."""
-        try:
-            return _text("store_file", data.pop("store_file")) if "store_file" in data else None
-        except ValueError as error:
-            self.wrong(self._top, str(error), "store_file")
-            return None
+        named = {name: data.pop(name) for name in ("store_file",) if name in data}
+        return self.read(self._top, named, _text).get("store_file")
 
     def job(self, key: str, value: Any) -> dict[str, str] | None:
         """Return the section of a key, None if it is none. A dot without quotes makes tables in it: a problem."""
@@ -171,27 +180,20 @@ class _Reader:
         own = {name: each for name, each in value.items() if name in _OWNERS and _is_own(each)}
         value = {name: each for name, each in value.items() if name not in own}
         if dict in map(type, value.values()):
-            names = ".".join((key, *_tables_within(value)))
+            below = [f"{key}.{names}" for names in _tables_below(value)]
             self.wrong(
                 place._replace(
-                    section=f"[job.{names}]",
-                    keys=(key, *(f"{key}.{below}" for below in _tables_below(value))),
+                    section=f"[job.{below[-1]}]",
+                    keys=(key, *below),
                 ),
-                f"a key with dots needs quotes; write {job_section(names)}",
+                f"a key with dots needs quotes; write {job_section(below[-1])}",
             )
             value = {name: each for name, each in value.items() if not isinstance(each, dict)}
         found = self.texts(place, value, _JOB_KEYS)
         for command, table in own.items():
-            found |= self._own(place._replace(section=table_section(key, command)), command, table)
-        return found
-
-    def _own(self, place: FileProblem, command: str, table: Mapping[str, Any]) -> dict[str, str]:
-        found = {}
-        for name, value in table.items():
-            try:
-                found[f"{command}.{name.replace('_', '-')}"] = _text(name, value)
-            except ValueError as error:
-                self.wrong(place, str(error), name)
+            # What they mean is known to the plugin.
+            texts = self.read(place._replace(section=table_section(key, command)), table, _text)
+            found |= {f"{command}.{name.replace('_', '-')}": text for name, text in texts.items()}
         return found
 
     def texts(
@@ -202,41 +204,34 @@ class _Reader:
         also: Iterable[str] = (),
     ) -> dict[str, str]:
         """Return a table's values by option name, as text; an unknown key is a problem."""
-        found = {}
+        table = {}
         for key, value in data.items():
-            name = key.replace("_", "-")
-            if name not in known:
-                section = place.section or ("a table" if isinstance(value, dict) else "")
-                stops = bool(place.section) or _may_stop_jobs(key, value)
-                self.wrong(place._replace(stops=stops), _unknown(key, section, known, also), key)
+            if key.replace("_", "-") in known:
+                table[key] = value
                 continue
-            try:
-                text = _text(key, value)
-            except ValueError as error:
-                self.wrong(place, str(error), key)
-                continue
+            section = place.section or ("a table" if isinstance(value, dict) else "")
+            stops = bool(place.section) or _may_stop_jobs(key, value)
+            self.wrong(place._replace(stops=stops), _unknown(key, section, known, also), key)
+
+        def one(key: str, value: Any) -> str:
+            name, text = key.replace("_", "-"), _text(key, value)
             if (name, text) not in self._converted:
-                try:
-                    convert(known[name], text)
-                except ValueError as error:
-                    self.wrong(place, f"{key}: {error}", key)
-                    continue
+                _prefixed(key, lambda: convert(known[name], text))
                 self._converted.add((name, text))
-            found[name] = text
-        return found
+            return text
+
+        found = self.read(place, table, one)
+        return {key.replace("_", "-"): text for key, text in found.items()}
 
     def retention(self, table: Mapping[str, Any]) -> Retention:
         """Return what the table [retention] sets."""
-        place, values = self._top._replace(section="[retention]"), {}
-        for name, value in table.items():
+
+        def one(name: str, value: Any) -> Any:
             if name not in Retention._fields:
-                self.wrong(place, _unknown(name, "retention", (), Retention._fields), name)
-                continue
-            try:
-                values[name] = parse_duration(str(value))
-            except ValueError as error:
-                self.wrong(place, f"{name}: {error}", name)
-        return Retention(**values)
+                raise ValueError(_unknown(name, "retention", (), Retention._fields))
+            return _prefixed(name, lambda: parse_duration(str(value)))
+
+        return Retention(**self.read(self._top._replace(section="[retention]"), table, one))
 
     def redis(self, table: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         """Return the values of the table [redis], as text."""
@@ -244,15 +239,12 @@ class _Reader:
             return ()
         from oncecron.stores.redis.address import check_defaults  # noqa: PLC0415 - the table is rare
 
-        place, texts = self._top._replace(section="[redis]"), {}
-        for name, value in table.items():
-            try:
-                text = _text(name, value)
-                check_defaults({name: text})
-                texts[name] = text
-            except ValueError as error:
-                self.wrong(place, str(error), name)
-        return tuple(texts.items())
+        def one(name: str, value: Any) -> str:
+            text = _text(name, value)
+            check_defaults({name: text})
+            return text
+
+        return tuple(self.read(self._top._replace(section="[redis]"), table, one).items())
 
     def pings(self, data: dict[str, Any], mode: int) -> tuple[Ping, ...]:
         """Take the tables [[ping]] out of the file, without those that are wrong."""
@@ -271,10 +263,11 @@ class _Reader:
         return pings
 
 
-def _tables_within(table: Mapping[str, Any]) -> Iterator[str]:
-    while inner := next((pair for pair in table.items() if isinstance(pair[1], dict)), None):
-        name, table = inner
-        yield name
+def _prefixed(name: str, convert: Callable[[], Any]) -> Any:
+    try:
+        return convert()
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _tables_below(table: Mapping[str, Any]) -> Iterator[str]:

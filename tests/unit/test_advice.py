@@ -13,7 +13,6 @@ from command_tree import every_command
 
 from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
-from oncecron.config.run_parser import ParsedRun, parse_run, wrong_dash
 from oncecron.config.settings import Settings
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
 from oncecron.core.time_zone import find_zone
@@ -98,16 +97,6 @@ def test_a_host_without_a_tz_database_is_told_so(monkeypatch: pytest.MonkeyPatch
         ("check -w faild", "oncecron: --warning: 'faild' is not one of"),
         ("run --key k --timeout 1,5h --store local -- ls", "bad duration '1,5h', no unit after '1'"),
         ("run --key a --schedule */5 a b c d", "put quotes around all five: '*/5 * * * *'"),
-        ("run \u2013key k -- true", "'\u2013key' is written with U+2013 (en dash); type '--key'"),
-        ("run --key k \u2013 true", "'\u2013' is written with U+2013 (en dash); type '--'"),
-        ("run --key k \u2014shards=2 true", "'\u2014shards' is written with U+2014 (em dash); type '--shards'"),
-        ("run --key k \u2013vv true", "type '-vv'"), ("run \u2212v --key k true", "(minus sign); type '-v'"),
-        ("run --key k -\u2013again true", "'-\u2013again' is written with U+2013 (en dash); type '--again'"),
-        ("run --key k --tick \u2013 true", "type '--'"), ("run --tick \u2013key k true", "type '--key'"),
-        ("each --key k \u2013items x -- ls {}", "type '--items'"), ("\u2013version", "type '--version'"),
-        ("history k \u2013since 2h", "type '--since'"), ("crontab \u2013help", "type '--help'"),
-        ("crontab wrap \u2013user-field x", "type '--user-field'"),
-        (f"history \u2013store={PASSWORD}", "'\u2013store' is written with U+2013 (en dash); type '--store'"),
     ],
 )  # fmt: skip
 def test_a_wrong_line_names_the_right_one(
@@ -139,25 +128,6 @@ def test_next_takes_a_schedule_in_the_place_of_a_key(
     status, out, err = said(capfd, "next", schedule, "--tz", "Europe/Berlin", "--count", "1")
     assert (status, err) == (0, "")
     assert "  Europe/Berlin  " in out
-
-
-def test_a_dash_of_a_job_is_its_own() -> None:
-    """Behind -- and behind the command; and in a text."""
-    for words in (["\u2013", "\u2013x"], ["echo", "\u2013", "--", "\u2014x"]):
-        assert parse_run(["--key", "k", "--", *words]) == ParsedRun({"key": "k"}, words)
-    assert parse_run(["--key", "k", "echo", "\u2013"]) == ParsedRun(
-        {"key": "k"}, ["echo", "\u2013"]
-    )
-    assert wrong_dash("\u2013 a remark") is None
-    for words in (
-        ["\u2013", "ls"],
-        ["\u2013again", "--", "ls"],
-    ):  # not behind it: click says what is wrong
-        assert parse_run(["--key", "k", *words]) is None
-    string = "\u2013x | cat"
-    assert parse_run(["--key", "k", "--shell", string]) == ParsedRun(
-        {"key": "k", "shell": string}, []
-    )
 
 
 @pytest.mark.parametrize(

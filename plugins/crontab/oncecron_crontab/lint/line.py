@@ -7,14 +7,14 @@ at every firing is a part of it.
 from __future__ import annotations
 
 import time
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.config.file import COMMAND_KEY
 from oncecron.config.job_commands import RUN
 from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key, values_of
 from oncecron.config.rules import tick_rules
-from oncecron.config.run_parser import parse_run, wrong_dash
+from oncecron.config.run_parser import parse_run
 from oncecron.core import shell_words as words
 from oncecron.core import tick
 from oncecron.core.derived_key import PREFIX_VARIABLE, command_of, derived_key
@@ -340,10 +340,6 @@ def _usage_error(
     parsed: ParsedRun | None,
     configured: Mapping[str, str],
 ) -> str:
-    if parsed is None:
-        options = takewhile("--".__ne__, arguments)
-        if why := next(filter(None, map(wrong_dash, options)), None):
-            return why
     if parsed is None or "key" not in parsed.given:
         known = all(map(is_literal, arguments))
         return (

@@ -167,8 +167,6 @@ CASES = [
     ("sudo", line("--shell 'sudo bill'"), "as another user", line("-- echo sudo")),
     ("options", f"0 2 * * * {RUN} --kay k -- a\n", "an option is unknown, incomplete or given twice", f"0 2 * * * {RUN} $OPTIONS -- a\n"),
     ("options", f"0 2 * * * {RUN} --key k --key l -- a\n", "given twice", f"0 2 * * * {RUN} --key k -- a --key l\n"),
-    ("options", f"0 2 * * * {RUN} --key k \u2013no-tick -- $A\n", "type '--no-tick'", f"0 2 * * * {RUN} --key k -- $A \u2013no-tick\n"),
-    ("options", f"0 2 * * * {RUN} --key k \u2013 a\n", "'\u2013' is written with U+2013 (en dash); type '--'", f"0 2 * * * {RUN} --key k a \u2013\n"),
     ("options", f"0 2 * * * {RUN} --key -- a\n", "incomplete", f"0 2 * * * {RUN} --key $KEY -- a\n"),
     ("options", f"0 2 * * * {RUN} --no-tick -- a\n", "--key is missing", f"0 2 * * * {RUN} --key=k --no-tick a\n"),
     ("options", line("--timeout foo -- a"), "--timeout: ", line("--timeout $LONG -- a")),
