@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from crontabs import EXAMPLES
-from servers.cron_readings import (
+from cron_readings import (
     RANGES,
     Reading,
     read_by_busybox,
     read_by_cronie,
     read_by_systemd_cron,
 )
+from crontabs import EXAMPLES
 from servers.require import require_root
 
 from oncecron.core.schedule_fields import ScheduleFields, read_schedule

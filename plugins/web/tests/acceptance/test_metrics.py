@@ -14,10 +14,10 @@ import pytest
 from answers import refused
 from flooded import forge_keys
 from log_of import Store
+from prometheus import promtool
 from servers import eventually
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.process import kill_tree
-from servers.prometheus import promtool
 
 Hosts = Callable[..., Oncecron]
 SERIES = re.compile(r'(\w+)(?:\{key="([^,]*)"\}|\{.*\})? (\S+)')

@@ -8,8 +8,8 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from nginx import nginx
 from servers import Certificates, eventually
-from servers.nginx import nginx
 from servers.oncecron import Oncecron
 from servers.process import free_port
 from test_web import serving

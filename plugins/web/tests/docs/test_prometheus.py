@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import yaml
-from servers.prometheus import promtool
+from prometheus import promtool
 
 from oncecron.log.job_summary import JobSummary
 from oncecron.watch.findings import Finding, kinds

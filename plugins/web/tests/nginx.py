@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import debian
-
 from servers.other_crons import DIRECTORY as CRONS
 from servers.other_crons import OLDER, fetch_packages
 from servers.process import end, spawn

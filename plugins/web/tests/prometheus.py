@@ -3,7 +3,6 @@
 import subprocess
 
 import debian
-
 from servers.other_crons import DIRECTORY as CRONS
 from servers.other_crons import OLDER, fetch_packages
 
