@@ -150,13 +150,6 @@ def test_the_environment_of_libpq(ready: Database, public_path: Path) -> None:
     assert quiet(Oncecron("postgresql://", public_path, **environment))
 
 
-def test_several_servers_the_first_away(ready: Database, public_path: Path) -> None:
-    """The next one is asked."""
-    server = ready.server
-    here, away = f"{server.host}:{server.port}", f"127.0.0.1:{free_port()}"
-    assert quiet(Oncecron(ready.url().replace(here, f"{away},{here}"), public_path))
-
-
 def test_several_servers_one_of_them_a_standby(ready: Database, public_path: Path) -> None:
     """The primary is found, wherever it stands in the list."""
     standby = ready.server.make_standby()
@@ -208,17 +201,3 @@ def test_what_is_worth_asking_again(servers: list[str], expected: type[StoreErro
         for name, why in zip(servers[::2], servers[1::2], strict=True)
     ]
     assert type(explain(said, "postgresql://a,b/")) is expected
-
-
-def test_a_notice_of_the_server_is_not_mailed(ready: Database, public_path: Path) -> None:
-    """The way of libpq itself is to print it."""
-    ready.execute(
-        """
-        create function public.chatter() returns trigger language plpgsql as $$ begin
-          raise warning 'chatter'; return new;
-        end $$;
-        create trigger chatter before insert on oncecron.job_execution
-          for each row execute function public.chatter()
-        """
-    )
-    assert quiet(Oncecron(ready.url(), public_path))

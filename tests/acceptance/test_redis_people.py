@@ -1,7 +1,6 @@
 """What people ask of Redis: many commands at once, each executed once, by every address, or one line that says why."""
 
 import gc
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -93,29 +92,6 @@ def test_many_commands_take_one_round_trip(
     assert proxy.round_trips() == before + 1
     with redis_server.connect(db=3) as client:
         assert client.dbsize() == 2
-
-
-def reads_on_when_heard(connection: socket.socket, _: int) -> None:
-    """Behave as a proxy without a queue: answer a command whole before the next one is read."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    with connection.makefile("rb") as stream:
-        while line := stream.readline():
-            words = []
-            for _word in range(int(line[1:])):
-                words.append(stream.read(int(stream.readline()[1:])))
-                stream.readline()
-            connection.sendall(b"$%d\r\n%s\r\n" % (len(words[-1]), words[-1]))
-
-
-def test_nobody_waits_for_the_other_to_read(
-    new_scripted: NewScripted, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However much is asked: more than both sides' buffers hold, both ways."""
-    monkeypatch.setattr(people_client, "READER_TIMEOUT", 5)
-    words = [b"%06d" % number * 400 for number in range(2500)]
-    asked = connect(new_scripted(reads_on_when_heard).url)
-    with at_most(4):
-        assert asked.ask([("ECHO", word) for word in words]) == words
 
 
 # Once, and by a deadline
@@ -345,18 +321,6 @@ def test_a_cluster_where_the_user_may_not_look(
             eventually(lambda c=client: all(each["user"] != "cron" for each in c.client_list()))
 
 
-def test_a_cluster_over_tls(
-    new_redis_cluster: Callable[..., RedisCluster], certificates: Certificates, connect: Connect
-) -> None:
-    """With a user: on each of its nodes."""
-    cluster = new_redis_cluster(tls=certificates, user=[f"cron on >{SECRET} ~* &* +@all"])
-    url = cluster.tls_url().replace("//", f"//cron:{SECRET}@")
-    for server in cluster.servers:
-        asked = connect(url, namespace_on(cluster, server))
-        name = asked.names.of_namespace("parts")
-        assert asked.ask([("ZADD", name, 1, "k#0"), ("ACL", "WHOAMI")]) == [1, b"cron"]
-
-
 def test_sockets_users_and_tls(
     new_redis: NewRedis, certificates: Certificates, connect: Connect
 ) -> None:
@@ -391,23 +355,6 @@ def said(ended: Ended, status: int) -> str:
     assert ended.err.count("\n") == 1, ended.err
     assert SECRET not in ended.err
     return ended.err
-
-
-@pytest.mark.parametrize(
-    ("answer", "status", "words"),
-    [
-        (b"-OOM command not allowed", 69, "memory is full"),
-        (b"-READONLY You can't write against a read only replica.", 69, "become a replica"),
-        (b"-NOPERM this user has no permissions", 78, "ACL SETUSER"),
-        (b"-ERR unknown command 'ZRANGE'", 78, "Redis 6.2 or newer"),
-        (b"-WRONGTYPE Operation against a key holding the wrong kind", 78, "--namespace"),
-    ],
-)
-def test_what_a_server_may_say_instead(
-    new_scripted: NewScripted, ask: Callable[..., Ended], answer: bytes, status: int, words: str
-) -> None:
-    """The same exit status as to a firing; test_redis_wire.py compares the other lines."""
-    assert words in said(ask(new_scripted(says(answer + b"\r\n")).url), status)
 
 
 def test_a_server_that_is_away(new_redis: NewRedis, ask: Callable[..., Ended]) -> None:
