@@ -1,38 +1,37 @@
 """A store that cannot be reached, or whose server hangs up or is another program: 69 or 78 with a line, never 70."""
 
-import contextlib
 import socket
 import struct
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from servers.oncecron import Oncecron
+from servers.process import free_port
+from servers.scripted import Behave, Scripted
 
-Behave = Callable[[socket.socket], None]
 LINGER = struct.pack("ii", 1, 0)
 
 
-def hangs_up(_connection: socket.socket) -> None:
+def hangs_up(_connection: socket.socket, _number: int) -> None:
     """Close at once."""
 
 
-def resets(connection: socket.socket) -> None:
+def resets(connection: socket.socket, _number: int) -> None:
     """Reset at once."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
 
 
-def resets_later(connection: socket.socket) -> None:
+def resets_later(connection: socket.socket, number: int) -> None:
     """Reset when asked."""
     connection.recv(1000)
-    resets(connection)
+    resets(connection, number)
 
 
 def says(data: bytes) -> Behave:
     """Answer a question with something, and hang up."""
 
-    def behave(connection: socket.socket) -> None:
+    def behave(connection: socket.socket, _number: int) -> None:
         connection.recv(1000)
         connection.sendall(data)
 
@@ -59,41 +58,22 @@ ADDRESSES = (
 )  # fmt: skip
 
 
-@contextlib.contextmanager
-def serving(behave: Behave | None) -> Iterator[str]:
-    """Give the address of a server that behaves so."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        place = f"127.0.0.1:{server.getsockname()[1]}"
-        if behave is None:
-            server.close()
-        else:
-            threading.Thread(target=_serve, args=(server, behave), daemon=True).start()
-        yield place
-        with contextlib.suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)
-
-
-def _serve(server: socket.socket, behave: Behave) -> None:
-    with contextlib.suppress(OSError):
-        while True:
-            connection, _ = server.accept()
-            with connection, contextlib.suppress(OSError):
-                behave(connection)
-
-
 @pytest.mark.turns(3)
 @pytest.mark.parametrize("name", BEHAVIOURS)
-def test_it_is_told_in_one_line(public_path: Path, name: str) -> None:
+def test_it_is_told_in_one_line(
+    public_path: Path, new_scripted: Callable[[Behave], Scripted], name: str
+) -> None:
     """By commands for people and by a firing, for each kind of address."""
-    with serving(BEHAVIOURS[name]) as place:
-        for address in ADDRESSES:
-            host = Oncecron(address.format(place), public_path)
-            for words in (["history"], ["init"], ["stop", "k"]):
-                ended = host(*words)
-                assert ended.status in (69, 78), (address, words, ended)
-                assert (ended.out, ended.err.count("\n")) == (b"", 1), (address, words, ended)
-                if BEHAVIOURS[name] is None:
-                    assert ended.status == 69, (address, words, ended)
-        ended = host.run("k", "--connect-timeout", "1s", "--", "true")
-        assert ended.status in (69, 78)
-        assert ended.err.count("\n") == 1
+    behave = BEHAVIOURS[name]
+    port = free_port() if behave is None else new_scripted(behave).port
+    for address in ADDRESSES:
+        host = Oncecron(address.format(f"127.0.0.1:{port}"), public_path)
+        for words in (["history"], ["init"], ["stop", "k"]):
+            ended = host(*words)
+            assert ended.status in (69, 78), (address, words, ended)
+            assert (ended.out, ended.err.count("\n")) == (b"", 1), (address, words, ended)
+            if behave is None:
+                assert ended.status == 69, (address, words, ended)
+    ended = host.run("k", "--connect-timeout", "1s", "--", "true")
+    assert ended.status in (69, 78)
+    assert ended.err.count("\n") == 1
