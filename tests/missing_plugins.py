@@ -100,6 +100,11 @@ def _lines(node: ast.AST) -> Iterator[str]:
         value = getattr(text, "value", None)
         if isinstance(value, str) and (text is not node or "oncecron" in value or "[" in value):
             yield value
+    if isinstance(node, ast.JoinedStr):  # a path of the console script may be in it
+        yield "".join(
+            str(getattr(each, "value", "")) if isinstance(each, ast.Constant) else "oncecron"
+            for each in node.values
+        )
 
 
 def needed_by(path: Path) -> set[str]:
