@@ -56,9 +56,10 @@ class Environment:
 
     def offered(self, line: str) -> list[str]:
         """Return what is offered at a TAB."""
-        status, out, said = self.oncecron(_ONCECRON_COMPLETE="1", COMP_LINE=line)
-        assert (status, said) == (0, [])
-        return [row.split("\t")[1] for row in out.splitlines() if row]
+        typed = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        _, out, said = self.oncecron(_ONCECRON_COMPLETE="bash_complete", **typed)
+        assert said == []
+        return [row.partition(",")[2] for row in out.splitlines() if row]
 
 
 @pytest.fixture(scope="module")
