@@ -92,13 +92,13 @@ def _read(top: ast.stmt) -> tuple[list[str], bool]:
 
 
 def _lines(node: ast.AST) -> Iterator[str]:
-    """Yield what may begin a line of words: the first of several, or all in one text."""
+    """Yield what may be a line of words, or begin one: the first of several, or a text with blanks."""
     words = getattr(node, "elts", ())
     if isinstance(node, ast.Call) and getattr(node.func, "attr", "") != "run":  # that takes a key
         words = node.args
     for text in (*words[:1], node):
         value = getattr(text, "value", None)
-        if isinstance(value, str) and (text is not node or "oncecron" in value or "[" in value):
+        if isinstance(value, str) and (text is not node or not value.isalpha()):
             yield value
     if isinstance(node, ast.JoinedStr):  # a path of the console script may be in it
         yield "".join(
