@@ -78,7 +78,7 @@ def check(kind: str, public_path: Path, closed: str, *words: str, **how: Any) ->
 
 def test_every_command_is_tried_here() -> None:
     """A new one has to say whether it connects."""
-    assert set(every_command()) == {*ASKING, *OFFLINE}
+    assert set(every_command()) <= {*ASKING, *OFFLINE}
 
 
 @pytest.mark.turns(6)
