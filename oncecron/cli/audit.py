@@ -24,7 +24,6 @@ from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.text import Clock
-from oncecron.core.timing import LOG_CATCHES_UP
 from oncecron.host.stderr import Patience, complain
 from oncecron.log.audit import Question, audit
 from oncecron.log.protocol import Breach
@@ -33,6 +32,9 @@ from oncecron.plugins import brought
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+_LOG_CATCHES_UP = 5.0
+"""`audit` waits this long for the log store, to which firings write for up to `LOG_GOODBYE` before they spool."""
 
 FOUND = 1
 """Exit status where anything is found."""
@@ -94,8 +96,8 @@ def _no_wait() -> None:
 
 def _wait_for_the_log() -> None:
     patience = Patience()
-    patience.wait("log", f"firings may still write to the log; it has {LOG_CATCHES_UP:g} s")
-    select.select((), (), (), LOG_CATCHES_UP)  # not time.sleep: libfaketime
+    patience.wait("log", f"firings may still write to the log; it has {_LOG_CATCHES_UP:g} s")
+    select.select((), (), (), _LOG_CATCHES_UP)  # not time.sleep: libfaketime
 
 
 COMMAND = TableCommand(

@@ -22,7 +22,6 @@ from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_UNKNOWN, OncecronError, StoreError, UsageError
 from oncecron.core.text import Clock
-from oncecron.core.timing import ANSWER_WITHIN, LONGEST_ANSWER, SHORTEST_ANSWER
 from oncecron.log.sources import sources_of
 from oncecron.log.state_kinds import kind_of
 from oncecron.plugins import problems_of
@@ -37,11 +36,16 @@ if TYPE_CHECKING:
     from oncecron.cli.terminal import Style
     from oncecron.watch.findings import Checked
 
+_ANSWER_WITHIN = "10s"
+"""`check` answers within this time: monitoring systems end a plugin after 10 s to a minute, without a word."""
+_SHORTEST_ANSWER, _LONGEST_ANSWER = 1.0, 3600.0
+"""The bounds of `check --timeout`."""
+
 OPTIONS = (
     *WHAT_COUNTS,
     Option(
-        "timeout", "duration", "Answer UNKNOWN after this long.", "DURATION", "What counts", ANSWER_WITHIN, short="t",
-        minimum=SHORTEST_ANSWER, maximum=LONGEST_ANSWER,
+        "timeout", "duration", "Answer UNKNOWN after this long.", "DURATION", "What counts", _ANSWER_WITHIN, short="t",
+        minimum=_SHORTEST_ANSWER, maximum=_LONGEST_ANSWER,
     ),
     JSON._replace(help="Print all fields as one JSON object."),
     UTC,

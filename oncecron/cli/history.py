@@ -42,7 +42,6 @@ from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import ABSENT, Clock
-from oncecron.core.timing import FOLLOW_POLL
 from oncecron.host.stderr import complain
 from oncecron.log.jobs import dead_letters
 from oncecron.log.state_kinds import kind_of_skip
@@ -52,6 +51,9 @@ if TYPE_CHECKING:
 
     from oncecron.cli.output import Writer
     from oncecron.stores.reader import Reader
+
+_FOLLOW_POLL = 1.0
+"""Between two polls of `history --follow`."""
 
 _MOST = 10**15  # a store's integers hold no more
 _POLLS_AGAIN = 5  # seconds within which ids may appear out of order: a claim takes milliseconds
@@ -266,7 +268,7 @@ def _follow(store: Reader, query: HistoryQuery, writer: Writer) -> None:
     writer.write(follower.begin())
     reported = False
     while True:
-        select.select((), (), (), FOLLOW_POLL)  # not time.sleep: libfaketime
+        select.select((), (), (), _FOLLOW_POLL)  # not time.sleep: libfaketime
         try:
             news = follower.news()
         except StoreUnavailable as error:

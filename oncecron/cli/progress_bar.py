@@ -15,13 +15,15 @@ import click
 
 from oncecron.core.columns import terminal_width
 from oncecron.core.progress import no_progress
-from oncecron.core.timing import BAR_AFTER
 from oncecron.host import stderr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from oncecron.core.progress import Progress
+
+_BAR_AFTER = 1.0
+"""Long work shows a bar at a terminal after this long: what is done before needs none, and would flicker."""
 
 _USUAL_COLUMNS = 80
 _WIDTH = 24
@@ -53,7 +55,7 @@ class Bar:
 
     def show(self, done: int = 0, total: int | None = None, what: str = "") -> None:
         """Draw how far the work is."""
-        if time.monotonic() < self._began + BAR_AFTER:
+        if time.monotonic() < self._began + _BAR_AFTER:
             return
         bar = self._bar
         bar.length, bar.pos, bar.show_pos = total, done, bool(done or total)

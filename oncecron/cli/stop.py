@@ -37,15 +37,7 @@ from oncecron.core.model import REQUEST_SIGNALS, Request
 from oncecron.core.retry import jittered
 from oncecron.core.text import Clock, part_of, visible
 from oncecron.core.tick import minute_tick
-from oncecron.core.timing import (
-    ASSUMED_GRACE,
-    ASSUMED_TTL,
-    HEARTBEATS_PER_TTL,
-    RELEASE_MARGIN,
-    REQUEST_POLL,
-    STOP_MARGIN,
-    TAKEOVER_WITHIN,
-)
+from oncecron.core.timing import ASSUMED_TTL, HEARTBEATS_PER_TTL
 from oncecron.core.units import format_duration
 from oncecron.host.stderr import complain
 from oncecron.log.job_summary import is_living
@@ -55,6 +47,17 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import Execution, LeaseView, Unblocked
     from oncecron.stores.reader import Reader
+
+_REQUEST_POLL = 0.5
+"""Between two polls of `stop` and `release`, with jitter: commands for people get no notifications."""
+_ASSUMED_GRACE = 10.0
+"""`stop` assumes this grace for a job whose own --grace it does not know: the default of that option."""
+_STOP_MARGIN = 10.0
+"""Within this time a running holder acknowledges a stop and a poll sees it."""
+_RELEASE_MARGIN = 5.0
+"""Within this time a running holder acknowledges a release and a poll sees it."""
+_TAKEOVER_WITHIN = 3.0
+"""A standby starts within this time after a lease has ended."""
 
 _DEAD_BY_THEN = "its command is dead unless both oncecron processes were stopped or killed"
 """What is true after the end of a lease: only these two processes end the command."""
@@ -110,7 +113,7 @@ RELEASE_OPTIONS = (
     ),
     *STORE_OPTIONS,
 )  # fmt: skip
-_GRACE_OF_THE_RUN = RUN_OPTION["grace"]._replace(default=f"{ASSUMED_GRACE:g}s")
+_GRACE_OF_THE_RUN = RUN_OPTION["grace"]._replace(default=f"{_ASSUMED_GRACE:g}s")
 """The configuration may set it for the run that is released."""
 
 
@@ -250,7 +253,7 @@ class _Asking:
             for lease in leases:
                 self._ask(lease)
             while self._waiting:
-                select.select((), (), (), jittered(REQUEST_POLL))  # not time.sleep: libfaketime
+                select.select((), (), (), jittered(_REQUEST_POLL))  # not time.sleep: libfaketime
                 self._look_at_all()
                 self._give_up()
         except KeyboardInterrupt:
@@ -297,7 +300,7 @@ class _Asking:
         successor = found if found and _resumes(fate, found) else None
         if fate.answer == "gone" and successor is None:  # a standby may take over
             asked.over_since = asked.over_since or _now()
-            if _now() - asked.over_since < TAKEOVER_WITHIN:
+            if _now() - asked.over_since < _TAKEOVER_WITHIN:
                 return
         self._end(asked, fate)
         if successor:
@@ -356,9 +359,9 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
 def _stop_holders(store: Reader, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
     """Ask the holders and wait until all have ended. Raises `KeyboardInterrupt`, `StoreError`."""
     grace = settings["grace"] if settings.is_typed("grace") else None
-    patience = ASSUMED_GRACE if settings["grace"] is None else settings["grace"]
+    patience = _ASSUMED_GRACE if settings["grace"] is None else settings["grace"]
     request = Request("stop", author(), int(Signals[f"SIG{settings['signal']}"]), grace)
-    asking = _Asking(store, request, lambda lease, _silent: patience + _ttl(lease) + STOP_MARGIN)
+    asking = _Asking(store, request, lambda lease, _silent: patience + _ttl(lease) + _STOP_MARGIN)
     return asking.fates(living)
 
 
@@ -441,7 +444,7 @@ class Release:
     def _timeout(self, lease: LeaseView, silent: bool) -> float:
         grace: float = self._settings["grace"]
         acknowledged_within = 2 * _ttl(lease) / HEARTBEATS_PER_TTL
-        return acknowledged_within + (0.0 if silent else grace + RELEASE_MARGIN)
+        return acknowledged_within + (0.0 if silent else grace + _RELEASE_MARGIN)
 
     def with_lease(self, lease: LeaseView, fate: Fate | None) -> tuple[bool, str]:
         """Release a shard whose execution, or lease, has ended."""

@@ -31,10 +31,9 @@ from oncecron.core.columns import cut, display_width
 from oncecron.core.errors import UsageError
 from oncecron.core.text import short_time, visible
 from oncecron.core.tick import minute_tick
-from oncecron.core.timing import GRID_STEPS
 from oncecron.core.units import DAY, HOUR, LONGEST_DURATION, MINUTE
 from oncecron.host.stderr import complain
-from oncecron.log.grid import Ticks, columns, gather
+from oncecron.log.grid import GRID_STEPS, Ticks, columns, gather
 from oncecron.log.jobs import jobs, severity
 from oncecron.log.sources import Sources, configured_keys
 from oncecron.log.state_kinds import kind_of

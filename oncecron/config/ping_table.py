@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 
     from oncecron.config.file_reader import FileProblem
 
+PING_TIMEOUT = 5.0
+"""The limit for one try of a ping, from the look-up of the name to the answer: of `ping_url` of [notify] too."""
+PING_PAUSE = 1.0
+"""The pause before the second try of a ping: enough for a restart of the server's workers."""
+
 SERVICES = ("healthchecks", "cronitor", "sentry", "webhook")
 PLACEHOLDERS = ("{key}", "{shard}")
 _NAMES = ("service", "url", "url_file", "keys")

@@ -12,7 +12,14 @@ import os
 import time
 
 from oncecron.core import system
-from oncecron.core.timing import FALSE_TIME_AGO, MAX_CLOCK_SKEW, OLDEST_PROCESS
+from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.core.units import DAY
+
+_FALSE_TIME_AGO = 1.0 * DAY
+"""Longer than a scheduled firing is usually late, and not longer than the log keeps executions, whose ticks are `done`.
+"""
+_OLDEST_PROCESS = 3600.0
+"""A process older than this did not just start: its start time is wrong, and the present time is used."""
 
 BOOTTIME: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 MONOTONIC: int = time.CLOCK_MONOTONIC
@@ -32,8 +39,8 @@ def is_ahead(time: float, now: float) -> bool:
 
 
 def believed(time: float, now: float) -> float:
-    """Return a recorded time; one that a wrong clock has written counts as `FALSE_TIME_AGO`."""
-    return now - FALSE_TIME_AGO if is_ahead(time, now) else time
+    """Return a recorded time; one that a wrong clock has written counts as a day ago."""
+    return now - _FALSE_TIME_AGO if is_ahead(time, now) else time
 
 
 def wall() -> float:
@@ -60,4 +67,4 @@ def process_started() -> float:
     except (OSError, IndexError, ValueError):
         return now
     # Another time namespace, or a faked clock, gives a wrong age.
-    return now - age if 0 <= age < OLDEST_PROCESS else now
+    return now - age if 0 <= age < _OLDEST_PROCESS else now

@@ -73,7 +73,6 @@ from oncecron.core.model import (
 )
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import (
-    CONTENDED_PAUSE,
     HEARTBEATS_PER_TTL,
     MAX_CLOCK_SKEW,
     PLAIN_SKIP_EARLY,
@@ -90,6 +89,9 @@ if TYPE_CHECKING:
     Lock = Literal["none", "unknown", "free", "taken", "busy"]
     """The session lock. `none`: the store has none, or not for this connection. `unknown`: it was not looked at, nor
     was `recovering_for`. `busy`: its holder is in the middle of a claim or an end."""
+
+CONTENDED_PAUSE = 0.05
+"""After meeting another firing in the middle of its claim or end: both last for some milliseconds."""
 
 
 class Attempt(NamedTuple):

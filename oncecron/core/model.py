@@ -7,14 +7,8 @@ durations are float seconds; trust is in seconds of the store's lease clock on t
 from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.timing import (
-    KEEP_EXECUTIONS,
-    KEEP_SKIPS,
-    LEAST_EXECUTIONS,
-    LEAST_SKIPS,
-    TRUST_MARGIN,
-    TRUST_MARGIN_PER_TTL,
-)
+from oncecron.core.timing import TRUST_MARGIN, TRUST_MARGIN_PER_TTL
+from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +57,6 @@ REQUEST_SIGNALS = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "KILL")
 
 FAILOVER_RETRIES = 2
 """The limit of takeovers of a tick without --retries: a job that crashes its host must not crash every host."""
-
 
 COMMAND_SHOWN = 1000
 """So many characters of a command the store keeps with each host that fires the key: enough to tell two apart."""
@@ -337,10 +330,12 @@ class Ending(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """How long records are kept, in seconds."""
+    """How long records are kept, in seconds. The defaults are those of [retention]."""
 
-    executions: float = KEEP_EXECUTIONS
-    skips: float = KEEP_SKIPS
+    executions: float = 400 * DAY
+    """More than a year, so that a yearly job has its last run on record."""
+    skips: float = 7 * DAY
+    """40 hosts with 50 minutely lines write 2.8 million skips a day."""
 
 
 KEY_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:/@-")
@@ -352,8 +347,6 @@ def is_key(text: str) -> bool:
     return 0 < len(text) <= _LONGEST_KEY and KEY_LETTERS.issuperset(text)
 
 
-MOST_KEYS = 20_000
-"""How many keys, each shard counted, a schema of PostgreSQL takes."""
-
-LEAST = Retention(LEAST_EXECUTIONS, LEAST_SKIPS)
-"""The least retention of a store where `init` has set none: no shorter one of a caller counts."""
+LEAST = Retention(executions=7 * DAY, skips=DAY)
+"""The least retention of a store where `init` has set none, whatever a firing asks for: the last run of a weekly job,
+and the skips of the last night, for more could fill a small disk."""

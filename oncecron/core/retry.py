@@ -13,10 +13,14 @@ from __future__ import annotations
 
 from oncecron.core import system
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.timing import FIRST_BACKOFF, LONGEST_BACKOFF
 
 if TYPE_CHECKING:
     from oncecron.core.model import Ending
+
+_FIRST_BACKOFF = 0.05
+"""The first upper bound of the delay before a call is retried; it doubles each time, with full jitter."""
+_LONGEST_BACKOFF = 2.0
+"""The largest upper bound of that delay."""
 
 
 def random_fraction() -> float:
@@ -42,7 +46,7 @@ def retry_delay(base: float, cap: float, attempt: int) -> float:
 class Backoff:
     """The delays of one series of attempts, in seconds."""
 
-    def __init__(self, base: float = FIRST_BACKOFF, cap: float = LONGEST_BACKOFF) -> None:
+    def __init__(self, base: float = _FIRST_BACKOFF, cap: float = _LONGEST_BACKOFF) -> None:
         self._base = self._bound = base
         self._cap = cap
 

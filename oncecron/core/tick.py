@@ -25,11 +25,14 @@ from __future__ import annotations
 from time import gmtime
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.timing import CRON_CORRECTION, EARLY
+from oncecron.core.timing import EARLY
 from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_CRON_CORRECTION = 3 * 3600
+"""Debian's cron takes a jump forward by this much, or back by more, for a corrected clock, not for summer time."""
 
 _LONGEST_NAME = 200
 _CANONICAL = "2026-11-20T02:00Z"
@@ -204,7 +207,7 @@ class Schedule:
         while True:
             offset = self.offset(at)
             local = self._found(self._fields.latest(at + offset))
-            change = self.change(at, local - offset - CRON_CORRECTION)
+            change = self.change(at, local - offset - _CRON_CORRECTION)
             if change is None:
                 return local - offset
             if local >= self.opening(change):
@@ -214,7 +217,7 @@ class Schedule:
     def following(self, after: int) -> int:
         """Return the earliest tick that is later than `after`."""
         start, passed = after, after + self.offset(after)
-        change = self.change(after, after - CRON_CORRECTION)
+        change = self.change(after, after - _CRON_CORRECTION)
         if change is not None:
             passed = max(passed, self.opening(change) - 1)
         while True:
@@ -240,7 +243,7 @@ class Schedule:
     def opening(self, change: int) -> int:
         """Return the first local time that can be due after a change."""
         before, now = self.offset(change - 1), self.offset(change)
-        corrected = now - before >= CRON_CORRECTION or before - now > CRON_CORRECTION
+        corrected = now - before >= _CRON_CORRECTION or before - now > _CRON_CORRECTION
         return change + (before if self._fields.fixed and not corrected else now)
 
     def change(self, start: int, stop: int) -> int | None:

@@ -14,11 +14,17 @@ from functools import lru_cache
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.tick import minute_tick
-from oncecron.core.timing import GRID_STEPS
-from oncecron.core.units import DAY
+from oncecron.core.units import DAY, HOUR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+GRID_STEPS = (
+    *(60, 120, 300, 600, 900, 1200, 1800),
+    *(1 * HOUR, 2 * HOUR, 3 * HOUR, 4 * HOUR, 6 * HOUR, 8 * HOUR, 12 * HOUR),
+    *(1 * DAY, 2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY, 91 * DAY, 364 * DAY, 3640 * DAY),
+)
+"""How much time a column of `timeline` may have: parts of an hour, of a day, then days and weeks."""
 
 WORST_FIRST = (
     *("lost", "no-end", "failed", "timed-out", "missed", "incomplete"),

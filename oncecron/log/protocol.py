@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import ALL_KEYS
-from oncecron.core.timing import CLOCK_ROUNDING, ONE_STEP
+from oncecron.core.timing import CLOCK_ROUNDING
 from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     Name = tuple[str, int, int | None]
     Attempts = Callable[[Execution], Sequence[Traced]]
+
+_ONE_STEP = 0.5
+"""A loss and the start that found it are one step, but a store may read its clock twice for them."""
 
 _TICKS_REMEMBERED = 256  # of a shard; older ones are read from the log again
 _STARTS_REMEMBERED = 8  # between two attempts of one owner nobody else starts at all
@@ -255,7 +258,7 @@ def _ran_until(traced: Traced, held_at: float | None) -> float:
 def _leased_until(traced: Traced) -> float:
     """Return until when the lease of an execution certainly lived, by its loss; `superseded` is found out later."""
     is_known = traced.lost_at is not None and traced.execution.lost_reason in _BY_THE_STORE
-    until = (traced.lost_at or 0.0) - ONE_STEP if is_known else -math.inf
+    until = (traced.lost_at or 0.0) - _ONE_STEP if is_known else -math.inf
     return max(traced.execution.started_at, until)
 
 
@@ -334,7 +337,7 @@ class _Alone:
             )
             if (
                 concerned
-                and execution.started_at > pause.since + ONE_STEP
+                and execution.started_at > pause.since + _ONE_STEP
                 and not is_ahead(execution.started_at, self._known.now)
             ):
                 since = self._known.clock.exactly(pause.since)
@@ -349,7 +352,7 @@ class _Alone:
         """Yield an end after the store had taken the lease; of `revoked` it is right that its holder came late."""
         execution, lost_at = traced.execution, traced.lost_at
         is_told = execution.lost_reason in (*_BY_THE_STORE, *_BY_THE_HOLDER)
-        if lost_at is None or not is_told or ended_at(execution) <= lost_at + ONE_STEP:
+        if lost_at is None or not is_told or ended_at(execution) <= lost_at + _ONE_STEP:
             return
         ended, lost = map(self._known.clock.exactly, (ended_at(execution), lost_at))
         yield found(

@@ -9,11 +9,14 @@ import contextlib
 from datetime import UTC, datetime, time, timedelta
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.timing import EARLIEST_TIME, LATEST_TIME
-from oncecron.core.units import parse_duration
+from oncecron.core.units import DAY, parse_duration
 
 if TYPE_CHECKING:
     from datetime import tzinfo
+
+_EARLIEST_TIME, LATEST_TIME = -1.0 * DAY, 221845478400.0
+"""What people may name: from the first day of 1970 to the last one of 8999 in any zone. Every clock can show these, and
+schedules find their next ticks: Python's calendar ends with 9999."""
 
 EXPECTED = (
     "90m, 14:47, today, 'yesterday 02:00', 'Tue 02:00', 2026-11-20, or 2026-11-20T02:00+01:00"
@@ -31,7 +34,7 @@ def read_time(text: str, now: float, *, utc: bool = False) -> float:
         found = _read(text.strip().lower(), now, UTC if utc else None)
     except (ValueError, OverflowError, OSError) as error:
         raise ValueError(f"{text!r} is not a time; write {EXPECTED}") from error
-    if not EARLIEST_TIME <= found < LATEST_TIME:
+    if not _EARLIEST_TIME <= found < LATEST_TIME:
         raise ValueError(f"{text!r} is too far away; write a time from 1970 to 8999")
     return found
 

@@ -11,12 +11,17 @@ from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core import tick, time_zone
-from oncecron.core.timing import EARLY, LATEST_TIME, ZONE_CHANGES_WITHIN
+from oncecron.core.timing import EARLY
+from oncecron.core.units import DAY
+from oncecron.log.time_span import LATEST_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.core.log_rows import Expectation, JobKey
+
+_ZONE_CHANGES_WITHIN = 400 * DAY
+"""A zone whose offset changes at all changes it twice within this time."""
 
 
 class Coming(NamedTuple):
@@ -59,7 +64,7 @@ def coming_ticks(
     wanted = set(following[:count])
     marks = dict(calendar.marks([int(since) - 1, *following]))
     if changes:
-        for change in islice(calendar.changes(int(since), int(since) + ZONE_CHANGES_WITHIN), 2):
+        for change in islice(calendar.changes(int(since), int(since) + _ZONE_CHANGES_WITHIN), 2):
             around = calendar.around(change)
             beside = dict(calendar.marks(around))
             marks |= beside
@@ -92,7 +97,7 @@ class _Calendar:
     def marks(self, ticks: Sequence[int]) -> Iterator[tuple[int, str]]:
         """Yield the ticks before and after a change, with what it does; none where two changes are between them."""
         for last, first in pairwise(ticks):
-            if first - last > ZONE_CHANGES_WITHIN:
+            if first - last > _ZONE_CHANGES_WITHIN:
                 continue
             found = list(self.changes(last, first))
             if len(found) == 1:

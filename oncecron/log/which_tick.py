@@ -17,8 +17,8 @@ from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.log_rows import HistoryQuery, is_success
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.suggestion import not_one_of
-from oncecron.core.timing import MAX_CLOCK_SKEW, RECENT_TROUBLE
-from oncecron.core.units import MINUTE
+from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.core.units import DAY, MINUTE
 from oncecron.log.gaps import expected_gaps, read_reasons
 from oncecron.log.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_lost
 from oncecron.log.jobs import as_known
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from oncecron.core.text import Clock
     from oncecron.log.job_summary import JobSummary
     from oncecron.log.sources import Sources
+
+_RECENT_TROUBLE = 2 * DAY
+"""`why` names the last tick that ended badly for so long, although later ones succeeded: until the next morning."""
 
 UNFIRED = ("missed", "skipped")
 """Outcomes of ticks without a start."""
@@ -93,7 +96,7 @@ class Ticks:
         return (held, "overrun") if held else None
 
     def _trouble(self, job: JobSummary | None, newest: Which) -> Which | None:
-        if job is None or (job.failed_at or 0.0) < self._sources.now - RECENT_TROUBLE:
+        if job is None or (job.failed_at or 0.0) < self._sources.now - _RECENT_TROUBLE:
             return None
         ended = self._ended(
             lambda each: (

@@ -19,7 +19,6 @@ from oncecron.core import tick
 from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.time_zone import canonical, offsets
-from oncecron.core.timing import ZONE_STEP, ZONE_STEP_WITHIN
 from oncecron.core.units import plain_duration
 from oncecron.log.job_summary import Remark
 from oncecron.log.silent_hosts import last_ticks
@@ -30,6 +29,11 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Expectation, HostTicks, JobKey, KeyHost, Pause
     from oncecron.core.text import Clock
     from oncecron.stores.reader import Reader
+
+_ZONE_STEP = 900.0
+"""The offsets of time zones are multiples of this."""
+_ZONE_STEP_WITHIN = 20.0
+"""Cron, the interpreter and a connection need less, from a tick in cron's zone to the start of a firing on record."""
 
 _TWICE = 2
 _NAMED_HOSTS = 3
@@ -183,9 +187,9 @@ def _late_by(fired: Sequence[tuple[str, float | None]]) -> float:
     for text, at in fired:
         instant = tick.instant_of(text)
         late = 0.0 if instant is None or at is None else at - instant
-        step = late // ZONE_STEP
-        steps.add(step if late - step * ZONE_STEP <= ZONE_STEP_WITHIN else 0.0)
-    return steps.pop() * ZONE_STEP if len(fired) == _TWICE and len(steps) == 1 else 0.0
+        step = late // _ZONE_STEP
+        steps.add(step if late - step * _ZONE_STEP <= _ZONE_STEP_WITHIN else 0.0)
+    return steps.pop() * _ZONE_STEP if len(fired) == _TWICE and len(steps) == 1 else 0.0
 
 
 def _fired_at(log: Reader, key: str, text: str) -> float | None:

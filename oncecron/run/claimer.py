@@ -31,18 +31,7 @@ from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff, jittered, random_fraction
-from oncecron.core.timing import (
-    CALL_TIMEOUT,
-    CONTENDED_FOR,
-    FIRST_POLL,
-    LONGEST_POLL,
-    MOST_TAKEOVERS,
-    NOTIFY_SPREAD,
-    POLL_GROWTH,
-    RECHECK_SPREAD,
-    SILENT_FOR,
-    WAIT_OVERRUN,
-)
+from oncecron.core.timing import CALL_TIMEOUT, SILENT_FOR
 from oncecron.host import stderr
 from oncecron.run.reporter import waiting_message
 from oncecron.run.spool import not_started_record, skip_record
@@ -55,6 +44,23 @@ if TYPE_CHECKING:
     from oncecron.run.spec import RunSpec
     from oncecron.run.spool import Spool
     from oncecron.stores.api import LeaseStore
+
+_MOST_TAKEOVERS = 1000
+"""How often the firings of `each` that wait take over a slot of one tick."""
+CONTENDED_FOR = 2.0
+"""After this long without the session lock, the row lock of the key decides alone."""
+_NOTIFY_SPREAD = 0.5
+"""After a notification, waiting firings claim at random moments within this time, not all at once."""
+_RECHECK_SPREAD = 0.25
+"""The same for firings that wait until an old lease ends: they must not start much later than they could."""
+_WAIT_OVERRUN = 0.05
+"""The last claim of --wait comes this long after the wait has ended, so that it is the last one."""
+_FIRST_POLL = 1.0
+"""Without notifications, a waiting firing polls for the first time after this long."""
+_POLL_GROWTH = 1.5
+"""Each later pause is longer by this factor."""
+_LONGEST_POLL = 5.0
+"""The longest pause between two polls."""
 
 
 class StoreConnection:
@@ -190,7 +196,7 @@ class Claimer:
         while (remaining := due - self._now()) > 0:
             if self._sleep(remaining, fd):
                 fd = None  # readable until the next call
-                asked_at = self._now() + NOTIFY_SPREAD * random_fraction()
+                asked_at = self._now() + _NOTIFY_SPREAD * random_fraction()
                 due = min(due, asked_at)
                 for claim in asking:
                     claim.notify(asked_at)
@@ -219,7 +225,7 @@ class _ShardClaim:
         self._known: set[str] = set()
         self._blocker: BlockingLease | None = None
         self._silent_since = 0.0
-        self._next_poll = FIRST_POLL
+        self._next_poll = _FIRST_POLL
         self._waiting = False
 
     def begin(self, now: float) -> None:
@@ -276,7 +282,7 @@ class _ShardClaim:
         """Return the firing to claim with: one that has waited resumes what was lost, not what a person has stopped."""
         if self._blocker is None or not self.firing.resumes:
             return self.firing
-        return self.firing._replace(resumes=False, failover=True, retries=MOST_TAKEOVERS)
+        return self.firing._replace(resumes=False, failover=True, retries=_MOST_TAKEOVERS)
 
     def _take_refusal(self, answer: Refusal, now: float) -> Refusal | None:
         if not answer.recorded:
@@ -345,9 +351,9 @@ class _ShardClaim:
 
     def _poll(self) -> float:
         """Return the seconds until the next claim when the store cannot notify."""
-        longest = min(self.firing.ttl * SILENT_FOR, LONGEST_POLL)
+        longest = min(self.firing.ttl * SILENT_FOR, _LONGEST_POLL)
         poll = min(longest, self._next_poll)
-        self._next_poll = min(longest, self._next_poll * POLL_GROWTH)
+        self._next_poll = min(longest, self._next_poll * _POLL_GROWTH)
         return poll * (0.5 + 0.5 * random_fraction())
 
     def _waits_for(self, way: BlockingLease, now: float) -> bool:
@@ -367,16 +373,16 @@ class _ShardClaim:
         except StoreError:
             notified = False
         if notified and fresh:  # nothing has notified us of what happened before
-            self.due = now + NOTIFY_SPREAD * random_fraction()
+            self.due = now + _NOTIFY_SPREAD * random_fraction()
             return
         if notified:
             pause = self.firing.ttl * SILENT_FOR * (0.5 + 0.5 * random_fraction())
         else:
             self._connection.close()
             pause = self._poll()
-        pause = min(pause, way.ends_in + NOTIFY_SPREAD * random_fraction())
+        pause = min(pause, way.ends_in + _NOTIFY_SPREAD * random_fraction())
         if not (self.firing.failover and way.same_tick):
-            pause = min(pause, self._wait_until - now + WAIT_OVERRUN)
+            pause = min(pause, self._wait_until - now + _WAIT_OVERRUN)
         self.due = now + pause
 
     def _silent_heartbeat(self, now: float) -> float | str | None:
@@ -420,7 +426,7 @@ class _ShardClaim:
                 return self._refuse(answer, now)
         self._connection.close()
         self._budget_end = now + answer.after + self._spec.connect_timeout
-        self.due = now + answer.after + RECHECK_SPREAD * random_fraction()
+        self.due = now + answer.after + _RECHECK_SPREAD * random_fraction()
         return None
 
     def _refuse(self, answer: AskAgain, now: float) -> Refusal | None:

@@ -57,7 +57,7 @@ from oncecron.core.errors import EX_CONFIG, EX_TEMPFAIL, OncecronError, StoreUna
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Unconfirmed
-from oncecron.core.timing import ABANDON_TIMEOUT, NEVER, RECORD_GIVE_UP
+from oncecron.core.timing import NEVER, RECORD_GIVE_UP
 from oncecron.run import events
 from oncecron.run.job import ENDING_SIGNALS, JobEnd, Stop, request_note, signal_note
 from oncecron.run.spool import execution_record
@@ -71,6 +71,9 @@ if TYPE_CHECKING:
     from oncecron.run.job import Job
 
 # ruff: noqa: SLF001 - the table has the handlers of `State` itself
+
+_ABANDON_TIMEOUT = 5.0
+"""After a signal to stop, the firing waits this long for the answer to its claim."""
 
 WRAPPER_KILLED = "the oncecron process that cron started was killed"
 _NEXT_SHARD_AFTER = ("succeeded", "failed", "timed-out")
@@ -223,7 +226,7 @@ class Leaving(Claiming):
         self._last = last
         self._why = why
         self._exit_status = last.exit_status if last else exit_status
-        self._deadline = guard.now() + ABANDON_TIMEOUT
+        self._deadline = guard.now() + _ABANDON_TIMEOUT
         guard.store_thread.withdraw()
 
     def _on_granted(self, event: events.Granted) -> State:

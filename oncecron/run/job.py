@@ -28,8 +28,6 @@ from oncecron.core.model import REQUEST_KINDS, REQUEST_SIGNALS, Ending
 from oncecron.core.timing import (
     FIRST_KILL_PAUSE,
     GUARD_KILLS_BEFORE,
-    KILL_PAUSE_GROWTH,
-    LONGEST_KILL_PAUSE,
     NEVER,
     TERM_BEFORE,
     WRAPPER_KILLS_BEFORE,
@@ -42,6 +40,11 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import LostByHolder, Outcome, Request
     from oncecron.run.seams import Processes
+
+_KILL_PAUSE_GROWTH = 1.5
+"""Each later pause between two kills is longer by this factor."""
+_LONGEST_KILL_PAUSE = 0.5
+"""The longest pause between two kills."""
 
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 """They end the whole run. HUP, USR1 and USR2 are for the job itself: a daemon reloads at a HUP."""
@@ -244,7 +247,7 @@ class Job:
             self.terminate(Stop("timed-out", f"after {self._timeout:g} s", EX_TIMED_OUT), now)
         if now >= self._kill_at:
             self._tree.kill()
-            self._kill_pause = min(LONGEST_KILL_PAUSE, self._kill_pause * KILL_PAUSE_GROWTH)
+            self._kill_pause = min(_LONGEST_KILL_PAUSE, self._kill_pause * _KILL_PAUSE_GROWTH)
         return None
 
     def _end_untrusted(self, now: float, trusted_until: float) -> None:

@@ -25,16 +25,7 @@ from oncecron.core import clock
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.retry import Backoff
-from oncecron.core.timing import (
-    ASSUMED_TTL,
-    LOG_BACKLOG,
-    LOG_GOODBYE,
-    LOG_IDLE,
-    LOG_LAST_PAUSE,
-    LOG_LONGEST_PAUSE,
-    LOG_RECORD_TIMEOUT,
-    NEVER,
-)
+from oncecron.core.timing import ASSUMED_TTL, NEVER
 from oncecron.host import stderr
 from oncecron.run.spool import SpoolError
 from oncecron.stores import open_lease_store, steady
@@ -45,7 +36,19 @@ if TYPE_CHECKING:
     from oncecron.run.spec import LogSpec, RunSpec
     from oncecron.stores.api import LeaseStore
 
-
+LOG_GOODBYE = 2.0
+"""A firing that ends waits this long for the log store: enough to connect to a distant server and to write one record,
+and too short for two firings of a minutely line to overlap."""
+_LOG_BACKLOG = LOG_GOODBYE / 2
+"""The part of it for older spooled records; the rest is for the record of this firing."""
+_LOG_RECORD_TIMEOUT = 5.0
+"""The limit for one record to reach the log store."""
+_LOG_IDLE = 10.0
+"""After this long without a record the connection to the log store is closed: the job may run for hours."""
+LOG_LONGEST_PAUSE = 30.0
+"""The longest pause between two tries to reach the log store while the job runs."""
+_LOG_LAST_PAUSE = 0.2
+"""The longest pause between two tries when the firing waits only for the log store."""
 _MOST_WAITING = 20
 """So many records stay in memory while the log store is away; each may have 1 MB of output."""
 
@@ -100,7 +103,7 @@ class LogMirror:
         """Let the thread deliver the last records; spool what it cannot."""
         with self._changed:
             self._closing = True
-            self._backlog_until = _now() + LOG_BACKLOG
+            self._backlog_until = _now() + _LOG_BACKLOG
             self._changed.notify_all()
         if self._thread:
             self._thread.join(LOG_GOODBYE)
@@ -150,7 +153,7 @@ class LogMirror:
 
     def _next(self, store: LeaseStore | None) -> dict[str, Any] | None:
         with self._changed:
-            if not self._changed.wait_for(self._busy, LOG_IDLE):
+            if not self._changed.wait_for(self._busy, _LOG_IDLE):
                 if store:
                     store.close()
                 self._changed.wait_for(self._busy)
@@ -159,7 +162,7 @@ class LogMirror:
     def _deliver(self, store: LeaseStore, record: dict[str, Any]) -> None:
         log, key = self._log, self._spec.firing.key
         log.spool.deliver(store, key, self._seconds_for_older)
-        deadline = clock.lease_time(store.lease_clock) + LOG_RECORD_TIMEOUT
+        deadline = clock.lease_time(store.lease_clock) + _LOG_RECORD_TIMEOUT
         store.deliver(record, deadline=deadline, retention=self._spec.retention)
         log.spool.note_reached(key)
         self._done_with(record)
@@ -195,7 +198,7 @@ class LogMirror:
     def _wait(self, seconds: float, record: dict[str, Any]) -> None:
         with self._changed:
             if self._closing:
-                self._changed.wait(min(seconds, LOG_LAST_PAUSE))
+                self._changed.wait(min(seconds, _LOG_LAST_PAUSE))
             else:
                 self._changed.wait_for(
                     lambda: self._closing or self._waiting[0] is not record, seconds
@@ -208,7 +211,7 @@ class LogMirror:
         """Return the time for a spooled record of this key: none once the guard waits for the thread to rest."""
         if self._is_hold_wanted:
             return 0.0
-        return min(LOG_RECORD_TIMEOUT, self._backlog_until - _now())
+        return min(_LOG_RECORD_TIMEOUT, self._backlog_until - _now())
 
     def _seconds_for_others(self) -> float:
         return 0.0 if self._busy() else self._seconds_for_older()

@@ -37,7 +37,6 @@ from oncecron.core.model import (
     REQUEST_KINDS,
     Ending,
 )
-from oncecron.core.timing import SPOOL_WRITE_TIMEOUT
 from oncecron.core.units import DAY, LARGEST_SIZE
 from oncecron.host import safe_paths, stderr
 from oncecron.stores.address import masked, state_directory
@@ -49,6 +48,9 @@ if TYPE_CHECKING:
     from oncecron.core.model import Firing, Lease, LostRun, Refusal
     from oncecron.stores.address import Address
     from oncecron.stores.api import LeaseStore
+
+_SPOOL_WRITE_TIMEOUT = 5.0
+"""An older temporary file in the spool is left over from a killed process."""
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-")
 _REFUSED = ".refused"
@@ -387,7 +389,7 @@ def _remove_unless_written(temporary: str) -> None:
     """
     age = abs(clock.wall() - _modified(temporary))
     lives = os.path.exists(f"/proc/{temporary.rpartition('.')[2]}")
-    if age > (DAY if lives else SPOOL_WRITE_TIMEOUT):
+    if age > (DAY if lives else _SPOOL_WRITE_TIMEOUT):
         _remove(temporary)
 
 

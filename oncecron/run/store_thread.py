@@ -46,17 +46,12 @@ from oncecron.core.model import Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff, random_fraction
 from oncecron.core.timing import (
     BACKLOG_AFTER_END,
-    BACKLOG_BEFORE_CLAIM,
     CALL_TIMEOUT,
     HEARTBEATS_PER_TTL,
-    LISTEN_AFTER,
-    LONGEST_RENEW_PAUSE,
     LONGEST_SLEEP,
     NEVER,
     POLL_ROUNDING,
     RECORD_TIMEOUT,
-    RENEW_PAUSE,
-    SHORTEST_RENEW_PAUSE,
 )
 from oncecron.host import stderr
 from oncecron.run.claimer import Claimer, StoreConnection
@@ -82,6 +77,18 @@ if TYPE_CHECKING:
     from oncecron.run.seams import Observer
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
+
+_RENEW_PAUSE = 0.01
+"""Added to the delay before a failed renewal is retried: full jitter may give 0."""
+_LONGEST_RENEW_PAUSE = 1 / 4
+"""The largest upper bound of the delay before a renewal is retried, as a fraction of the heartbeat interval."""
+_SHORTEST_RENEW_PAUSE = 0.2
+"""That bound is never smaller than this."""
+_LISTEN_AFTER = 1.0
+"""The holder listens for requests after the job has run for this long, so that short jobs do not pay for it."""
+_BACKLOG_BEFORE_CLAIM = 5.0
+"""Before its claim a firing delivers spooled ends for at most this long, and for half of --connect-timeout at most:
+a tick that is claimed late may be overtaken by the next one."""
 
 
 class Withdrawn(OncecronError):  # noqa: N818 - the firing is to end
@@ -270,7 +277,7 @@ class StoreThread:
 
     def _hold(self, lease: Lease) -> None:
         self._lease = lease
-        longest = max(SHORTEST_RENEW_PAUSE, self._interval * LONGEST_RENEW_PAUSE)
+        longest = max(_SHORTEST_RENEW_PAUSE, self._interval * _LONGEST_RENEW_PAUSE)
         self._backoff = Backoff(cap=longest)
         self._holding = True
         self._park()
@@ -307,7 +314,7 @@ class StoreThread:
                 "(hold=no, or the server is nearly full)"
             )
         self._renew_at = now + self._interval * (1.0 if holds else random_fraction())
-        self._listen_at = now + LISTEN_AFTER
+        self._listen_at = now + _LISTEN_AFTER
 
     def _listen(self) -> None:
         self._listen_at = NEVER
@@ -338,7 +345,7 @@ class StoreThread:
             if self._spec.verbose:
                 stderr.complain(f"key {firing.key}: lease not renewed yet, retrying: {error}")
             self._connection.close()
-            self._renew_at = self._now() + RENEW_PAUSE + self._backoff.delay()
+            self._renew_at = self._now() + _RENEW_PAUSE + self._backoff.delay()
             if self._renew_at > self._renew_deadline:
                 self._park()
                 self._post(Failed(error, []))
@@ -446,7 +453,7 @@ class StoreThread:
     def _deliver_ends(self, began: float) -> None:
         """Deliver how runs of this key ended; most of the time that the claim has stays for the claim."""
         budget = self._spec.connect_timeout
-        until = began + min(BACKLOG_BEFORE_CLAIM, budget / 2)
+        until = began + min(_BACKLOG_BEFORE_CLAIM, budget / 2)
         self._wait_for("the store has not taken all spooled records yet", budget)
         self._deliver(self._spec.firing.key, until, began + budget, ends=True)
         self._patience.over()

@@ -22,14 +22,7 @@ from oncecron.core.errors import EX_CONFIG, EX_SOFTWARE, EX_TEMPFAIL, ShortageEr
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending, Lease, Refusal
-from oncecron.core.timing import (
-    GUARD_LEAVES_WITHIN,
-    KILL_TIMEOUT,
-    LONGEST_SLEEP,
-    NEVER,
-    OUTPUT_TIMEOUT,
-    POLL_ROUNDING,
-)
+from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, NEVER, OUTPUT_TIMEOUT, POLL_ROUNDING
 from oncecron.host import stderr
 from oncecron.run import process_tree
 from oncecron.run.firing_states import Claiming
@@ -47,6 +40,9 @@ if TYPE_CHECKING:
     from oncecron.run.seams import Observer, Processes
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
+
+_GUARD_LEAVES_WITHIN = 1.0
+"""The wrapper waits this long for the guard to exit after its last report."""
 
 
 def supervise(
@@ -270,7 +266,7 @@ class Wrapper:
         """Let the guard exit first: cron waits for every process that holds the command's output."""
         poll = system.calls.poll()
         poll.register(self._signals.fd, select.POLLIN)  # for SIGCHLD
-        deadline = self._now() + GUARD_LEAVES_WITHIN
+        deadline = self._now() + _GUARD_LEAVES_WITHIN
         self._tree.reap()
         while self._guard_pid in self._tree.awaited and (remaining := deadline - self._now()) > 0:
             poll.poll(remaining * 1000)

@@ -17,13 +17,9 @@ from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import count as many
 from oncecron.core.text import listed, part_of
 from oncecron.core.timing import (
-    LONGEST_PATIENCE,
     MISSED_AFTER,
     NOTABLE_CLOCK_SKEW,
-    SHORTEST_PATIENCE,
     SILENT_AFTER,
-    SLOW_AND_MORE,
-    SLOW_TIMES,
 )
 from oncecron.core.units import DAY, format_duration
 from oncecron.log.job_summary import STREAK_AT_MOST, has_failed, is_living, is_lost
@@ -47,6 +43,14 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import HostTicks, LeaseView, Pause
     from oncecron.core.text import Clock
     from oncecron.log.job_summary import JobSummary, Remark
+
+_SHORTEST_PATIENCE, LONGEST_PATIENCE = 60.0, 7 * DAY
+"""What people may set of `missed_after` and, from 0 on, of `silent_after` and `for`: a pass is made each minute."""
+
+_SLOW_AND_MORE = 60.0
+"""A job is not slow before it has run this much longer than usual: short jobs vary by seconds."""
+_SLOW_TIMES = 3
+"""A job is slow when it has run this many times as long as usual: the default of `check --slow`."""
 
 OK, WARNING, CRITICAL = range(3)
 """The exit statuses of a monitoring plugin; `EX_UNKNOWN` is the fourth."""
@@ -171,7 +175,7 @@ OPTIONS = (
     _number(
         "slow",
         "Report a job as slow when it runs N times as long as usual, and a minute longer.",
-        SLOW_TIMES,
+        _SLOW_TIMES,
         1000,
     ),
     _number(
@@ -182,7 +186,7 @@ OPTIONS = (
     ),
     Option(
         "missed-after", "duration", "Report a tick as missed when it was due this long ago.", "DURATION", "What counts",
-        format_duration(MISSED_AFTER), minimum=SHORTEST_PATIENCE,
+        format_duration(MISSED_AFTER), minimum=_SHORTEST_PATIENCE,
         maximum=LONGEST_PATIENCE,
     ),
     Option(
@@ -266,7 +270,7 @@ def limits_of(values: Mapping[str, Any], states: Mapping[str, int]) -> Limits:
 
 def usual_limits() -> Limits:
     """Return the defaults of `oncecron check`."""
-    return Limits(failures=1, slow=SLOW_TIMES, states=usual_states())
+    return Limits(failures=1, slow=_SLOW_TIMES, states=usual_states())
 
 
 class Situation(NamedTuple):
@@ -390,7 +394,7 @@ def _slow(job: JobSummary, limits: Limits, now: float) -> Iterator[Finding]:
     if job.running_since is None or job.usual_duration is None:
         return
     ran = now - job.running_since
-    if ran > limits.slow * job.usual_duration and ran > job.usual_duration + SLOW_AND_MORE:
+    if ran > limits.slow * job.usual_duration and ran > job.usual_duration + _SLOW_AND_MORE:
         usual = format_duration(round(job.usual_duration, 1))
         reason = f"has been running on {job.running_host} for {format_duration(round(ran))}, usually {usual}"
         yield finding("slow", job.key, 1, reason, since=job.running_since)

@@ -21,9 +21,10 @@ import os
 import select
 import time
 
+from oncecron.config.ping_table import PING_PAUSE, PING_TIMEOUT
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.timing import LONGEST_SLEEP, PINGS_END_WITHIN
+from oncecron.core.timing import LONGEST_SLEEP
 from oncecron.host.safe_paths import memory_file
 from oncecron.run.process_tree import detach, start_detached
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from oncecron.run.process_tree import Signals
     from oncecron.run.seams import EventKind
     from oncecron.run.spec import RunSpec
+
+_PINGS_END_WITHIN = 3 * PING_TIMEOUT + 2 * PING_PAUSE
+"""Within this time after the job the last ping has been sent or given up: one try of the start, two of the end."""
 
 _LENGTH = 4  # bytes before an event
 _LEAVE_AT = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
@@ -82,7 +86,7 @@ class Pinger:
         os.close(self._wake)
         if _INIT not in (os.getpid(), os.getppid()):
             return
-        deadline = time.monotonic() + PINGS_END_WITHIN
+        deadline = time.monotonic() + _PINGS_END_WITHIN
         poll = select.poll()
         poll.register(self._over, select.POLLIN)
         poll.register(signals.fd, select.POLLIN)

@@ -17,7 +17,7 @@ from log_of import PostgresLog, Store
 from servers import Database
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
-from oncecron.core.model import MOST_KEYS
+from oncecron.stores.postgres.sql_files import MOST_KEYS
 from oncecron_notify.notices import MOST_CHANNELS
 
 ROWS = int(os.environ.get("ONCECRON_TEST_FLOOD", "1200"))

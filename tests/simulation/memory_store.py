@@ -14,10 +14,11 @@ from oncecron.core.decision import stop_refusal
 from oncecron.core.errors import StoreError
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.model import LEAST, Retention, recordable_values, stored_request, trust_after
-from oncecron.core.timing import HOST_FORGOTTEN_AFTER, MAX_CLOCK_SKEW, TOKEN_AHEAD
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER, MAX_CLOCK_SKEW
 from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.sqlite import lease_store, retention
+from oncecron.stores.sqlite.lease_store import TOKEN_AHEAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

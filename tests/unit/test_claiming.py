@@ -8,11 +8,11 @@ from claim_states import HERE, NOW, OWNER
 from one_key import OneKey, claim
 
 from oncecron.core import clock
-from oncecron.core.decision import Attempt, HeldLease, State
+from oncecron.core.decision import CONTENDED_PAUSE, Attempt, HeldLease, State
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.model import AskAgain, Firing, Holder, Lease, Refusal, Unconfirmed
 from oncecron.core.tick import minute_tick
-from oncecron.core.timing import CONTENDED_PAUSE, NEVER, SKIP_TIMEOUT
+from oncecron.core.timing import NEVER, SKIP_TIMEOUT
 from oncecron.stores.claim_loop import MOST_LOOKS
 
 WEB2 = Holder("web2", 4711, "root")

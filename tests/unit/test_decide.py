@@ -12,8 +12,9 @@ from oncecron.core.decision import Cut, Expire, Grant, LookCloser, Regain
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal
 from oncecron.core.tick import NO_TICK, minute_tick
-from oncecron.core.timing import CONTENDED_FOR, MAX_CLOCK_SKEW, NEVER
+from oncecron.core.timing import MAX_CLOCK_SKEW, NEVER
 from oncecron.core.units import DAY
+from oncecron.run.claimer import CONTENDED_FOR
 
 many = settings(suppress_health_check=[HealthCheck.filter_too_much])
 anything = claims() | claims("lease") | claims(tick=NO_TICK)

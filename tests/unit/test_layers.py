@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -463,12 +464,20 @@ def test_the_shell_of_a_crontab_costs_what_run_costs() -> None:
     }
 
 
-def constants(tree: ast.Module) -> Iterator[ast.expr]:
-    """Yield the values of a module's constants, the defaults of its classes' fields and of its parameters."""
+def unexplained(tree: ast.Module) -> Iterator[ast.expr]:
+    """Yield the values of a module's constants, and the defaults of its classes' fields, that no text follows.
+
+    And the defaults of parameters, which none can follow.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef):
-            for statement in node.body:
-                if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value:
+            for statement, after in zip_longest(node.body, node.body[1:]):
+                explained = isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                if (
+                    isinstance(statement, ast.Assign | ast.AnnAssign)
+                    and statement.value
+                    and not explained
+                ):
                     yield statement.value
         elif isinstance(node, ast.arguments):
             yield from (value for value in (*node.defaults, *node.kw_defaults) if value)
@@ -488,8 +497,8 @@ def is_time(value: ast.expr) -> bool:
     )
 
 
-def test_every_time_is_in_one_place_with_its_reason() -> None:
-    """Waits and limits are in `core.timing`, and those of a plugin in a module of its own that ends with `_times`.
+def test_every_time_has_its_reason() -> None:
+    """A text follows each wait and each limit, in `core.timing` and wherever else one stands.
 
     The option table has the smallest values that a user may set.
 
@@ -498,9 +507,9 @@ def test_every_time_is_in_one_place_with_its_reason() -> None:
     strays = [
         f"{name}: {ast.unparse(value)}"
         for name, tree in modules()
-        if name not in {"oncecron.core.timing", "oncecron.core.units", "oncecron.config.options"}
-        if floor(name) != "oncecron_drill" and not name.endswith("_times")
-        for value in constants(tree)
+        if name not in {"oncecron.core.units", "oncecron.config.options"}
+        if floor(name) != "oncecron_drill"
+        for value in unexplained(tree)
         if is_time(value)
     ]
     assert strays == []

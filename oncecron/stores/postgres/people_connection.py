@@ -20,7 +20,7 @@ from oncecron.core.errors import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.masking import without
 from oncecron.core.model import recordable_values
-from oncecron.core.timing import LONGEST_QUERY, MOST_CPU_OF_ANSWER, READER_TIMEOUT
+from oncecron.core.timing import READER_TIMEOUT
 from oncecron.stores.address import as_role, masked, where_options
 from oncecron.stores.postgres import address, libpq, login_rights, schema
 from oncecron.stores.postgres.client import LARGEST_ANSWER, STRANGER, Limit, StatementError, log_in
@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from psycopg.abc import PQGen
 
     Answer = TypeVar("Answer")
+
+_LONGEST_QUERY = 600.0
+"""The limit for one statement of a command for people, which may read and sort a long log."""
+_MOST_CPU_OF_ANSWER = 5.0
+"""And for reading what its server sends, in CPU time: libpq looks a setting up among all that it was sent."""
 
 _UNDEFINED_OBJECT = "42704"
 READERS_CURE = "{read}"
@@ -80,7 +85,7 @@ class _Connection(psycopg.Connection["tuple[Any, ...]"]):
         return super().wait(self._limited(gen), *options, **more)
 
     def _limited(self, steps: PQGen[Answer]) -> PQGen[Answer]:
-        limit = Limit(clock.BOOTTIME, clock.lease_time(clock.BOOTTIME) + LONGEST_QUERY)
+        limit = Limit(clock.BOOTTIME, clock.lease_time(clock.BOOTTIME) + _LONGEST_QUERY)
         memory, cpu = _cost()
         try:
             wanted = next(steps)
@@ -88,7 +93,7 @@ class _Connection(psycopg.Connection["tuple[Any, ...]"]):
                 ready = yield wanted
                 limit.count(self.pgconn.socket)
                 memory_now, cpu_now = _cost()
-                if memory_now - memory > _MOST_GAINED or cpu_now - cpu > MOST_CPU_OF_ANSWER:
+                if memory_now - memory > _MOST_GAINED or cpu_now - cpu > _MOST_CPU_OF_ANSWER:
                     raise StoreRefusesError(
                         f"PostgreSQL sent what takes too much memory or CPU; {STRANGER}"
                     )

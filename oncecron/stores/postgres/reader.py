@@ -19,13 +19,7 @@ from oncecron.core.log_rows import UNCHANGED, HistoryQuery, Released, Unblocked
 from oncecron.core.model import recordable_values
 from oncecron.core.progress import no_progress
 from oncecron.core.tick import minute_tick
-from oncecron.core.timing import (
-    READER_TIMEOUT,
-    RELEASE_POLL,
-    SESSION_LOCK_FREED_AFTER,
-    SKIP_WINDOWS,
-    TERMINATED_AFTER,
-)
+from oncecron.core.timing import READER_TIMEOUT
 from oncecron.core.units import typed_duration
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
 from oncecron.stores.postgres import schema, sql_files
@@ -48,6 +42,16 @@ if TYPE_CHECKING:
     from oncecron.core.progress import Progress
     from oncecron.stores.address import Hold
     from oncecron.stores.api import Row
+
+_SESSION_LOCK_FREED_AFTER = 1.0
+"""A PostgreSQL session whose client has ended frees its lock within this time."""
+_TERMINATED_AFTER = 5.0
+"""A PostgreSQL session that was terminated ends within this time."""
+_RELEASE_POLL = 0.05
+"""Between two tries of `release --force` while a terminated session ends, and of a pause while a write is under way."""
+_SKIP_WINDOWS = (600.0, 4800.0, 38400.0, 307200.0)
+"""PostgreSQL looks for the newest skips in the last ten minutes, then in windows eight times as long, then in all
+skips: the index on their time finds a range without sorting the rest."""
 
 _PAGE = 400
 """Rows of one answer, of which the largest have 150 KiB: `LARGEST_ANSWER` has room for them."""
@@ -145,7 +149,7 @@ class PostgresReader(Connection, Reader):
     def _newest_skips(self, bounds: Mapping[str, Any]) -> Iterator[Row]:
         """Yield skips, no more than the limit. A window lets the server find the last few without sorting all."""
         rows: list[tuple[Any, ...]] = []
-        for window in (*SKIP_WINDOWS, None):
+        for window in (*_SKIP_WINDOWS, None):
             rows = self._ask("skips", {**bounds, "window": window})
             if len(rows) >= bounds["limit"]:
                 break
@@ -179,7 +183,7 @@ class PostgresReader(Connection, Reader):
                 waited = isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
                 if not waited or time.monotonic() > give_up:
                     raise
-            select.select((), (), (), RELEASE_POLL)
+            select.select((), (), (), _RELEASE_POLL)
 
     def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
         section = "resume" if host is None else "undrain"
@@ -203,7 +207,7 @@ class PostgresReader(Connection, Reader):
         self, key: str, shard: int, execution_id: int | None, *, author: str, force: bool
     ) -> Released:
         part = {"key": key, "shard": shard, "execution_id": execution_id, "author": author}
-        give_up = time.monotonic() + SESSION_LOCK_FREED_AFTER
+        give_up = time.monotonic() + _SESSION_LOCK_FREED_AFTER
         ended: set[int | None] = set()
         while True:
             *answer, start = self._ask("release", part, _OPERATORS_CURE)[0]
@@ -214,8 +218,8 @@ class PostgresReader(Connection, Reader):
             if new:
                 self._end_session(released.backend_pid, start)
                 ended.add(released.backend_pid)
-                give_up = time.monotonic() + TERMINATED_AFTER
-            select.select((), (), (), RELEASE_POLL)
+                give_up = time.monotonic() + _TERMINATED_AFTER
+            select.select((), (), (), _RELEASE_POLL)
 
     @answered
     def unblock(self, key: str, shard: int | None) -> list[Unblocked]:
@@ -319,7 +323,7 @@ class PostgresReader(Connection, Reader):
                         f"{schema.where(self._namespace)}: not upgraded, because other sessions use its tables "
                         f"({error.diag.message_primary}); end long reports and dumps, and run it again"
                     ) from error
-            select.select((), (), (), RELEASE_POLL)
+            select.select((), (), (), _RELEASE_POLL)
 
     def _made(
         self, connection: psycopg.Connection[tuple[Any, ...]], roles: Roles, least: LeastRetention

@@ -11,8 +11,8 @@ import os
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Roles
-from oncecron.core.model import LEAST, MOST_KEYS
-from oncecron.core.timing import ENDS_PER_PRUNE, HOST_FORGOTTEN_AFTER
+from oncecron.core.model import LEAST
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.stores import schema_version
 from oncecron.stores.postgres import schema
 from oncecron.stores.postgres.client import StatementError
@@ -21,6 +21,11 @@ from oncecron.stores.schema_version import Recorded
 if TYPE_CHECKING:
     from oncecron.core.log_rows import LeastRetention
     from oncecron.stores.postgres.client import PostgresClient
+
+_ENDS_PER_PRUNE = 16
+"""One end of so many removes expired rows, by chance: that costs a new session as much as five ends."""
+MOST_KEYS = 20_000
+"""How many keys, each shard counted, a schema takes."""
 
 _DIRECTORY = os.path.join(os.path.dirname(__file__), "sql")
 STEPS = os.path.join(_DIRECTORY, "steps")
@@ -136,7 +141,7 @@ def _filled(text: str, namespace: str, **values: str) -> str:
         "version": schema.VERSION,
         "oldest": schema.OLDEST or "null",
         "host_forgotten_after": HOST_FORGOTTEN_AFTER,
-        "ends_per_prune": ENDS_PER_PRUNE,
+        "ends_per_prune": _ENDS_PER_PRUNE,
         "most_keys": MOST_KEYS,
         **{f"least_{name}": seconds for name, seconds in LEAST._asdict().items()},
         **values,

@@ -28,7 +28,6 @@ from oncecron.core.errors import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable_values
-from oncecron.core.timing import SQLITE_RETRY_PAUSE
 from oncecron.host import safe_paths
 from oncecron.stores.address import (
     DEFAULT_NAMESPACE,
@@ -45,6 +44,9 @@ if TYPE_CHECKING:
 
     Version = tuple[int, int | None]
     """Of a schema, and the oldest of a program that it serves."""
+
+_SQLITE_RETRY_PAUSE = 0.01
+"""Between two tries of the one statement for which SQLite itself does not wait."""
 
 SCHEMA_VERSION = 1
 """The version of the schema that this program needs and makes."""
@@ -411,11 +413,11 @@ class Connection:
             try:
                 mode = self.one("write_ahead")
             except sqlite3.OperationalError as error:
-                late = clock.lease_time(clock.MONOTONIC) + SQLITE_RETRY_PAUSE > deadline
+                late = clock.lease_time(clock.MONOTONIC) + _SQLITE_RETRY_PAUSE > deadline
                 if late or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
                     raise
                 select.select(
-                    (), (), (), SQLITE_RETRY_PAUSE
+                    (), (), (), _SQLITE_RETRY_PAUSE
                 )  # libfaketime 0.9.10 breaks time.sleep()
                 continue
             if mode[0] != "wal":

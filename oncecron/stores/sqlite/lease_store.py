@@ -33,8 +33,8 @@ from oncecron.core.facts import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
-from oncecron.core.timing import MAX_CLOCK_SKEW, TOKEN_AHEAD
-from oncecron.core.units import HOUR
+from oncecron.core.timing import MAX_CLOCK_SKEW
+from oncecron.core.units import DAY, HOUR
 from oncecron.host.names import boot_id
 from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
@@ -58,6 +58,10 @@ if TYPE_CHECKING:
     )
     from oncecron.stores.address import Address
     from oncecron.stores.sqlite.connection import Connection
+
+TOKEN_AHEAD = 1.0 * DAY
+"""A fencing token that a record or a re-adoption brings counts up to this far ahead of the store's clock. Tokens
+are the store's clock in microseconds, or the last one plus one. With `--log` they are another store's."""
 
 Values = dict[str, "Any"]
 

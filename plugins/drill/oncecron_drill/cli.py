@@ -14,7 +14,6 @@ from oncecron.cli.progress_bar import progress_bar
 from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_UNKNOWN, UsageError
-from oncecron.core.timing import DRILL_ENDING, LONGEST_DRILL, SHORTEST_DRILL
 from oncecron.host.stderr import complain
 from oncecron.stores import check_with_driver
 from oncecron.stores.address import masked
@@ -22,6 +21,11 @@ from oncecron_drill.stores import open_drilled
 
 if TYPE_CHECKING:
     from oncecron_drill.drill import Request
+
+_SHORTEST_DRILL, _LONGEST_DRILL = 0.1, 1440
+"""The bounds of `drill --minutes`."""
+_DRILL_ENDING = 60
+"""So many seconds a drill usually takes after its last fault: every key has to run once more, and leases to end."""
 
 _MOST_SEED = 1_000_000
 _ENDINGS = {"clean": 0, "violated": 1, "not judged": EX_UNKNOWN}
@@ -109,9 +113,9 @@ def _minutes(text: str) -> float:
         minutes = float(text)
     except ValueError:
         minutes = 0.0
-    if not SHORTEST_DRILL <= minutes <= LONGEST_DRILL:
+    if not _SHORTEST_DRILL <= minutes <= _LONGEST_DRILL:
         raise UsageError(
-            f"--minutes: {text!r} is not a number from {SHORTEST_DRILL:g} to {LONGEST_DRILL:g}"
+            f"--minutes: {text!r} is not a number from {_SHORTEST_DRILL:g} to {_LONGEST_DRILL:g}"
         )
     return minutes
 
@@ -120,7 +124,7 @@ def _agreed(request: Request) -> bool:
     """Say what the drill is about to do, and ask. Raises `UsageError` where nobody can be asked."""
     plan = (
         f"{request.hosts} hosts on this machine fire {request.firings_a_second:.1f} times a second into "
-        f"{request.store} for {request.minutes:g} minutes and about {DRILL_ENDING:g} s more, in a namespace of its own"
+        f"{request.store} for {request.minutes:g} minutes and about {_DRILL_ENDING:g} s more, in a namespace of its own"
     )
     if not (sys.stdin and sys.stdin.isatty() and os.isatty(2)):
         raise UsageError(f"no terminal to ask at: {plan}; add --yes to begin")

@@ -41,7 +41,6 @@ ORDER = (
 )
 """The keys of a drill; with fewer, the first ones. What is fenced writes elsewhere, and a drill does not."""
 MOST_KEYS = len(ORDER)
-MOST_HOSTS = 20
 GAP, MOST_AT_ONCE = 0.8, 10
 """Seconds between two faults, on average, and how many last at a time."""
 FAVOUR = {

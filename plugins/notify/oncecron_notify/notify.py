@@ -21,9 +21,9 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
+from oncecron.config.ping_table import PING_TIMEOUT
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.text import Clock
-from oncecron.core.timing import PING_TIMEOUT
 from oncecron.log.silent_hosts import recent, silences
 from oncecron.watch.findings import OK, check
 from oncecron_notify.changes import (

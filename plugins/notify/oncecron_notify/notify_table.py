@@ -12,8 +12,15 @@ from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.suggestion import not_one_of, unknown
 from oncecron.core.time_zone import offsets
-from oncecron.core.timing import LONGEST_PATIENCE
-from oncecron.watch.findings import OPTIONS, STATES, Limits, kinds, limits_of, states_of
+from oncecron.watch.findings import (
+    LONGEST_PATIENCE,
+    OPTIONS,
+    STATES,
+    Limits,
+    kinds,
+    limits_of,
+    states_of,
+)
 from oncecron_notify.channels import KINDS, Channel, Kind, url_of
 from oncecron_notify.mail_server import NAMES as SERVER_NAMES
 from oncecron_notify.mail_server import MailServer, server_of

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from oncecron_crontab.crons import Cron
     from oncecron_crontab.lint.line import Invocation, LintedCrontab, LintedEntry
 
-_DAY, _MONTH, _WEEKDAY = 2, 3, 4
+_DAY, _WEEKDAY = 2, 4
 _EVERY_DAY = frozenset(range(1, 32))
 _WEEK = range(7)
 _LONGEST = {2: 29, **dict.fromkeys((4, 6, 9, 11), 30)}
