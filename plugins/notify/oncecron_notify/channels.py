@@ -11,23 +11,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import shutil
 import signal
-import time
 from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.options import BOURNE_SHELL, LOG, STORE
 from oncecron.config.ping_table import is_like
 from oncecron.core.masking import masked_line, shown_url, visible
 from oncecron.host.stderr import complain
+from oncecron.watch.within import within
 from oncecron_notify import message as form
-from oncecron_notify.notify_times import CHANNEL_TIMEOUT
+from oncecron_notify.notify_times import CHANNEL_TIMEOUT, LAST_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from io import RawIOBase
     from typing import Any
 
     from oncecron.watch.findings import Finding
@@ -272,6 +271,12 @@ def _run(
         if name not in (STORE.environment, LOG.environment)
     }
     read_end, write_end = os.pipe()
+    said = bytearray()
+
+    def listen() -> None:  # to the end: what it prints fills neither the memory nor a disk
+        with open(read_end, "rb", buffering=0) as printed:
+            while chunk := printed.read(_PIPE):
+                said.extend(chunk[: _ERROR_SHOWN - len(said)])
 
     def start(file: str, words: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -284,7 +289,14 @@ def _run(
             start_new_session=True,
         )
 
-    with tempfile.TemporaryFile() as message, open(read_end, "rb", buffering=0) as printed:
+    def kill() -> None:
+        # Its group alone: channels are sent to beside each other, and a tree would reap the others' programs.
+        with contextlib.suppress(OSError):  # it has ended, or may not be signalled
+            os.killpg(process.pid, signal.SIGKILL)
+
+    listener = Thread(target=listen, daemon=True)
+    listener.start()
+    with tempfile.TemporaryFile() as message:
         message.write(given)
         message.seek(0)
         process_tree.restore_core_limit()
@@ -295,61 +307,18 @@ def _run(
         finally:
             process_tree.refuse_core()
             os.close(write_end)
-        with process:
-            said = _said_until_its_end(process.pid, printed, time.monotonic() + timeout)
-            if said is None:
-                # Its group alone: channels are sent to beside each other, and a tree would reap the others' programs.
-                with contextlib.suppress(OSError):  # it has ended, or may not be signalled
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise ChannelError(f"{what} has not ended within {timeout:g} s and was killed")
-        if process.returncode:
-            shown = visible(" ".join(said.decode("utf-8", "replace").split()))
+        try:
+            within(timeout, process.wait, kill)
+        except TimeoutError:
             raise ChannelError(
-                f"{what} failed with {_status(process.returncode)}{shown and f': {shown}'}"
-            )
-
-
-def _said_until_its_end(pid: int, printed: RawIOBase, deadline: float) -> bytes | None:
-    """Wait for the end of a program; return the beginning of what it has printed, None if it has not ended.
-
-    What it prints beyond that is read and dropped: it fills neither the memory nor a disk.
-    """
-    said = b""
-    os.set_blocking(printed.fileno(), False)
-    end = os.pidfd_open(pid)
-    try:
-        poll = select.poll()
-        poll.register(end, select.POLLIN)
-        poll.register(printed, select.POLLIN)
-        while (left := deadline - time.monotonic()) > 0:
-            ready = [descriptor for descriptor, _ in poll.poll(left * 1000)]
-            chunk = printed.read(_PIPE) if printed.fileno() in ready or end in ready else None
-            said = (said + (chunk or b""))[:_ERROR_SHOWN]
-            if end in ready:
-                if chunk != b"":
-                    _drain(printed)
-                return said
-            if chunk == b"":
-                poll.unregister(printed)
-    finally:
-        os.close(end)
-    return None
-
-
-def _drain(printed: RawIOBase) -> None:
-    """Read what others print, which the program has left running, until they end: a closed pipe would kill them."""
-    from oncecron.run import process_tree
-
-    def drain() -> None:
-        process_tree.detach((printed.fileno(),), empty=(0, 1, 2))
-        os.set_blocking(printed.fileno(), True)
-        while printed.read(_PIPE):
-            pass
-
-    try:
-        process_tree.start_detached(drain)
-    except OSError:  # the host is short of processes
-        return
+                f"{what} has not ended within {timeout:g} s and was killed"
+            ) from None
+    listener.join(LAST_WORDS)
+    if process.returncode:
+        shown = visible(" ".join(said.decode("utf-8", "replace").split()))
+        raise ChannelError(
+            f"{what} failed with {_status(process.returncode)}{shown and f': {shown}'}"
+        )
 
 
 def _status(code: int) -> str:

@@ -12,6 +12,8 @@ CHANNEL_TIMEOUT = 20.0
 """A channel of `notify` acknowledges a message within this time, unless its `timeout` says otherwise."""
 LONGEST_CHANNEL_TIMEOUT = 40.0
 """The longest `timeout` of a channel: the pass has to record what was sent before it is stopped itself."""
+LAST_WORDS = 0.5
+"""What a program has printed is read for this long after its end, if others that it left running keep the pipe open."""
 USUAL_REMINDER = "24h"
 """An open finding is said again after this time, unless `remind` says otherwise."""
 SHORTEST_REMINDER = 600.0
