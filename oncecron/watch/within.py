@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import TYPE_CHECKING
+
+from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
