@@ -56,11 +56,15 @@ def test_it_lists_the_items_in_order(loaded: Oncecron) -> None:
 def test_keys_with_lists_are_offered_at_a_tab(loaded: Oncecron) -> None:
     """And no others, which it could not show."""
     assert loaded.run("other", "--tick", "1", "--", "true").status == 0
-    environment = {"COMP_LINE": "oncecron items ", "_ONCECRON_COMPLETE": "1"}
+    environment = {
+        "COMP_WORDS": "oncecron items ",
+        "COMP_CWORD": "2",
+        "_ONCECRON_COMPLETE": "bash_complete",
+    }
     answer = subprocess.check_output(
         [patient_script()], env={**loaded.environment, **environment}, text=True
     )
-    assert answer == "plain\tk\t\n"
+    assert answer == "plain,k\n"
 
 
 def test_it_lists_what_is_asked_for(loaded: Oncecron) -> None:
