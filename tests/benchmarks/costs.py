@@ -271,10 +271,7 @@ class ShellScript(Contender):
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
         """Return the command line under a key of its own."""
-        self.environment |= {
-            "BENCH_URL": self.url(through),
-            "BENCH_COMMAND": " ".join(command),
-        }
+        self.environment |= {"BENCH_URL": self.url(through), "BENCH_COMMAND": " ".join(command)}
         return ["/bin/sh", "-c", SHELL_SCRIPT, "bench", key]
 
 
@@ -456,10 +453,7 @@ def report(
         f"to the command, ms | whole, ms | CPU, ms | whole, of {base}'s | CPU, of {base}'s | page faults |"
         " private memory, MB | round trips after connecting"
     )
-    lines = [
-        f"| | {columns} |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
-    ]
+    lines = [f"| | {columns} |", "|---|--:|--:|--:|--:|--:|--:|--:|--:|"]
     for name, cases in results.items():
         for case, samples in cases.items():
             if not samples:

@@ -236,11 +236,7 @@ def _chunks(history: History, key: int) -> Iterator[tuple[int, int, list[int]]]:
     minutes = [minute for minute, _ in history.plain(key)]
     for first in range(0, len(minutes), TICKS_IN_A_ROW):
         some = minutes[first : first + TICKS_IN_A_ROW]
-        yield (
-            some[0],
-            some[-1],
-            [(minute - some[0]) << PLAIN_BITS | _CODE for minute in some],
-        )
+        yield (some[0], some[-1], [(minute - some[0]) << PLAIN_BITS | _CODE for minute in some])
 
 
 def fill_sqlite(path: Path, history: History) -> None:

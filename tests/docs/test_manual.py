@@ -60,10 +60,7 @@ def test_every_manual_page_is_installed() -> None:
 
 @pytest.mark.parametrize(
     "check",
-    [
-        ["man", "--warnings", "-l", "-E", "UTF-8", "-Tutf8", "-Z"],
-        ["groff", "-man", "-ww", "-z"],
-    ],
+    [["man", "--warnings", "-l", "-E", "UTF-8", "-Tutf8", "-Z"], ["groff", "-man", "-ww", "-z"]],
     ids=lambda check: str(check[0]),
 )
 def test_the_manual_pages_are_free_of_warnings(check: list[str]) -> None:

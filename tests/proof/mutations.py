@@ -137,11 +137,7 @@ _MUTATIONS = (
                 "        self._wrapper_gone = True\n",
                 "        self._wrapper_gone = True\n        system.calls.exit(75)\n",
             ),
-            Change(
-                "run/process_tree.py",
-                "    die_by(number)\n",
-                "    die_by(0)\n",
-            ),
+            Change("run/process_tree.py", "    die_by(number)\n", "    die_by(0)\n"),
         ),
     ),
     Mutation(
@@ -152,13 +148,7 @@ _MUTATIONS = (
         ("stop the guard of a new job",),
         "The guard alone is stopped (SIGSTOP) for longer than the ttl; another host fires the next tick after the "
         "lease's end, and there are two.",
-        (
-            Change(
-                "run/wrapper.py",
-                "            if is_late:\n",
-                "            if False:\n",
-            ),
-        ),
+        (Change("run/wrapper.py", "            if is_late:\n", "            if False:\n"),),
     ),
     Mutation(
         "leave-the-tree",
@@ -168,13 +158,7 @@ _MUTATIONS = (
         ("kill the guard",),
         "The guard is killed (kill -9) while a job with a grandchild in a session of its own runs; another host fires "
         "the next tick after the lease's end, and the grandchild still lives.",
-        (
-            Change(
-                "run/process_tree.py",
-                "        while self.kill():\n",
-                "        while False:\n",
-            ),
-        ),
+        (Change("run/process_tree.py", "        while self.kill():\n", "        while False:\n"),),
     ),
     Mutation(
         "asking-renews",
@@ -556,13 +540,7 @@ SIMULATED: dict[str, Mutation] = {
             EVERYWHERE,
             (),
             "No fault is needed: with --shards, a job succeeds and leaves a process; the next part fails.",
-            (
-                Change(
-                    "run/job.py",
-                    "        self._tree.set_apart()\n",
-                    "",
-                ),
-            ),
+            (Change("run/job.py", "        self._tree.set_apart()\n", ""),),
         ),
     )
 }

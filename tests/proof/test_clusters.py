@@ -135,11 +135,7 @@ REDIS: dict[str, Bite] = {
 SERVER = REDIS | {"disk full": refuses_to_grow}
 FAULTS: dict[str, dict[str, Bite]] = {
     "postgres": SERVER
-    | {
-        "promote the standby": breaks,
-        "standby away": loses_one,
-        "freeze the standby": refuses,
-    },
+    | {"promote the standby": breaks, "standby away": loses_one, "freeze the standby": refuses},
     "pooled": SERVER
     | {
         "restart the pooler": breaks,

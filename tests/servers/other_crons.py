@@ -16,14 +16,7 @@ from servers.cron import CronHost
 from servers.require import not_proven
 
 RELEASE, OLDER = "trixie", "bookworm"  # the first with a package of cronie, and the one before
-PACKAGES = (
-    "cronie",
-    "busybox-static",
-    "systemd-cron",
-    "libstdc++6",
-    "libgcc-s1",
-    "libc6",
-)
+PACKAGES = ("cronie", "busybox-static", "systemd-cron", "libstdc++6", "libgcc-s1", "libc6")
 _VENV = os.environ.get("ONCECRON_TEST_VENV", Path(__file__).parents[2] / ".venv-test")
 DIRECTORY = Path(_VENV).resolve() / "crons"
 

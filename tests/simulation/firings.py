@@ -216,8 +216,7 @@ class Runner:
 
         try:
             life.status = supervise(
-                *(life.spec, open_store, self._processes),
-                lambda guard: Watched(self, life, guard),
+                *(life.spec, open_store, self._processes), lambda guard: Watched(self, life, guard)
             )
         except Exception as error:  # noqa: BLE001 - whatever it is
             self._found_bug(error)
