@@ -94,7 +94,6 @@ class Contender:
         self.number = 0
 
     def url(self, through: FaultProxy | None) -> str:
-        """Return the address of the store."""
         return self.stage.database.url(via=through)
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
@@ -114,11 +113,9 @@ class Oncecron(Contender):
     name = "oncecron"
 
     def options(self, key: str, through: FaultProxy | None) -> list[str]:
-        """Return the options of `run`."""
         return ["--store", self.url(through), "--key", self.name.replace(" ", "-"), "--tick", key]
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
-        """Return the command line under a key of its own."""
         options = self.options(key.replace(" ", "-"), through)
         return [str(self.stage.bin / "oncecron"), "run", *options, "--", *command]
 
@@ -130,7 +127,6 @@ class OncecronOnRedis(Oncecron):
     asks = "redis"
 
     def url(self, through: FaultProxy | None) -> str:
-        """Return the address of the store."""
         return self.stage.redis.url(via=through)
 
 
@@ -141,7 +137,6 @@ class OncecronOnSqlite(Oncecron):
     asks = "a file"
 
     def url(self, through: FaultProxy | None) -> str:
-        """Return the address of the store."""
         assert through is None
         return f"sqlite://{self.stage.directory}/store.db"
 
@@ -152,7 +147,6 @@ class OncecronBySocket(Oncecron):
     name = "oncecron by unix socket"
 
     def url(self, through: FaultProxy | None) -> str:
-        """Return the address of the store."""
         server = self.stage.server
         by_socket = self.stage.database.url_by_socket(server.directory, server.port)
         return by_socket if through is None else super().url(through)
@@ -164,7 +158,6 @@ class OncecronByPooler(Oncecron):
     name = "oncecron behind a PgBouncer"
 
     def url(self, through: FaultProxy | None) -> str:
-        """Return the address of the database by the unix socket of the pooler."""
         pooler = self.stage.pooler
         by_socket = self.stage.database.url_by_socket(pooler.directory, pooler.port)
         return by_socket if through is None else super().url(through)
@@ -177,7 +170,6 @@ class OncecronWithTls(Oncecron):
     asks = "postgres with TLS"
 
     def url(self, through: FaultProxy | None) -> str:
-        """Return the address of the store."""
         return f"{self.stage.database_with_tls.url(via=through)}?sslmode=require"
 
 
@@ -199,7 +191,6 @@ class Scheduled(Oncecron):
         return [*self.where(through), "--key", job, "--schedule", schedule, "--tz", ZONE]
 
     def where(self, through: FaultProxy | None) -> list[str]:
-        """Return the options that name the store."""
         return ["--store", self.url(through)]
 
 
@@ -243,7 +234,6 @@ class RedisScript(Contender):
     asks = "redis"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
-        """Return the command line under a key of its own."""
         port = through.port if through else self.stage.redis.port
         self.environment |= {"BENCH_REDIS": str(port), "BENCH_COMMAND": " ".join(command)}
         return ["/bin/sh", "-c", REDIS_SCRIPT, "bench", key]
@@ -255,7 +245,6 @@ class Dislock(Contender):
     name = "dislock"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
-        """Return the command line under a key of its own."""
         self.environment |= {
             "DATABASE_URL": self.url(through),
             "LOCK_KEY": key,
@@ -270,7 +259,6 @@ class ShellScript(Contender):
     name = "psql script"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
-        """Return the command line under a key of its own."""
         self.environment |= {"BENCH_URL": self.url(through), "BENCH_COMMAND": " ".join(command)}
         return ["/bin/sh", "-c", SHELL_SCRIPT, "bench", key]
 
@@ -282,7 +270,6 @@ class Etcdctl(Contender):
     asks = "etcd"
 
     def command(self, key: str, command: list[str], through: FaultProxy | None = None) -> list[str]:
-        """Return the command line under a key of its own."""
         self.environment |= {"ETCDCTL_API": "3"}
         port = through.port if through else self.stage.etcd_port
         return ["etcdctl", f"--endpoints=127.0.0.1:{port}", "lock", key, *command]
@@ -324,7 +311,6 @@ class Stage:
             )
 
     def port(self, contender: Contender) -> int:
-        """Return the port of the server that a contender asks."""
         return {
             "postgres": self.server.port,
             "postgres with TLS": self.server_with_tls.port,
@@ -333,7 +319,6 @@ class Stage:
         }[contender.asks]
 
     def start_etcd(self) -> bool:
-        """Start a server of etcd, where it is installed."""
         if not (shutil.which("etcd") and shutil.which("etcdctl")):
             return False
         client, peer = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, free_port()))
@@ -356,7 +341,6 @@ class Stage:
         return True
 
     def close(self) -> None:
-        """Stop the servers."""
         if self.etcd:
             end(self.etcd)
         self.pooler.remove()
@@ -378,7 +362,6 @@ def _postgres(**settings: object) -> tuple[PostgresServer, Database]:
 
 
 def measure(contender: Contender, *, wins: bool) -> Sample:
-    """Run once as a whole process."""
     stamp = contender.stage.directory / "stamp"
     stamp.unlink(missing_ok=True)
     tell = ["/bin/sh", str(contender.stage.directory / "tell")]
@@ -478,7 +461,6 @@ def _ratio(samples: list[Sample], base: list[Sample], field: str) -> str:
 
 
 def main() -> None:
-    """Measure, print the table, and write everything as JSON if asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -93,7 +93,6 @@ def slow_disk(directory: Path) -> list[str]:
 
 
 def url_of(server: PostgresServer | RedisServer) -> str:
-    """Return the URL of a server that runs."""
     if isinstance(server, RedisServer):
         return server.url()
     return server.create_database().url("owner")
@@ -135,14 +134,12 @@ class Bench:
         }
 
     def list_of(self, length: int) -> Path:
-        """Return a file with so many items."""
         path = self.directory / f"items-{length}"
         if not path.exists():
             path.write_text("".join(f"user-{number}@example.com\n" for number in range(length)))
         return path
 
     def each(self, store: str, *words: str) -> list[str]:
-        """Return the words of an `each`."""
         url = self.urls[store]
         return [self.script, "each", "--store", url, "--key", KEY, "--slots", str(JOBS), *words]
 
@@ -152,7 +149,6 @@ class Bench:
         return cpu_seconds(server.process.pid) if server and server.process else 0.0
 
     def close(self) -> None:
-        """Stop the servers."""
         for server in self.servers.values():
             server.remove()
         shutil.rmtree(self.data, ignore_errors=True)
@@ -191,7 +187,6 @@ class Contender(NamedTuple):
 
 
 def contenders(bench: Bench) -> list[Contender]:
-    """Return all of them, xargs first."""
     numbers, jobs = ("-n", str(BATCH)), str(JOBS)
     found = [Contender("xargs -P", "", ["xargs", *numbers, "-P", jobs, "true"])]
     if parallel := shutil.which("parallel"):
@@ -206,7 +201,6 @@ def contenders(bench: Bench) -> list[Contender]:
 
 
 def run(bench: Bench, store: str, words: list[str], items: Path) -> Sample:
-    """Run a contender as a whole process."""
     server = bench.server_cpu(store)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
@@ -296,7 +290,6 @@ class Loader:
         return clock.lease_time(self._leases.lease_clock) + TTL
 
     def load(self, length: int) -> None:
-        """Load a list of so many items."""
         items_of = ItemList(KEY, self.lease.tick or "")
         for number, first in enumerate(range(0, length, CHUNK)):
             end = min(length, first + CHUNK)
@@ -305,7 +298,6 @@ class Loader:
             self._store.load(self.lease, items_of, chunk, deadline=self._deadline())
 
     def end(self, outcome: Outcome) -> None:
-        """Give the lease back."""
         ending = Ending(outcome, None, None, 1.0, None, None, None)
         self._leases.finish(self.lease, ending, Retention(1e9, 1e9), deadline=self._deadline())
         self._leases.close()
@@ -346,7 +338,6 @@ def table_of_batches(costs: dict[str, list[Sample]]) -> str:
 
 
 def table_of_loads(times: dict[str, dict[str, list[float]]]) -> str:
-    """Return a Markdown table with a column for each store."""
     lines = [f"| | {' | '.join(times)} |", f"|---|{'--:|' * len(times)}"]
     for source in ("standard input", "--items"):
         cells = [f"{_median(each[source]):.2f}" for each in times.values()]
@@ -356,7 +347,6 @@ def table_of_loads(times: dict[str, dict[str, list[float]]]) -> str:
 
 
 def main() -> None:
-    """Measure, print the tables, and write everything as JSON if asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -58,7 +58,6 @@ class Run(NamedTuple):
 
     @property
     def finished_at(self) -> float:
-        """Return its end."""
         return self.started_at + 1.5
 
 
@@ -142,17 +141,14 @@ class History:
 
 
 def name(key: int) -> str:
-    """Return the name of a key."""
     return f"job-{key:03}"
 
 
 def host(number: int) -> str:
-    """Return the name of a host."""
     return f"app-{number:02}.example.org"
 
 
 def schedule(history: History, key: int) -> str:
-    """Return the schedule of a key."""
     return f"{history.minute(key)} * * * *"
 
 
@@ -160,7 +156,6 @@ COUNTS = [1] * 24
 
 
 def fill_postgres(database: Database, history: History) -> None:
-    """Fill a database in which the schema is installed."""
     with database.server.superuser_connect(database.name) as connection:
         connection.execute("set session_replication_role = replica")  # no check of each reference
         cursor = connection.cursor()
@@ -227,7 +222,6 @@ def fill_postgres(database: Database, history: History) -> None:
 
 
 def at(seconds: float) -> str:
-    """Return a time as PostgreSQL reads it."""
     return time.strftime("%Y-%m-%d %H:%M:%S+00", time.gmtime(seconds))
 
 
@@ -240,7 +234,6 @@ def _chunks(history: History, key: int) -> Iterator[tuple[int, int, list[int]]]:
 
 
 def fill_sqlite(path: Path, history: History) -> None:
-    """Fill a file in which the schema is installed."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("pragma synchronous = off")
         columns = (*Run._fields, "shard", "named", "owner_attempt", "pid", "user", "command")
@@ -302,7 +295,6 @@ def _told(history: History, key: int) -> dict[str, Any]:
 
 
 def fill_redis(server: RedisServer, history: History) -> None:
-    """Fill an empty server."""
     client: Any = server.connect(socket_timeout=60)
     names = scripts.Names("oncecron")
     of_all = names.of_namespace

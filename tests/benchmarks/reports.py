@@ -82,7 +82,6 @@ def postgres(stack: ExitStack, history: History) -> Filled:
 
 
 def redis(stack: ExitStack, history: History) -> Filled:
-    """Start a server and fill it."""
     server = RedisServer().start()
     stack.callback(server.remove)
     fill_redis(server, history)
@@ -90,7 +89,6 @@ def redis(stack: ExitStack, history: History) -> Filled:
 
 
 def sqlite(stack: ExitStack, history: History) -> Filled:
-    """Fill a file."""
     directory = public_directory("reports", place_of_servers())
     path = directory / "log.db"
     stack.callback(path.unlink)
@@ -108,7 +106,6 @@ STORES: dict[str, Callable[[ExitStack, History], Filled]] = {
 
 
 def measure(store: Filled, script: Path, words: list[str]) -> Sample:
-    """Run a command once."""
     host = Oncecron(store.url, public_directory("reports", place_of_servers()), script=script)
     before = cpu_seconds(store.server) if store.server else 0.0
     done = subprocess.run(
@@ -121,7 +118,6 @@ def measure(store: Filled, script: Path, words: list[str]) -> Sample:
 
 
 def main() -> None:
-    """Measure, print the tables, and write everything as JSON if asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -53,12 +53,10 @@ KEPT = Retention(executions=400 * 86400.0, skips=7 * 86400.0)
 
 
 def host(number: int) -> str:
-    """Return the name of a host."""
     return f"app-{number:02}.example.org"
 
 
 def firing(key: str, tick: Tick, name: str) -> Firing:
-    """Return a firing of a host."""
     return Firing(
         key, 0, tick, str(uuid.uuid4()), Holder(name, 12345, "root"), COMMAND,
         (tick.instant or clock.wall()) + 1, 60.0, None, None,
@@ -101,7 +99,6 @@ class Sample(NamedTuple):
 
 
 def ways(stack: ExitStack) -> list[Way]:
-    """Start the servers."""
     server = PostgresServer(synchronous_commit="on", shared_buffers="128MB").start()
     stack.callback(server.remove)
     database = installed(server.create_database())
@@ -144,7 +141,6 @@ def fire(url: str, client: int, until: float, wins: bool) -> int:
 
 
 def measure(way: Way, seconds: float, wins: bool) -> Sample:
-    """Let all clients fire for so long."""
     server = cpu_seconds(way.server)
     pooler = cpu_seconds(way.pooler) if way.pooler else 0.0
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -181,7 +177,6 @@ def measure(way: Way, seconds: float, wins: bool) -> Sample:
 
 
 def medians(samples: list[Sample]) -> Sample:
-    """Return the median of each figure."""
     return Sample(*map(statistics.median, zip(*samples, strict=True)))
 
 
@@ -215,7 +210,6 @@ def heartbeat(way: Way, held: bool) -> float:
 
 
 def report(results: dict[str, dict[str, Sample]]) -> str:
-    """Return a Markdown table."""
     titles = ("a second", "server CPU, ms", "one processor carries, a second", "busy")
     lines = [
         f"| | skipped: {' | '.join(titles)} | run: {' | '.join(titles)} |",
@@ -233,7 +227,6 @@ def report(results: dict[str, dict[str, Sample]]) -> str:
 
 
 def main() -> None:
-    """Measure, print the table, and write everything as JSON if asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

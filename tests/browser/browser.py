@@ -21,7 +21,6 @@ SCRIPT = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start the Chromium of the machine."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program("chromium"), args=[*SWITCHES])
         try:
@@ -67,11 +66,9 @@ class Shown:
         dialog.dismiss()
 
     def text(self) -> str:
-        """Return all text that is shown."""
         return str(self.page.inner_text("body"))
 
     def open_details(self) -> None:
-        """Open all that can be opened."""
         self.page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
 
     def faint_texts(self) -> list[str]:
@@ -98,5 +95,4 @@ class Shown:
         return found
 
     def close(self) -> None:
-        """Close it."""
         self.page.context.close()

@@ -49,7 +49,6 @@ class Job:
         self.identity = " ".join(get(f"ONCECRON_{name}") or "-" for name in names)
 
     def write(self, kind: str, detail: object = "-") -> None:
-        """Append one line."""
         line = f"{kind} {self.host} {os.getpid()} {time.monotonic():.6f} {self.run}"
         os.write(self.journal, f"{line} {self.identity} {detail}\n".encode())
         if kind in ("start", "end"):
@@ -123,7 +122,6 @@ def die_by(name: str) -> None:
 
 
 def main() -> None:
-    """Run the job."""
     path, *words = sys.argv[1:]  # argparse alone would double the start-up time
     flags = FLAGS.intersection(words)
     words = [word for word in words if word not in flags]

@@ -48,7 +48,6 @@ class _Program(ctypes.Structure):
 
 
 def refuse(calls: str, number: int) -> None:
-    """Install the filter."""
     arm = os.uname().machine == "aarch64"
     code: list[tuple[int, int, int, int]] = []
     for call in calls.split(","):

@@ -23,7 +23,6 @@ identity = " ".join(os.environ.get(f"ONCECRON_{name}") or "-" for name in names)
 
 
 def write(kind: str, detail: str = "-") -> None:
-    """Append one line."""
     line = f"{kind} {host} {os.getpid()} {time.monotonic():.6f} {run} {identity} {detail}\n"
     os.write(journal, line.encode())
 

@@ -33,11 +33,9 @@ class Certificates:
                 os.chown(path, user.pw_uid, user.pw_gid)
 
     def __getitem__(self, name: str) -> Path:
-        """Return the path of a file."""
         return self.directory / name
 
     def remove(self) -> None:
-        """Remove the files."""
         remove_directory(self.directory)
 
     def _authority(self, name: str) -> None:

@@ -106,11 +106,9 @@ class CronHost(Machine):
         return self.mailbox.read_text().split(END_OF_MAIL)[:-1]
 
     def wait_mail(self, where: Callable[[str], bool], deadline: float = 70) -> str:
-        """Wait for a mail."""
         return eventually(lambda: next(filter(where, self.mails()), None), deadline) or ""
 
     def remove(self) -> None:
-        """Kill the daemon and its jobs and remove the files."""
         super().remove()
         self.stop()
         remove_directory(self.directory)

@@ -117,7 +117,6 @@ class DebianSystem(Machine):
         self.prefix = [net if word == "--net" else word for word in self.prefix]
 
     def add_user(self, name: str) -> None:
-        """Add a user with a home directory."""
         self.do(f"useradd --create-home --shell /bin/sh {name}")
 
     def clone(self, path: str, user: str = "root") -> None:
@@ -135,6 +134,5 @@ class DebianSystem(Machine):
         return {f"/{path.relative_to(upper)}" for path in upper.rglob("*")}
 
     def remove(self) -> None:
-        """Kill what runs here, and remove what was written."""
         super().remove()
         remove_directory(self.directory)

@@ -46,7 +46,6 @@ class Disk:
         return self.path / "everything-else"
 
     def fill(self) -> None:
-        """Take all the space that there is."""
         with self._filler.open("ab", buffering=0) as file:
             for chunk in (CHUNK, CHUNK[:4096], CHUNK[:1]):
                 try:
@@ -57,7 +56,6 @@ class Disk:
                         raise
 
     def free(self) -> None:
-        """Give the space back."""
         with contextlib.suppress(FileNotFoundError):
             self._filler.unlink()
 

@@ -21,7 +21,6 @@ USUAL = {
 
 
 def message(kind: bytes, body: bytes = b"") -> bytes:
-    """Return a message of the server."""
     return kind + struct.pack("!i", len(body) + 4) + body
 
 
@@ -37,13 +36,11 @@ def opening(**parameters: str) -> bytes:
 
 
 def error(sqlstate: str, text: str, severity: str = "FATAL") -> bytes:
-    """Return an error, as a server says it in its own language."""
     fields = {"S": severity, "V": "FATAL", "C": sqlstate, "M": text}
     return message(b"E", b"".join(f"{k}{v}\0".encode() for k, v in fields.items()) + b"\0")
 
 
 def notice(text: str = "hostile") -> bytes:
-    """Return a notice."""
     fields = {"S": "NOTICE", "V": "NOTICE", "C": "00000", "M": text}
     return message(b"N", b"".join(f"{k}{v}\0".encode() for k, v in fields.items()) + b"\0")
 
@@ -56,7 +53,6 @@ def columns(*oids: int) -> bytes:
 
 
 def row(*values: bytes) -> bytes:
-    """Return a row."""
     texts = (struct.pack("!I", len(value)) + value for value in values)
     return message(b"D", struct.pack("!H", len(values)) + b"".join(texts))
 

@@ -44,7 +44,6 @@ class Run:
 
     @property
     def first(self) -> Line:
-        """The line of the start."""
         return self.lines[0]
 
     @property
@@ -65,7 +64,6 @@ class Run:
 
     @property
     def succeeded(self) -> bool:
-        """Whether the job itself ended with status 0."""
         return self.end is not None and self.end.detail == "0"
 
     @property
@@ -107,7 +105,6 @@ class Journal:
         return sorted((Run(tuple(lines)) for lines in by_run.values()), key=lambda run: run.started)
 
     def starts(self) -> list[Line]:
-        """Return the first line of each run."""
         return [run.first for run in self.runs()]
 
     def wait_for(

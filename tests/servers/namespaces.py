@@ -78,7 +78,6 @@ class Machine:
             send(self.processes(), signal.SIGSTOP)
 
     def sigcont(self) -> None:
-        """Thaw all its processes."""
         send(self.processes(), signal.SIGCONT)
 
     def power_off(self) -> None:
@@ -152,7 +151,6 @@ class Network:
         self._ip("link add bridge0 type bridge forward_delay 0", "link set bridge0 up")
 
     def host(self, name: str) -> Host:
-        """Add a host with this hostname."""
         number = len(self.hosts) + 1
         assert number < MOST_HOSTS, "the hosts know the hardware addresses of so many only"
         self.hosts.append(Host(self, name, number))
@@ -172,7 +170,6 @@ class Network:
         self._ip(f"link set {port} nomaster")
 
     def remove(self) -> None:
-        """Remove the hosts and the switch."""
         for host in self.hosts:
             host.remove()
         self.switch.remove()

@@ -67,15 +67,12 @@ class Firing:
 
     @property
     def wrapper(self) -> Process:
-        """The process that cron waits for."""
         return descendants(self.process.pid)[0]
 
     def guard(self) -> Process:
-        """Wait for the guard and return it."""
         return eventually(lambda: self._children(self.process.pid)[0], retry_on=IndexError)
 
     def job(self) -> Process:
-        """Wait for the job itself and return it."""
         return eventually(lambda: self._children(self.guard().pid)[0], retry_on=IndexError)
 
     @staticmethod
@@ -99,7 +96,6 @@ class Oncecron:
         }  # fmt: skip
 
     def start(self, *arguments: object, **options: object) -> Firing:
-        """Start a command and return it while it runs."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
         command = [*self.prefix, *self._words(arguments)]
         return Firing(spawn(command, env=self.environment, **pipes))
@@ -120,7 +116,6 @@ class Oncecron:
         return self("run", "--key", key, *arguments, deadline=deadline)
 
     def fire(self, key: str, *arguments: object) -> Firing:
-        """Fire once and do not wait."""
         return self.start("run", "--key", key, *arguments)
 
     def _words(self, arguments: Sequence[object]) -> list[str]:

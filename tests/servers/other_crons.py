@@ -58,7 +58,6 @@ def daemons() -> dict[str, Daemon]:
 
 
 def generator() -> list[str]:
-    """Return the command of systemd-cron's generator."""
     name = "usr/lib/systemd/system-generators/systemd-crontab-generator"
     return by_its_own_library(unpacked(), name)
 

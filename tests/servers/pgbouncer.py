@@ -61,7 +61,6 @@ class PgBouncer:
         self.pool_size = pool_size
 
     def start(self) -> "PgBouncer":
-        """Start it and wait until it answers."""
         # With the server's own secrets it can log in there by what its client has shown.
         users = "".join(f'"{role}" "{verifier_of(role)}"\n' for role in ROLES)
         users += f'"{SUPERUSER}" "{password_of(SUPERUSER)}"\n'
@@ -84,8 +83,6 @@ class PgBouncer:
         return self
 
     def wait_ready(self, deadline: float = 10) -> None:
-        """Wait until its console answers."""
-
         def answers() -> bool:
             if self.process.poll() is not None:
                 raise RuntimeError(f"PgBouncer ended instead of starting:\n{self.log()}")
@@ -110,7 +107,6 @@ class PgBouncer:
             return cursor.fetchall() if cursor.description else []
 
     def log(self) -> str:
-        """Return its log."""
         path = self.directory / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -119,19 +115,15 @@ class PgBouncer:
         end(self.process, signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL it."""
         end(self.process, signal.SIGKILL)
 
     def sigstop(self) -> None:
-        """Freeze it; the kernel still acknowledges for it."""
         self.process.send_signal(signal.SIGSTOP)
 
     def sigcont(self) -> None:
-        """Thaw it."""
         self.process.send_signal(signal.SIGCONT)
 
     def remove(self) -> None:
-        """End it and remove its files."""
         self.stop()
         remove_directory(self.directory)
 

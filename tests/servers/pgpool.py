@@ -95,10 +95,8 @@ class Pgpool:
         return row == (self.servers[-1].port,)
 
     def log(self) -> str:
-        """Return its log."""
         return (self.directory / "log").read_text(errors="replace")
 
     def remove(self) -> None:
-        """End it and remove its files."""
         end(self.process, signal.SIGINT)
         remove_directory(self.directory)

@@ -79,7 +79,6 @@ class Endpoint(Protocol):
 
 
 def password_of(role: str) -> str:
-    """Return the password of a role of the tests."""
     return f"{role}-password"
 
 
@@ -163,7 +162,6 @@ class PostgresServer:
         self.process = None
 
     def restart(self, mode: str = "fast") -> None:
-        """Stop and start again, on the same port."""
         self.stop(mode)
         self.start()
 
@@ -179,7 +177,6 @@ class PostgresServer:
         remove_directory(self.directory)
 
     def processes(self) -> list[Any]:
-        """Return the postmaster and all its children."""
         return [] if self.process is None else descendants(self.process.pid)
 
     def sigstop(self) -> None:
@@ -188,11 +185,9 @@ class PostgresServer:
         send(self.processes(), signal.SIGSTOP)  # the children born in between
 
     def sigcont(self) -> None:
-        """Thaw every process of the server."""
         send(self.processes(), signal.SIGCONT)
 
     def log(self) -> str:
-        """Return the server's log."""
         path = self.directory / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -400,7 +395,6 @@ class Database:
         return psycopg.connect(self.url(user, via=via), **options)
 
     def execute(self, statement: str, *values: object) -> list[Any]:
-        """Run one statement as superuser and return its rows."""
         return self.server.execute(statement, *values, database=self.name)
 
     def drop(self) -> None:
@@ -409,7 +403,6 @@ class Database:
 
     @contextlib.contextmanager
     def until_dropped(self) -> Iterator["Database"]:
-        """Drop it at the end of the block."""
         try:
             yield self
         finally:

@@ -72,7 +72,6 @@ class Root(Machine):
         return self.run([*ENVIRONMENT, *map(str, command)])
 
     def start(self, *command: object) -> "subprocess.Popen[bytes]":
-        """Start a command in the same way."""
         words = [*ENVIRONMENT, *map(str, command)]
         return self.popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 

@@ -25,7 +25,6 @@ class Scripted:
 
     @property
     def url(self) -> str:
-        """The store's URL."""
         return f"redis://{self.host}:{self.port}"
 
     def _serve(self) -> None:
@@ -42,7 +41,6 @@ class Scripted:
             self._behave(connection, number)
 
     def close(self) -> None:
-        """End all connections."""
         for each in (self._listener, *self._open):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

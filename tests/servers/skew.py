@@ -11,7 +11,6 @@ from servers.require import not_proven
 
 @functools.cache
 def libfaketime() -> str:
-    """Return the path of the library."""
     for directory in ("/usr/lib", "/usr/local/lib"):
         found = sorted(Path(directory).glob("**/faketime/libfaketime.so.1"))
         if found:

@@ -82,19 +82,16 @@ class SmtpSink:
         return program
 
     def close(self) -> None:
-        """Stop the server."""
         self._controller.stop()
 
     async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
         self, _server: Any, _session: Any, envelope: Any, address: str, _options: Any
     ) -> str:
-        """Take an address."""
         if address not in self.refused:
             envelope.rcpt_tos.append(address)
         return self.refused.get(address, "250 OK")
 
     async def handle_DATA(self, server: Any, _session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
-        """Keep a mail."""
         content: Any = email.message_from_bytes(envelope.content, policy=email.policy.default)
         self.received.append(content["Message-ID"])
         if self.refusal is not None:

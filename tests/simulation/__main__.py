@@ -80,7 +80,6 @@ class Search:
         self._firings, self._hours, self._begin = 0, 0.0, time.process_time()
 
     def run(self) -> int:
-        """Run them all; return the exit status."""
         options, found = self._options, 0
         for seed in range(options.first, options.first + options.seeds):
             found += self._run_one(seed)
@@ -161,7 +160,6 @@ class Search:
 
 
 def main() -> int:
-    """Run what the command line says."""
     options, usual = _arguments(), sys.unraisablehook
     # A process may be killed while a generator that it leaves is closed.
     sys.unraisablehook = lambda what: None if what.exc_type is GreenletExit else usual(what)

@@ -40,12 +40,10 @@ def grant_beside_lease() -> None:
 
 
 def claim_forgotten() -> None:
-    """Forget a claim without an answer."""
     claimer.Claimer.unanswered = []
 
 
 def retries_success() -> None:
-    """Retry what has succeeded."""
     RetryPolicy.wanted = lambda self, _ending, attempt: attempt <= self.retries
 
 
@@ -60,8 +58,6 @@ def dead_holder_is_held() -> None:
 
 
 def takes_over_living() -> None:
-    """Take over before the lease has ended."""
-
     def change(state: State, firing: Firing) -> State:
         if firing.failover and state.lease and state.lease.tick == firing.tick.text:
             return state._replace(lease=state.lease._replace(ends_in=0.0))
@@ -97,7 +93,6 @@ def token_is_the_clock() -> None:
 
 
 def starts_while_paused() -> None:
-    """Start what is paused or drained."""
     _decide(lambda state, _: state._replace(stop=None))
 
 

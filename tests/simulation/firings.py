@@ -71,7 +71,6 @@ class Key:
         return max(self.retries, 2) if self.failover and not self.retries else self.retries
 
     def tick(self, fired_at: float) -> ticks.Tick:
-        """Return the tick that a firing is for."""
         if self.rule == "schedule":
             return ticks.scheduled_tick(self.schedule, "UTC", fired_at)
         if self.rule == "none":
@@ -120,7 +119,6 @@ class Life:
 
     @property
     def state(self) -> str:
-        """The name of the guard's state."""
         return self._state
 
     @state.setter
@@ -155,20 +153,16 @@ class Watched:
         return getattr(self._state, name)
 
     def take(self, event: Event) -> Watched:
-        """Take an event of the store thread."""
         return self._then(type(event).__name__, self._state.take(event))
 
     def take_signal(self, number: int, *, already_there: bool) -> Watched:
-        """Take a signal to the wrapper."""
         after = self._state.take_signal(number, already_there=already_there)
         return self._then("USR1" if number in (10, 12) else "stop", after)
 
     def lose_wrapper(self) -> Watched:
-        """Take the end of the wrapper."""
         return self._then("stop", self._state.lose_wrapper())
 
     def judge(self, now: float) -> Watched:
-        """Do what is due."""
         return self._then("clock", self._state.judge(now))
 
     def _then(self, cause: str, after: State) -> Watched:
@@ -199,7 +193,6 @@ class Runner:
         """Faults that wait for the next firing to start its guard."""
 
     def fire(self, life: Life) -> None:
-        """Start the wrapper of a firing."""
         life.wrapper = Process(self._kernel, life.host, None, "wrapper", life)
         self._kernel.thread(life.wrapper, self._be_wrapper, life)
 
@@ -231,7 +224,6 @@ class Runner:
             self.next.pop()(guard.life)
 
     def said(self, text: str) -> None:
-        """Note a message."""
         process = self._kernel.current.process
         self._kernel.trace("says", process.host.name, text)
         self.ledger.says(process.life, text)

@@ -41,7 +41,6 @@ class Host:
         self.spool: MemorySpool
 
     def wall(self) -> float:
-        """Return the wall clock."""
         return self.kernel.now + self.ahead
 
     def lease(self) -> float:
@@ -95,7 +94,6 @@ class Process:
             parent.children.append(self)
 
     def is_out(self) -> bool:
-        """Return whether the process cannot act."""
         return self.dead or self.stopped or self.host.frozen
 
     def later(self, what: Callable[..., None], *args: Any) -> None:
@@ -138,18 +136,15 @@ class Kernel:
         """Is told of each wrapper and guard that can no longer act, or can again, or gets a signal."""
 
     def trace(self, *words: Any) -> None:
-        """Add a line to the history of this seed."""
         line = f"{self.now:.6f} {' '.join(map(str, words))}"
         self.hash.update(line.encode() + b"\n")
         if self._tell:
             self._tell(line)
 
     def at(self, when: float, what: Callable[..., None], *args: Any) -> None:
-        """Do something at a time."""
         heapq.heappush(self.heap, (when, next(self._number), what, args))
 
     def run(self, until: float) -> None:
-        """Let everything happen that happens until then."""
         while self.heap and self.heap[0][0] <= until:
             self.now, _, what, args = heapq.heappop(self.heap)
             what(*args)
@@ -158,7 +153,6 @@ class Kernel:
     # Threads
 
     def thread(self, process: Process, function: Callable[..., None], *args: Any) -> None:
-        """Start a thread of a process."""
         thread = Thread(self, process, lambda: function(*args))
         process.threads.append(thread)
         self.at(self.now, self._resume, thread, 0)
@@ -209,7 +203,6 @@ class Kernel:
     # Processes
 
     def kill(self, process: Process, number: int) -> None:
-        """Send a signal."""
         if process.dead:
             return
         if number == KILL:
@@ -299,7 +292,6 @@ class Kernel:
     # Hosts
 
     def freeze(self, host: Host) -> None:
-        """Let nothing happen on a host any more."""
         host.frozen, host.frozen_at = True, self.now
         for process in list(host.processes.values()):
             self._changed(process)
@@ -321,14 +313,12 @@ class Kernel:
             self.wake(*process.threads)
 
     def crash(self, host: Host) -> None:
-        """End all processes of a host at once."""
         host.up = False
         self.thaw(host, counts=True)
         for process in list(host.processes.values()):
             self.exit(process, KILL)
 
     def boot(self, host: Host) -> None:
-        """Start a host that has crashed."""
         host.up, host.booted, host.stood_still = True, self.now - 20, 0.0
 
 

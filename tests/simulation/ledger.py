@@ -77,11 +77,9 @@ class Start:
         return self.status == 0 and not any(name in ENDED_BY for _, name in self.signals)
 
     def changed(self) -> None:
-        """Note that a process has ended."""
         self.last_sign = self.life.host.kernel.now
 
     def told(self, now: float) -> history.Start:
-        """Return it as the checker takes it."""
         lives = self.is_alive()
         return history.Start(
             *(self.file, self.at, self.life.host.name, self.processes[0].pid, self.life.wrapper.pid),
@@ -91,7 +89,6 @@ class Start:
         )  # fmt: skip
 
     def __str__(self) -> str:
-        """Name the start."""
         return f"execution {self.id} attempt {self.attempt} on {self.life.host.name}"
 
 
@@ -116,11 +113,9 @@ class Ledger:
 
     @property
     def starts(self) -> int:
-        """How many jobs were started."""
         return len(self._starts)
 
     def violation(self, kind: str, text: str, life: Life | None = None) -> None:
-        """Note a violation."""
         self.violations.append(Violation(self._kernel.now, kind, text))
         self._kernel.trace("VIOLATION", kind, text, life.host.name if life else "")
 
@@ -170,12 +165,10 @@ class Ledger:
         self.asked(min(now + seconds, self._world.quiet_at), words[1], name)
 
     def asked(self, at: float, *words: str) -> None:
-        """Note what a person did."""
         number = len(self._operations) + 1
         self._operations.append(history.Operation(number, at, "desk", list(words), at, 0, "done"))
 
     def says(self, life: Life, text: str) -> None:
-        """Note what a firing prints."""
         self._said[life].append(f"oncecron: {text}")
 
     def begins(self, life: Life, environment: Mapping[str, str]) -> Start:
@@ -199,7 +192,6 @@ class Ledger:
         return start
 
     def signalled(self, start: Start, number: int) -> None:
-        """Note that a process of a job gets a signal."""
         start.signals.append((self._kernel.now, signal.Signals(number).name.removeprefix("SIG")))
 
     def job_ended(self, process: Process, status: int) -> None:
@@ -265,7 +257,6 @@ class Ledger:
         )  # fmt: skip
 
     def _faults_of(self, lives: dict[Life, int]) -> None:
-        """Add whom the faults hit."""
         outs = [*self._outs, *((*place, since, INF) for place, since in self._out.items())]
         for life, role, since, until in outs:
             process = life.guard if role == "guard" else life.wrapper

@@ -100,7 +100,6 @@ def _no_list() -> Row:
 
 
 def loaded(items_of: ItemList, items: list[item_model.Item], now: float) -> Row:
-    """Return a list as a load leaves it."""
     found = _no_list() | {"places": {}, "from": 0, "loaded_at": now}
     _add(found, items_of, item_model.Chunk(0, items, is_last=True))
     return found | {"total": len(items)}

@@ -50,7 +50,6 @@ class Reached:
         }
 
     def watch(self, seed: int, world: World) -> None:
-        """Run the world of a seed, and count."""
         sys.settrace(self._trace)
         try:
             world.run()

@@ -21,15 +21,12 @@ class Only(NamedTuple):
     faults: Numbers | None = None
 
     def has_host(self, number: int) -> bool:
-        """Return whether the cron of a host fires."""
         return self.hosts is None or number in self.hosts
 
     def has_key(self, number: int) -> bool:
-        """Return whether a key is in the crontabs."""
         return self.keys is None or number in self.keys
 
     def has_fault(self, number: int) -> bool:
-        """Return whether a fault strikes."""
         return self.faults is None or number in self.faults
 
 

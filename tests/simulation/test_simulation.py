@@ -54,7 +54,6 @@ def simulate(*arguments: str, status: int = 0, hash_seed: str = "random") -> str
 
 
 def digests(output: str) -> list[str]:
-    """Return the digests of the histories."""
     return re.findall(r"\b[0-9a-f]{64}\b", output)
 
 

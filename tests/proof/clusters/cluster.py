@@ -51,7 +51,6 @@ class Seat(NamedTuple):
 
     @property
     def words(self) -> dict[str, Any]:
-        """Return the keywords."""
         return self._asdict()
 
 
@@ -85,7 +84,6 @@ class Middleboxes:
         return self.of[host]
 
     def close(self) -> None:
-        """End all."""
         for proxy in (proxy for proxies in self.of.values() for proxy in proxies):
             proxy.close()
 

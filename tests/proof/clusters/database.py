@@ -95,11 +95,9 @@ class ClusterDatabase:
         return ["/bin/sh", "-c", FENCED, str(psql), url]
 
     def register(self) -> list[tuple[str, int]]:
-        """Return the writes."""
         return [tuple(row) for row in self.ask("select key, token from work.register order by id")]
 
     def leases(self) -> list[str]:
-        """Say which leases and advisory locks there are."""
         rows = self.ask(
             "select format('lease of %s, execution %s by %s/%s, is %s: row %s, lock %s', key, execution_id, host,"
             " pid, state, case when expires_at is null then 'missing' else 'until ' || expires_at end,"
@@ -113,7 +111,6 @@ class ClusterDatabase:
         return [sentence for (sentence,) in rows + locks]
 
     def sessions(self) -> list[str]:
-        """Say which sessions of hosts there are."""
         rows = self.ask(
             "select format('session %s of %s, %s, since %s: %s', pid, usename, application_name, backend_start,"
             " state) from pg_stat_activity where usename in ('runner', 'jobber', 'operator')"
@@ -123,7 +120,6 @@ class ClusterDatabase:
     # Its life
 
     def writes(self) -> bool:
-        """Say that it takes a write."""
         return self.ask("update work.alive set at = now() returning 1") == [(1,)]
 
     def beat(self) -> None:

@@ -16,11 +16,9 @@ class FileRegister:
         self.path.chmod(0o666)
 
     def command(self) -> list[str]:
-        """Return the command that writes; key and token follow."""
         return ["/usr/bin/python3", "-S", "-E", str(SCRIPT), str(self.path)]
 
     def read(self) -> list[tuple[str, int]]:
-        """Return the accepted writes."""
         lines = self.path.read_text().splitlines()
         return [(key, token) for key, token, _ in _script().accepted(lines)]
 

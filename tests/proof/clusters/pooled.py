@@ -50,20 +50,16 @@ class PooledCluster:
         ]
 
     def url(self, host: str, *, proxied: bool) -> str:
-        """Name the pooler."""
         [end] = self._boxes.before(host, [self.pooler]) if proxied else [self.pooler]
         return self.database.present.url("runner", via=end)
 
     def operator_url(self) -> str:
-        """Name the pooler, with the role that may operate."""
         return self.database.present.url("operator", via=self.pooler)
 
     def fenced_write(self) -> list[str]:
-        """Return `psql` by way of the pooler, as the role of jobs."""
         return self.database.fenced_write(self.database.present.url("jobber", via=self.pooler))
 
     def register(self) -> list[tuple[str, int]]:
-        """Return the rows."""
         return self.database.register()
 
     def leftovers(self) -> list[str]:
@@ -85,11 +81,9 @@ class PooledCluster:
         eventually(self._answers, 30, AWAY)
 
     def beat(self) -> None:
-        """Write to the server itself."""
         self.database.beat()
 
     def stop(self) -> None:
-        """End all."""
         self._resume()
         self._boxes.close()
         for name, server in (("pool1", self.pooler), ("db1", self.server)):

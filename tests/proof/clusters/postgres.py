@@ -53,38 +53,30 @@ class PostgresCluster:
         ]
 
     def url(self, host: str, *, proxied: bool) -> str:
-        """Name both servers, in their first order."""
         return self._url(
             "runner", self._boxes.before(host, self.servers) if proxied else self.servers
         )
 
     def operator_url(self) -> str:
-        """Name both servers, with the role that may operate."""
         return self._url("operator", self.servers)
 
     def fenced_write(self) -> list[str]:
-        """Return `psql` as the role of jobs."""
         url = self._url("jobber", self.servers)
         return self.database.fenced_write(f"{url}?target_session_attrs=read-write")
 
     def register(self) -> list[tuple[str, int]]:
-        """Return the rows."""
         return self.database.register()
 
     def leftovers(self) -> list[str]:
-        """Name leases, locks and sessions."""
         return [*self.database.leases(), *self.database.sessions()]
 
     def well(self) -> None:
-        """Wait until the primary takes writes and the standby has them."""
         self._restore()
 
     def beat(self) -> None:
-        """Write to the server itself."""
         self.database.beat()
 
     def stop(self) -> None:
-        """End all."""
         self._boxes.close()
         for number, server in enumerate(self.servers, 1):
             save_log(self._directory, f"db{number}", server)
@@ -158,7 +150,6 @@ class UnheldCluster(PostgresCluster):
     kind = "unheld"
 
     def url(self, host: str, *, proxied: bool) -> str:
-        """Name both servers."""
         return f"{super().url(host, proxied=proxied)}?hold=no"
 
 

@@ -46,24 +46,19 @@ class SingleRedis:
         self.faults = self._faults(ttl)
 
     def url(self, host: str, *, proxied: bool) -> str:
-        """Name the server."""
         [end] = self._boxes.before(host, [self.server]) if proxied else [self.server]
         return self.server.url(via=end, login=LOGIN)
 
     def operator_url(self) -> str:
-        """Name the server; one login does all."""
         return self.server.url(via=self.server, login=LOGIN)
 
     def fenced_write(self) -> list[str]:
-        """Return the command of the register."""
         return self._register.command()
 
     def register(self) -> list[tuple[str, int]]:
-        """Return its lines."""
         return self._register.read()
 
     def leftovers(self) -> list[str]:
-        """Name leases and connections."""
         return leases(self.server) + connections(self.server)
 
     def well(self) -> None:
@@ -76,11 +71,9 @@ class SingleRedis:
         eventually(lambda: takes_writes(self.server), 30, AWAY)
 
     def beat(self) -> None:
-        """Write."""
         takes_writes(self.server)
 
     def stop(self) -> None:
-        """End all."""
         self._boxes.close()
         save_log(self._directory, "redis1", self.server)
         self.server.remove()

@@ -41,20 +41,17 @@ def get_up(server: RedisServer) -> None:
 
 
 def takes_writes(server: RedisServer) -> bool:
-    """Say that it takes a write."""
     with server.connect() as client:
         return bool(client.set("alive", 1))
 
 
 def leases(server: RedisServer) -> list[str]:
-    """Name the leases in it."""
     with server.connect(decode_responses=True) as client:
         names = sorted(client.keys("oncecron:*:lease:*"))
         return [f"lease {name}: {client.hgetall(name)}" for name in names]
 
 
 def connections(server: RedisServer) -> list[str]:
-    """Name the connections of hosts to it."""
     with server.connect(decode_responses=True) as client:
         found = [one for one in client.client_list() if one["user"] == USER]
     return [f"connection {one['name']} from {one['addr']}, {one['age']} s old" for one in found]

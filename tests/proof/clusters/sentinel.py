@@ -69,24 +69,19 @@ class SentinelCluster:
         return self.group.url(wait=REPLICAS, username=USER, password=PASSWORD)
 
     def operator_url(self) -> str:
-        """Name the sentinels; one login does all."""
         return self.group.url(wait=REPLICAS, username=USER, password=PASSWORD)
 
     def fenced_write(self) -> list[str]:
-        """Return the command of the register."""
         return self._register.command()
 
     def register(self) -> list[tuple[str, int]]:
-        """Return its lines."""
         return self._register.read()
 
     def leftovers(self) -> list[str]:
-        """Name the leases of the master, and connections to any."""
         left = leases(self.group.master)
         return left + [line for server in self.group.servers for line in connections(server)]
 
     def well(self) -> None:
-        """Get all up, and wait until a failover would succeed."""
         for server in self._all():
             get_up(server)
         self._look_often()
@@ -95,11 +90,9 @@ class SentinelCluster:
         eventually(lambda: takes_writes(self.group.master), 30, AWAY)
 
     def beat(self) -> None:
-        """Write to the master."""
         takes_writes(self.group.master)
 
     def stop(self) -> None:
-        """End all."""
         for number, (server, sentinel) in enumerate(
             zip(self.group.servers, self.group.sentinels, strict=True), 1
         ):

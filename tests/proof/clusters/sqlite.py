@@ -45,15 +45,12 @@ class SQLiteCluster:
         return f"sqlite://{self.path}"
 
     def fenced_write(self) -> list[str]:
-        """Return the command of the register."""
         return self._register.command()
 
     def register(self) -> list[tuple[str, int]]:
-        """Return its lines."""
         return self._register.read()
 
     def leftovers(self) -> list[str]:
-        """Name the leases."""
         if not self.path.exists():
             return []
         with closing(sqlite3.connect(self.path, timeout=10)) as file:
@@ -62,17 +59,14 @@ class SQLiteCluster:
             return [f"lease {dict(zip(names, row, strict=True))}" for row in cursor]
 
     def well(self) -> None:
-        """Wait until the file can be written."""
         self._let_go()
         self._free()
         eventually(self._writes, 30, sqlite3.Error)
 
     def beat(self) -> None:
-        """Take the write lock."""
         self._writes()
 
     def stop(self) -> None:
-        """Remove the file."""
         self._let_go()
         remove_directory(self._directory)
         if self._disk is not None:

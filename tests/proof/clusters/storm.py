@@ -30,7 +30,6 @@ class Storm:
         return f"{len(self._held)} connections{still}"
 
     def end(self) -> None:
-        """Give all back."""
         self._over.set()
         self._thread.join()
         while self._held:
