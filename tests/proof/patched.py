@@ -52,8 +52,6 @@ class Mutation:
     """Where it applies; first where it shows soonest."""
     shows: tuple[str, ...]
     """Words in the names of the nemesis' faults that make it show; none where it shows without."""
-    how: str
-    """What must come together, and when."""
     changes: tuple[Change, ...]
 
 

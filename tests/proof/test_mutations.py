@@ -31,7 +31,7 @@ def test_each_mutation_says_what_it_takes(name: str) -> None:
     """Where it applies, and which faults make it show."""
     mutation = mutations.ALL[name]
     assert set(mutation.stores) <= set(mutations.EVERYWHERE)
-    assert all((mutation.stores, mutation.how, mutation.changes))
+    assert all((mutation.stores, mutation.changes))
     assert mutation.breaks.endswith(".")
 
 
@@ -39,7 +39,7 @@ VERSION = mutations.Change("__init__.py", '__version__ = "', '__version__ = "mut
 
 
 def _mutation(*changes: mutations.Change) -> mutations.Mutation:
-    return mutations.Mutation("some", "Something.", (), (), "", changes)
+    return mutations.Mutation("some", "Something.", (), (), changes)
 
 
 def test_a_copy_runs_its_own_code(directory: Path) -> None:
