@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -468,7 +467,6 @@ def main() -> None:
         "environment", type=Path, help="virtual environment with oncecron and dislock"
     )
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     stage = Stage(options.environment.absolute())
     (stage.directory / "tell").write_text(f"exec date +%s.%N >{stage.directory}/stamp\n")
@@ -510,8 +508,6 @@ def main() -> None:
             f"{options.rounds} rounds, {os.cpu_count()} processors, Python {sys.version.split()[0]}\n"
         )
         print(report(results, extras, base))
-        if options.json:
-            options.json.write_text(json.dumps({"samples": results, "extras": extras}, indent=1))
     finally:
         stage.close()
 

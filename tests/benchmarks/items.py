@@ -15,18 +15,17 @@ waits for so long, by a library that is compiled here.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -306,12 +305,8 @@ class Loader:
 # The report
 
 
-def _median(values: list[float]) -> float:
-    return statistics.median(values)
-
-
 def _ratio(values: list[float], base: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(values, base, strict=True))
+    return median(a / b for a, b in zip(values, base, strict=True))
 
 
 def table_of_batches(costs: dict[str, list[Sample]]) -> str:
@@ -326,11 +321,11 @@ def table_of_batches(costs: dict[str, list[Sample]]) -> str:
     }
     for name, samples in costs.items():
         every = [a / b for a, b in zip(wholes[name], wholes["xargs -P"], strict=True)]
-        server = _median([each.server_cpu for each in samples])
+        server = median([each.server_cpu for each in samples])
         cells = [
-            *(f"{_median(wholes[name]) * 1000:.2f}", f"{_median(every):.2f}"),
+            *(f"{median(wholes[name]) * 1000:.2f}", f"{median(every):.2f}"),
             f"{min(every):.2f}, {max(every):.2f}",
-            *(f"{_median(cpus[name]) * 1000:.2f}", f"{server * 1000:.2f}"),
+            *(f"{median(cpus[name]) * 1000:.2f}", f"{server * 1000:.2f}"),
             f"{_ratio(cpus[name], cpus['xargs -P']):.2f}",
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
@@ -340,7 +335,7 @@ def table_of_batches(costs: dict[str, list[Sample]]) -> str:
 def table_of_loads(times: dict[str, dict[str, list[float]]]) -> str:
     lines = [f"| | {' | '.join(times)} |", f"|---|{'--:|' * len(times)}"]
     for source in ("standard input", "--items"):
-        cells = [f"{_median(each[source]):.2f}" for each in times.values()]
+        cells = [f"{median(each[source]):.2f}" for each in times.values()]
         name = f"50,000 items from {source}, to the first command, s"
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
@@ -353,29 +348,19 @@ def main() -> None:
     parser.add_argument("environment", type=Path, help="virtual environment with oncecron")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--items", type=int, default=20_000, help="length of the long list")
-    parser.add_argument("--only", choices=("batches", "loads"))
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     bench = Bench(options.environment.absolute() / "bin" / "oncecron")
-    times: dict[str, dict[str, list[float]]] = {}
-    costs: dict[str, list[Sample]] = {}
     try:
-        if options.only != "loads":
-            costs = batches(bench, options.items, options.rounds)
-            missing = "" if "GNU parallel" in costs else "; GNU parallel is not installed"
-            if not any(FLUSH in name for name in costs):
-                missing += "; no slow disk, because there is no C compiler"
-            print(
-                f"{options.items} items, {options.rounds} rounds, {os.cpu_count()} processors, "
-                f"Python {sys.version.split()[0]}{missing}\n\n{table_of_batches(costs)}\n",
-                flush=True,
-            )
-        if options.only != "batches":
-            times = loads(bench, max(1, options.rounds // 2))
-            print(table_of_loads(times))
-        if options.json:
-            every = {"batches": costs, "loads": times}
-            options.json.write_text(json.dumps(every, indent=1, default=vars))
+        costs = batches(bench, options.items, options.rounds)
+        missing = "" if "GNU parallel" in costs else "; GNU parallel is not installed"
+        if not any(FLUSH in name for name in costs):
+            missing += "; no slow disk, because there is no C compiler"
+        print(
+            f"{options.items} items, {options.rounds} rounds, {os.cpu_count()} processors, "
+            f"Python {sys.version.split()[0]}{missing}\n\n{table_of_batches(costs)}\n",
+            flush=True,
+        )
+        print(table_of_loads(loads(bench, max(1, options.rounds // 2))))
     finally:
         bench.close()
 

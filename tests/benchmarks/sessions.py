@@ -9,7 +9,6 @@ server for each firing counts: a processor of a server of its own carries its in
 
     a second    firings a second on this machine, all processors busy
     server cpu  of all processes of the server, for each firing, and of the pooler beside it
-    busy        the CPU time of clients and server, of what all processors had
 
 The data are in memory (/dev/shm), so no commit waits for a disk. Each measurement is made in several rounds, in each of
 them for all ways to connect, and the medians count: other load then strikes all of them alike.
@@ -19,9 +18,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
-import resource
 import statistics
 import sys
 import time
@@ -41,7 +38,6 @@ from oncecron.core.model import AskAgain, Ending, Firing, Holder, Lease, Refusal
 from oncecron.core.tick import Tick, named_tick
 from oncecron.stores import open_lease_store
 from oncecron.stores.address import parse_address
-from oncecron.stores.postgres.session import PostgresSession
 
 CLIENTS = 8
 """At a time: with two processors more of them only wait."""
@@ -85,8 +81,6 @@ class Way(NamedTuple):
     server: int
     """The process whose tree is the server."""
     pooler: int | None = None
-    twins: bool = True
-    """Whether the session of a pooler calls the functions that are made for it (warm.sql)."""
 
 
 class Sample(NamedTuple):
@@ -95,7 +89,6 @@ class Sample(NamedTuple):
     rate: float
     server_cpu: float
     pooler_cpu: float
-    busy: float
 
 
 def ways(stack: ExitStack) -> list[Way]:
@@ -114,10 +107,6 @@ def ways(stack: ExitStack) -> list[Way]:
         Way(
             "PgBouncer by its Unix socket, transaction pooling",
             database.url_by_socket(pooler.directory, pooler.port), postgres, pooler.process.pid,
-        ),
-        Way(
-            "the same, with the functions for new sessions",
-            database.url_by_socket(pooler.directory, pooler.port), postgres, pooler.process.pid, twins=False,
         ),
         Way("Redis by TCP", redis.url(), redis.process.pid),
     ]  # fmt: skip
@@ -143,7 +132,6 @@ def fire(url: str, client: int, until: float, wins: bool) -> int:
 def measure(way: Way, seconds: float, wins: bool) -> Sample:
     server = cpu_seconds(way.server)
     pooler = cpu_seconds(way.pooler) if way.pooler else 0.0
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
     reader, writer = os.pipe()
     pids = []
@@ -152,8 +140,6 @@ def measure(way: Way, seconds: float, wins: bool) -> Sample:
         if pid == 0:
             status = 1
             try:
-                if not way.twins:
-                    PostgresSession._door = lambda _self, function, _deadline: function  # type: ignore[method-assign]
                 count = fire(way.url, client, began + seconds, wins)
                 os.write(writer, b"%d\n" % count)
                 status = 0
@@ -167,13 +153,10 @@ def measure(way: Way, seconds: float, wins: bool) -> Sample:
         counts = [int(line) for line in stream]
     if statuses != {0}:
         raise RuntimeError(f"{way.name}: a client failed")
-    now = resource.getrusage(resource.RUSAGE_CHILDREN)
     firings = sum(counts)
     server = cpu_seconds(way.server) - server
     pooler = cpu_seconds(way.pooler) - pooler if way.pooler else 0.0
-    clients = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    busy = (server + pooler + clients) / took / (os.cpu_count() or 1)
-    return Sample(firings / took, server / firings, pooler / firings, busy)
+    return Sample(firings / took, server / firings, pooler / firings)
 
 
 def medians(samples: list[Sample]) -> Sample:
@@ -210,7 +193,7 @@ def heartbeat(way: Way, held: bool) -> float:
 
 
 def report(results: dict[str, dict[str, Sample]]) -> str:
-    titles = ("a second", "server CPU, ms", "one processor carries, a second", "busy")
+    titles = ("a second", "server CPU, ms", "one processor carries, a second")
     lines = [
         f"| | skipped: {' | '.join(titles)} | run: {' | '.join(titles)} |",
         f"|---|{'--:|' * 2 * len(titles)}",
@@ -221,7 +204,7 @@ def report(results: dict[str, dict[str, Sample]]) -> str:
             pooler = f" + {sample.pooler_cpu * 1000:.2f}" if sample.pooler_cpu else ""
             whole = sample.server_cpu + sample.pooler_cpu
             cells += [f"{sample.rate:,.0f}", f"{sample.server_cpu * 1000:.2f}{pooler}"]
-            cells += [f"{1 / whole:,.0f}", f"{sample.busy:.0%}"]
+            cells.append(f"{1 / whole:,.0f}")
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -233,7 +216,6 @@ def main() -> None:
     parser.add_argument("environment", type=Path, help="virtual environment with oncecron")
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement in a round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results: dict[str, Any] = {}
     with ExitStack() as stack:
@@ -257,8 +239,6 @@ def main() -> None:
     print(
         f"\nA heartbeat on PostgreSQL by TCP: {beats[0]:.1f} ms of server CPU, with hold=no {beats[1]:.1f} ms"
     )
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":
