@@ -52,24 +52,9 @@ _OF_THE_NETWORK = {
     "replica away": "unconfirmed_until",
 }
 _IN_AMBUSH = (
-    *(
-        "signal wrapper",
-        "signal wrapper",
-        "kill wrapper",
-        "bug in guard",
-        "stop",
-        "release",
-        "pause",
-    ),
-    *(
-        "stop both",
-        "pause machine",
-        "freeze host",
-        "cut host",
-        "store away",
-        "stall guard",
-        "no processes",
-    ),
+    *("signal wrapper", "signal wrapper", "kill wrapper", "bug in guard", "stop", "release"),
+    *("pause", "stop both", "pause machine", "freeze host", "cut host", "store away"),
+    *("stall guard", "no processes"),
 )
 _AT_THE_STORE = ("granted", "granted", "retried")
 _AT_A_GRANT = ("freeze host", "stop guard", "stop both", "cut host", "signal wrapper")

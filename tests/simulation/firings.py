@@ -46,9 +46,8 @@ class Key:
     def __init__(self, name: str, draw: random.Random) -> None:
         self.name = name
         self.every = draw.choice((1, 1, 1, 2, 5, 60))
-        self.rule = draw.choice(
-            ("schedule", "schedule", "schedule", "minute", "name", "instant", "none")
-        )
+        rules = ("schedule", "schedule", "schedule", "minute", "name", "instant", "none")
+        self.rule = draw.choice(rules)
         self.ttl = draw.choice((6.0, 12.0, 30.0, 60.0))
         self.failover = draw.random() < 0.4
         self.retries = draw.choice((0, 0, 1, 2))

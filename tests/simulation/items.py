@@ -43,12 +43,8 @@ class ItemsKey(Key):
     def __init__(self, world: World, name: str, draw: random.Random) -> None:
         super().__init__(name, draw)
         self._world, self.rule = world, draw.choice(("schedule", "name"))
-        self.shards, self.retries, self.timeout, self.on_error = (
-            draw.choice((1, 2, 3)),
-            0,
-            None,
-            "fail",
-        )
+        self.shards = draw.choice((1, 2, 3))
+        self.retries, self.timeout, self.on_error = 0, None, "fail"
         self.count, self.batch = draw.choice((3, 10, 30)), draw.choice((1, 1, 3))
         self.redraw_below = draw.choice((0, 0, 3))
         self.again = RetryPolicy(draw.choice((0, 2)), (1.0, 20.0), frozenset((9,)))

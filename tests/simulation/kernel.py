@@ -67,13 +67,8 @@ class Process:
     """A process, with its place in the tree."""
 
     def __init__(
-        self,
-        kernel: Kernel,
-        host: Host,
-        parent: Process | None,
-        name: str,
-        life: Life | None = None,
-    ) -> None:
+        self, kernel: Kernel, host: Host, parent: Process | None, name: str, life: Life | None = None
+    ) -> None:  # fmt: skip
         self.pid, self.host, self.parent = next(kernel.pids), host, parent
         self.name, self.life = name, life
         self.children: list[Process] = []

@@ -192,15 +192,9 @@ def item_rows(
 
 
 def mend_items(
-    memory: Memory,
-    key: str,
-    tick: str,
-    item_ids: list[str] | None,
-    states: list[str],
-    state: str,
-    reason: str,
-    **_: Any,
-) -> int:
+    memory: Memory, key: str, tick: str, item_ids: list[str] | None, states: list[str], state: str,
+    reason: str, **_: Any,
+) -> int:  # fmt: skip
     """Put the items in some states into another one; return how many."""
     rows, now = _visible(memory, key, tick, item_ids), memory.now()
     wanted = [row for row in rows if _state(memory, row) in states]

@@ -270,13 +270,9 @@ class MemoryReader(Reader):
         return memory_items.mend_items(self._memory, **values)
 
     def prune(
-        self,
-        retention: Retention,
-        *,
-        names_kept: int = NAMES_KEPT,
-        dry_run: bool = False,
+        self, retention: Retention, *, names_kept: int = NAMES_KEPT, dry_run: bool = False,
         progress: Progress = no_progress,
-    ) -> tuple[int, int]:
+    ) -> tuple[int, int]:  # fmt: skip
         memory = self._memory
         found = memory.expired(retention, memory.parts, names_kept)
         executions, skips = (memory.remove(each, dry_run=dry_run) for each in found)
@@ -285,12 +281,8 @@ class MemoryReader(Reader):
         return executions, skips
 
     def initialise(
-        self,
-        roles: Roles,
-        least: LeastRetention = log_rows.UNCHANGED,
-        *,
-        progress: Progress = no_progress,
-    ) -> str:
+        self, roles: Roles, least: LeastRetention = log_rows.UNCHANGED, *, progress: Progress = no_progress
+    ) -> str:  # fmt: skip
         self._memory.least |= least.given()
         return "the store in memory needs no schema"
 

@@ -34,10 +34,8 @@ class Server(Memory):
         self.offset, self.away_until, self.recovering_until = 0.0, 0.0, 0.0
         self.epoch, self.longest_ttl = 0, 0.0
         items = MemoryItems(self)
-        self.draw, self.progress = (
-            partial(items.draw, deadline=0),
-            partial(items.progress, deadline=0),
-        )
+        self.draw = partial(items.draw, deadline=0)
+        self.progress = partial(items.progress, deadline=0)
         self.by: Connection | None = None
         self._locks: dict[Place, Connection | None] = {}
         self._undo: list[tuple[float, Place, Part]] = []

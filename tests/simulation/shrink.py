@@ -20,14 +20,10 @@ class Only(NamedTuple):
     keys: Numbers | None = None
     faults: Numbers | None = None
 
-    def has_host(self, number: int) -> bool:
-        return self.hosts is None or number in self.hosts
-
-    def has_key(self, number: int) -> bool:
-        return self.keys is None or number in self.keys
-
-    def has_fault(self, number: int) -> bool:
-        return self.faults is None or number in self.faults
+    @staticmethod
+    def of(numbers: Numbers | None, number: int) -> bool:
+        """Return whether one is played."""
+        return numbers is None or number in numbers
 
 
 ALL = Only()

@@ -34,22 +34,18 @@ class World:
     """Hosts, keys, a server and a network between them; it runs for some hours, and then until all is quiet."""
 
     def __init__(
-        self,
-        seed: int,
-        hours: float,
-        *,
-        only: Only = ALL,
-        calm: bool = False,
-        items: bool = False,
+        self, seed: int, hours: float, *, only: Only = ALL, calm: bool = False, items: bool = False,
         tell: Callable[[str], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Play `only` a part of what the seed has; `calm`: no faults; `items`: all keys have items."""
         self._seed, draw = seed, random.Random(f"{seed} world")
         self.kernel = kernel = Kernel(tell)
         self.ledger = Ledger(self)
         hosts = [f"host{number}" for number in range(draw.choice((2, 3, 3, 4)))]
         self.hosts = [Host(kernel, name, self._draw(name), EPOCH) for name in hosts]
-        keys = [f"key{number}" for number in range(draw.choice((2, 3, 4))) if only.has_key(number)]
+        keys = [
+            f"key{number}" for number in range(draw.choice((2, 3, 4))) if only.of(only.keys, number)
+        ]
         self.keys: list[Key] = [Key(name, self._draw(name)) for name in keys]
         self.items = ItemRuns(self)
         if items:
@@ -70,14 +66,14 @@ class World:
         pause = draw.choice((10.0, 30.0, 120.0))
         drawn = () if calm else faults.draw(seed, self.quiet_at, pause)
         self.faults = {
-            number: fault for number, fault in enumerate(drawn) if only.has_fault(number)
+            number: fault for number, fault in enumerate(drawn) if only.of(only.faults, number)
         }
         self.nemesis = faults.Nemesis(self)
         for at, kind, of_fault in self.faults.values():
             kernel.at(at, self.nemesis.strike, kind, of_fault)
         for number, host in enumerate(self.hosts):
             host.spool = MemorySpool(kernel, host, self.ledger)
-            if only.has_host(number):
+            if only.of(only.hosts, number):
                 kernel.at(0.0, self._cron, host, None)
 
     def _draw(self, *names: object) -> random.Random:
