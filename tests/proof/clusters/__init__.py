@@ -1,15 +1,28 @@
 """The stores as operators run them, each with the faults of its own that the chaos suite inflicts."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from servers import Network
 from servers.oncecron import CONSOLE_SCRIPT
 
 from clusters.cluster import Cluster, StoreFault
+from clusters.pooled import PooledCluster
+from clusters.postgres import PostgresCluster, UnheldCluster
+from clusters.redis import SingleRedis
+from clusters.sentinel import SentinelCluster
+from clusters.sqlite import SQLiteCluster
 
 __all__ = ["KINDS", "Cluster", "StoreFault", "start"]
 
-KINDS = ("pooled", "postgres", "redis", "sentinel", "sqlite", "unheld")
+KINDS: dict[str, Callable[[Network | None, Path, float, Path], Cluster]] = {
+    "pooled": PooledCluster,
+    "postgres": PostgresCluster,
+    "redis": SingleRedis,
+    "sentinel": SentinelCluster,
+    "sqlite": SQLiteCluster,
+    "unheld": UnheldCluster,
+}
 
 
 def start(
@@ -20,29 +33,4 @@ def start(
     `directory` is the run's, which every host reaches; `ttl` that of the firings, in seconds; `script` the `oncecron`
     that fires. Whoever calls it is the thread that calls the cluster's methods, and lives as long as the cluster is to.
     """
-    match kind:
-        case "pooled":
-            from clusters.pooled import PooledCluster
-
-            return PooledCluster(place, directory, ttl, script)
-        case "postgres":
-            from clusters.postgres import PostgresCluster
-
-            return PostgresCluster(place, directory, ttl, script)
-        case "unheld":
-            from clusters.postgres import UnheldCluster
-
-            return UnheldCluster(place, directory, ttl, script)
-        case "redis":
-            from clusters.redis import SingleRedis
-
-            return SingleRedis(place, directory, ttl)
-        case "sentinel":
-            from clusters.sentinel import SentinelCluster
-
-            return SentinelCluster(place, directory, ttl)
-        case "sqlite":
-            from clusters.sqlite import SQLiteCluster
-
-            return SQLiteCluster(place, directory)
-    raise ValueError(f"no store {kind!r}; known are {', '.join(KINDS)}")
+    return KINDS[kind](place, directory, ttl, script)

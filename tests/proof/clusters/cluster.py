@@ -1,8 +1,9 @@
 """What a store is to the chaos suite: where hosts find it, what can befall it, what it says afterwards."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from servers import FaultProxy, Network
@@ -86,6 +87,11 @@ class Middleboxes:
     def close(self) -> None:
         for proxy in (proxy for proxies in self.of.values() for proxy in proxies):
             proxy.close()
+
+
+def silent(step: Callable[[], object]) -> Callable[[Random], str]:
+    """Return how a fault begins that has no details."""
+    return lambda _: (step(), "")[1]
 
 
 def save_log(directory: Path, name: str, server: Any) -> None:

@@ -10,7 +10,7 @@ from servers import Database, Disk, PostgresServer, eventually
 from servers.oncecron import installed
 from servers.postgres import password_of
 
-from clusters.cluster import StoreFault
+from clusters.cluster import StoreFault, silent
 from clusters.storm import Storm
 
 SETTINGS: dict[str, object] = {
@@ -57,7 +57,6 @@ class ClusterDatabase:
         self.disks = disks
         self.name = ""
         self._rights: list[str] = []
-        self._storm: Storm | None = None
 
     def install(self, script: Path) -> None:
         """Make the database, its schema and its roles, with the `oncecron` that is to fire."""
@@ -151,11 +150,15 @@ class ClusterDatabase:
             well()
             self._grant()
 
+        def freeze(_: Random) -> str:
+            self.server.sigstop()  # whichever it is then
+            return ""
+
         faults = [
             StoreFault("restart the server", self._restart, well, ONCE),
-            StoreFault("kill the server", self._kill, well, ONCE),
+            StoreFault("kill the server", silent(self._kill), well, ONCE),
             StoreFault("server away", self._away, well, (4, 2 * self._ttl)),
-            StoreFault("freeze the server", self._freeze, well, (3, self._ttl + 4)),
+            StoreFault("freeze the server", freeze, well, (3, self._ttl + 4)),
             StoreFault("revoke rights", self._revoke, grant, (2, 8)),
             StoreFault("end the sessions", self._terminate, well, ONCE),
         ]
@@ -180,10 +183,9 @@ class ClusterDatabase:
         self.up()
         return mode
 
-    def _kill(self, _: Random) -> str:
+    def _kill(self) -> None:
         self.server.kill()
         self.up()
-        return ""
 
     def _away(self, random: Random) -> str:
         mode = random.choice(["fast", "kill"])
@@ -192,10 +194,6 @@ class ClusterDatabase:
         else:
             self.server.stop(mode)
         return mode
-
-    def _freeze(self, _: Random) -> str:
-        self.server.sigstop()
-        return ""
 
     def _fill(self, random: Random) -> str:
         self.disks[self.server].fill()

@@ -8,18 +8,18 @@ SCRIPT = Path(__file__).parents[2] / "children" / "register.py"
 
 
 class FileRegister:
-    """One file in the directory of a run."""
+    """A cluster with one: a file in the directory of the run."""
 
     def __init__(self, directory: Path) -> None:
-        self.path = directory / "register"
-        self.path.touch()
-        self.path.chmod(0o666)
+        self._register = directory / "register"
+        self._register.touch()
+        self._register.chmod(0o666)
 
-    def command(self) -> list[str]:
-        return ["/usr/bin/python3", "-S", "-E", str(SCRIPT), str(self.path)]
+    def fenced_write(self) -> list[str]:
+        return ["/usr/bin/python3", "-S", "-E", str(SCRIPT), str(self._register)]
 
-    def read(self) -> list[tuple[str, int]]:
-        lines = self.path.read_text().splitlines()
+    def register(self) -> list[tuple[str, int]]:
+        lines = self._register.read_text().splitlines()
         return [(key, token) for key, token, _ in _script().accepted(lines)]
 
 

@@ -9,7 +9,7 @@ import psycopg
 from servers import Disk, Network, PgBouncer, PostgresServer, eventually
 from servers.postgres import SUPERUSER
 
-from clusters.cluster import Middleboxes, Place, StoreFault, save_log
+from clusters.cluster import Middleboxes, Place, StoreFault, save_log, silent
 from clusters.database import AWAY, MEGABYTES, ONCE, SETTINGS, ClusterDatabase, storm_fault
 
 MOST_CLIENTS = 240
@@ -42,9 +42,9 @@ class PooledCluster:
         self._pausing: psycopg.Connection[Any] | None = None
         self.faults = [
             *self.database.faults(self.well),
-            StoreFault("restart the pooler", self._restart, self.well, ONCE),
-            StoreFault("pooler away", self._kill, self.well, (2, 2 * ttl)),
-            StoreFault("freeze the pooler", self._freeze, self.well, (3, ttl + 4)),
+            StoreFault("restart the pooler", silent(self._restart), self.well, ONCE),
+            StoreFault("pooler away", silent(self.pooler.kill), self.well, (2, 2 * ttl)),
+            StoreFault("freeze the pooler", silent(self.pooler.sigstop), self.well, (3, ttl + 4)),
             StoreFault("pause the pooler", self._pause, self.well, (2, 8)),
             self._storm(),
         ]
@@ -98,18 +98,9 @@ class PooledCluster:
 
     # The pooler
 
-    def _restart(self, _: Random) -> str:
+    def _restart(self) -> None:
         self.pooler.stop()
         self.pooler.start()
-        return ""
-
-    def _kill(self, _: Random) -> str:
-        self.pooler.kill()
-        return ""
-
-    def _freeze(self, _: Random) -> str:
-        self.pooler.sigstop()
-        return ""
 
     def _pause(self, _: Random) -> str:
         # The answer comes when the last transaction is over, and without this connection nothing is paused any more.

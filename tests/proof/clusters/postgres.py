@@ -45,11 +45,11 @@ class PostgresCluster:
         self._diverged = False
         self._follow()
         self.faults = [
-            *self.database.faults(self._restore),
+            *self.database.faults(self.well),
             self.database.storm(self.well),
-            StoreFault("promote the standby", self._promote, self._restore, (1, 4)),
-            StoreFault("standby away", self._lose_standby, self._restore, (2, 8)),
-            StoreFault("freeze the standby", self._freeze_standby, self._restore, (1, 5)),
+            StoreFault("promote the standby", self._promote, self.well, (1, 4)),
+            StoreFault("standby away", self._lose_standby, self.well, (2, 8)),
+            StoreFault("freeze the standby", self._freeze_standby, self.well, (1, 5)),
         ]
 
     def url(self, host: str, *, proxied: bool) -> str:
@@ -69,9 +69,6 @@ class PostgresCluster:
 
     def leftovers(self) -> list[str]:
         return [*self.database.leases(), *self.database.sessions()]
-
-    def well(self) -> None:
-        self._restore()
 
     def beat(self) -> None:
         self.database.beat()
@@ -120,7 +117,7 @@ class PostgresCluster:
         self.standby.sigstop()
         return ""
 
-    def _restore(self) -> None:
+    def well(self) -> None:
         """Get the primary up, and the standby behind it; one that was a primary begins as a copy."""
         self.standby.sigcont()
         self.database.up()

@@ -7,7 +7,7 @@ from random import Random
 import redis
 from servers import Disk, Network, RedisServer, eventually
 
-from clusters.cluster import Middleboxes, Place, StoreFault, save_log
+from clusters.cluster import Middleboxes, Place, StoreFault, save_log, silent
 from clusters.database import ONCE, storm_fault
 from clusters.file_register import FileRegister
 from clusters.redis_servers import (
@@ -26,17 +26,17 @@ MEGABYTES = 128
 MOST_CLIENTS = 60
 
 
-class SingleRedis:
+class SingleRedis(FileRegister):
     """The server."""
 
     kind = "redis"
 
-    def __init__(self, place: Network | None, directory: Path, ttl: float) -> None:
+    def __init__(self, place: Network | None, directory: Path, ttl: float, _: Path) -> None:
         self._directory = directory
         here = Place(place)
         self._boxes = Middleboxes()
         self.proxies = self._boxes.of
-        self._register = FileRegister(directory)
+        super().__init__(directory)
         self._disk = Disk(MEGABYTES) if here.network is not None else None
         data = {"dir": self._disk.path} if self._disk else {}
         self.server = RedisServer(
@@ -51,12 +51,6 @@ class SingleRedis:
 
     def operator_url(self) -> str:
         return self.server.url(via=self.server, login=LOGIN)
-
-    def fenced_write(self) -> list[str]:
-        return self._register.command()
-
-    def register(self) -> list[tuple[str, int]]:
-        return self._register.read()
 
     def leftovers(self) -> list[str]:
         return leases(self.server) + connections(self.server)
@@ -85,16 +79,16 @@ class SingleRedis:
     def _faults(self, ttl: float) -> list[StoreFault]:
         faults = [
             StoreFault("restart the server", self._restart, self.well, ONCE),
-            StoreFault("kill the server", self._kill, self.well, ONCE),
+            StoreFault("kill the server", silent(self._kill), self.well, ONCE),
             StoreFault("server away", self._away, self.well, (4, 2 * ttl)),
-            StoreFault("freeze the server", self._freeze, self.well, (3, ttl + 4)),
+            StoreFault("freeze the server", silent(self.server.sigstop), self.well, (3, ttl + 4)),
             StoreFault("memory full", self._little_memory, self.well, (2, 8)),
             revoke_rights([self.server], self.well),
             StoreFault("end the sessions", self._end_sessions, self.well, ONCE),
             storm_fault(self._connection, MOST_CLIENTS + 20, (redis.RedisError,), self.well),
         ]
         if self._disk is not None:
-            faults.append(StoreFault("disk full", self._fill, self.well, (3, 8)))
+            faults.append(StoreFault("disk full", silent(self._fill), self.well, (3, 8)))
         return faults
 
     def _restart(self, random: Random) -> str:
@@ -105,10 +99,9 @@ class SingleRedis:
         self.server.restart()
         return how
 
-    def _kill(self, _: Random) -> str:
+    def _kill(self) -> None:
         self.server.kill()
         self.server.start()
-        return ""
 
     def _away(self, random: Random) -> str:
         how = random.choice(["stop", "kill"])
@@ -118,17 +111,12 @@ class SingleRedis:
             self.server.kill()
         return how
 
-    def _freeze(self, _: Random) -> str:
-        self.server.sigstop()
-        return ""
-
-    def _fill(self, _: Random) -> str:
+    def _fill(self) -> None:
         assert self._disk is not None
         self._disk.fill()
         # What is written next may fit into a page that the file has already; so somebody writes more than that.
         with self.server.connect() as client, contextlib.suppress(redis.RedisError):
             client.set("large", bytes(1 << 14))
-        return ""
 
     def _little_memory(self, _: Random) -> str:
         with self.server.connect() as client:

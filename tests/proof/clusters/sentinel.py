@@ -34,12 +34,12 @@ REPLICAS = 2
 LOOKS = ("info-period", 1000, "publish-period", 500)
 
 
-class SentinelCluster:
+class SentinelCluster(FileRegister):
     """Three hosts, a server and a sentinel on each."""
 
     kind = "sentinel"
 
-    def __init__(self, place: Network | None, directory: Path, ttl: float) -> None:
+    def __init__(self, place: Network | None, directory: Path, ttl: float, _: Path) -> None:
         self._directory = directory
         here = Place(place)
         seats = [here.seat(f"redis{number}") for number in (1, 2, 3)]
@@ -48,7 +48,7 @@ class SentinelCluster:
             aof=True, **SETTINGS, **ALONE,
         ).start()  # fmt: skip
         self._look_often()
-        self._register = FileRegister(directory)
+        super().__init__(directory)
         self.proxies: dict[str, list[FaultProxy]] = {}
         self.faults = [
             StoreFault("switchover", self._switch, self.well, ONCE),
@@ -70,12 +70,6 @@ class SentinelCluster:
 
     def operator_url(self) -> str:
         return self.group.url(wait=REPLICAS, username=USER, password=PASSWORD)
-
-    def fenced_write(self) -> list[str]:
-        return self._register.command()
-
-    def register(self) -> list[tuple[str, int]]:
-        return self._register.read()
 
     def leftovers(self) -> list[str]:
         left = leases(self.group.master)

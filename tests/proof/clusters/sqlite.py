@@ -10,30 +10,30 @@ from typing import Any
 from servers import Disk, FaultProxy, Network, eventually
 from servers.process import public_directory, remove_directory
 
-from clusters.cluster import StoreFault
+from clusters.cluster import StoreFault, silent
 from clusters.file_register import FileRegister
 
 MEGABYTES = 16
 
 
-class SQLiteCluster:
+class SQLiteCluster(FileRegister):
     """The file."""
 
     kind = "sqlite"
 
-    def __init__(self, place: Network | None, directory: Path) -> None:
+    def __init__(self, place: Network | None, directory: Path, *_: object) -> None:
         self._disk = Disk(MEGABYTES) if place is not None else None
         if self._disk is not None:
             os.chown(self._disk.path, 0, 0)  # hosts trust no directory of another user
         self._directory = self._disk.path if self._disk else public_directory("sqlite")
         self.path = self._directory / "oncecron" / "oncecron.db"
         self.path.parent.mkdir(0o700, exist_ok=True)
-        self._register = FileRegister(directory)
+        super().__init__(directory)
         self._lock: sqlite3.Connection | None = None
         self.proxies: dict[str, list[FaultProxy]] = {}
         self.faults = [StoreFault("hold the write lock", self._hold, self._let_go, (1, 4))]
         if self._disk is not None:
-            self.faults.append(StoreFault("disk full", self._fill, self._free, (3, 8)))
+            self.faults.append(StoreFault("disk full", silent(self._disk.fill), self._free, (3, 8)))
 
     def url(self, host: str, *, proxied: bool) -> str:
         """Name the file: there is nothing between it and the hosts."""
@@ -43,12 +43,6 @@ class SQLiteCluster:
     def operator_url(self) -> str:
         """Name the file: who may write it may do all."""
         return f"sqlite://{self.path}"
-
-    def fenced_write(self) -> list[str]:
-        return self._register.command()
-
-    def register(self) -> list[tuple[str, int]]:
-        return self._register.read()
 
     def leftovers(self) -> list[str]:
         if not self.path.exists():
@@ -96,11 +90,6 @@ class SQLiteCluster:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-    def _fill(self, _: Random) -> str:
-        assert self._disk is not None
-        self._disk.fill()
-        return ""
 
     def _free(self) -> None:
         if self._disk is not None:
