@@ -86,32 +86,17 @@ def schedules(draw: st.DrawFn, *, good: bool = False) -> bytes:
 
 VALUES = st.one_of(
     st.sampled_from(
-        [
-            b"",
-            b"x",
-            b'"a b"',
-            b"'a'",
-            b"'a' b",
-            b'"',
-            b"'",
-            b"\"'x'\"",
-            b"a=b # c ",
-            b"/bin/sh\r",
-            b" ",
-        ]
+        [b"", b"x", b'"a b"', b"'a'", b"'a' b", b'"', b"'", b"\"'x'\"", b"a=b # c ", b"/bin/sh\r", b" "]
     ),
     st.binary(max_size=6).map(lambda raw: raw.replace(b"\n", b"").replace(b"\0", b"")),
-)
+)  # fmt: skip
 
 
 @st.composite
 def variables(draw: st.DrawFn) -> bytes:
     """Return a line that sets a variable, or nearly."""
-    name = draw(
-        st.sampled_from(
-            [b"MAILTO", b"PATH", b"'A B'", b'"A', b"", b"A B", b"@x", b"*", b"\r", b"'a=b'"]
-        )
-    )
+    names = [b"MAILTO", b"PATH", b"'A B'", b'"A', b"", b"A B", b"@x", b"*", b"\r", b"'a=b'"]
+    name = draw(st.sampled_from(names))
     equals = draw(st.sampled_from([b"=", b" = ", b"\t=", b"= ", b"", b"=="]))
     return name + equals + draw(VALUES)
 

@@ -156,12 +156,8 @@ def _environment(line: Line, host: str) -> dict[str, str]:
         "ONCECRON_HOST": host,
         "XDG_STATE_HOME": f"{OURS}/{host}",
     }
-    by_cron = {
-        "SHELL": "/bin/sh",
-        "PATH": PATH.decode(),
-        "HOME": "/root",
-        "LOGNAME": os.fsdecode(line.user),
-    }
+    by_cron = {"SHELL": "/bin/sh", "PATH": PATH.decode(), "HOME": "/root"}
+    by_cron["LOGNAME"] = os.fsdecode(line.user)
     return by_cron | ours | variables
 
 

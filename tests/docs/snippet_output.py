@@ -38,12 +38,8 @@ def differences(shown: Sequence[str], printed: Sequence[str], now: datetime) -> 
     expected, found = [[_parts(line) for line in _trimmed(lines)] for lines in (shown, printed)]
     if _alike(expected, found, now):
         return []
-    return [
-        "shown:",
-        *(f"  {line}" for line in shown),
-        "printed:",
-        *(f"  {line}" for line in printed),
-    ]
+    told = [f"  {line}" for line in shown], [f"  {line}" for line in printed]
+    return ["shown:", *told[0], "printed:", *told[1]]
 
 
 def _trimmed(lines: Sequence[str]) -> list[str]:

@@ -40,11 +40,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--minutes", type=float, default=1.0, help="how long the nemesis strikes on each store (1)"
     )
+    any_seed = SystemRandom().randrange(10**6)
     parser.add_argument(
-        "--seed",
-        type=int,
-        default=SystemRandom().randrange(10**6),
-        help="repeat these firings and faults",
+        "--seed", type=int, default=any_seed, help="repeat these firings and faults"
     )
     parser.add_argument(
         "--faults",

@@ -137,22 +137,13 @@ FAULTS: dict[str, dict[str, Bite]] = {
     "postgres": SERVER
     | {"promote the standby": breaks, "standby away": loses_one, "freeze the standby": refuses},
     "pooled": SERVER
-    | {
-        "restart the pooler": breaks,
-        "pooler away": refuses,
-        "freeze the pooler": refuses,
-        "pause the pooler": refuses,
-    },
+    | {"restart the pooler": breaks}
+    | dict.fromkeys(("pooler away", "freeze the pooler", "pause the pooler"), refuses),
     "redis": REDIS | {"memory full": refuses},
     "sentinel": {
-        "switchover": breaks,
-        "master away": refuses,
-        "freeze the master": refuses,
-        "replica away": loses_one,
-        "sentinel away": loses_one,
-        "restart all": breaks,
-        "end the sessions": breaks,
-        "revoke rights": refuses,
+        **dict.fromkeys(("switchover", "restart all", "end the sessions"), breaks),
+        **dict.fromkeys(("master away", "freeze the master", "revoke rights"), refuses),
+        **dict.fromkeys(("replica away", "sentinel away"), loses_one),
     },
     "sqlite": {"hold the write lock": refuses, "disk full": refuses},
 }

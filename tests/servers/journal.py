@@ -69,11 +69,8 @@ class Run:
     @property
     def signals(self) -> list[str]:
         """The names of the signals that the job itself received, in order."""
-        return [
-            line.detail
-            for line in self.lines
-            if line.kind == "signal" and line.pid == self.first.pid
-        ]
+        own = (line for line in self.lines if line.pid == self.first.pid)
+        return [line.detail for line in own if line.kind == "signal"]
 
     def __str__(self) -> str:
         """Say who ran what, when."""

@@ -67,16 +67,10 @@ class PgBouncer:
         (self.directory / "users").write_text(users)
         self._ini().write_text(
             INI.format(
-                host=self.host,
-                port=self.port,
-                server_host=self.server.host,
-                server_port=self.server.port,
-                directory=self.directory,
-                mode=self.mode,
-                pool_size=self.pool_size,
-                settings="\n".join(f"{name} = {value}" for name, value in self.settings.items()),
+                server_host=self.server.host, server_port=self.server.port, **vars(self)
+                | {"settings": "\n".join(f"{name} = {value}" for name, value in self.settings.items())},
             )
-        )
+        )  # fmt: skip
         command = [program("pgbouncer"), "--quiet", str(self._ini())]
         self.process = spawn([*self.prefix, *as_server_user(), *command], cwd=self.directory)
         self.wait_ready()

@@ -203,13 +203,9 @@ class PostgresServer:
     ) -> "psycopg.Connection[Any]":
         """Connect as superuser through the unix socket, in autocommit mode."""
         return psycopg.connect(
-            host=str(self.directory),
-            port=self.port,
-            user=SUPERUSER,
-            dbname=database,
-            autocommit=True,
+            host=str(self.directory), port=self.port, user=SUPERUSER, dbname=database, autocommit=True,
             **options,
-        )
+        )  # fmt: skip
 
     def execute(self, statement: str, *values: object, database: str = "postgres") -> list[Any]:
         """Run one statement as superuser and return its rows."""
@@ -285,12 +281,10 @@ class PostgresServer:
 
     def _create_roles(self) -> None:
         with self.superuser_connect() as connection:
+            create = sql.SQL("create role {} login password {}")
             for role in ROLES:
-                connection.execute(
-                    sql.SQL("create role {} login password {}").format(
-                        sql.Identifier(role), sql.Literal(verifier_of(role))
-                    )
-                )
+                named = (sql.Identifier(role), sql.Literal(verifier_of(role)))
+                connection.execute(create.format(*named))
 
     def _launch(self) -> None:
         # PDEATHSIG is QUIT: an immediate shutdown, which also frees the shared memory.

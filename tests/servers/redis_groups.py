@@ -64,21 +64,15 @@ class Sentinels:
         self.wait_replicated()
         first = self.servers[0]
         for sentinel in self.sentinels:
+            others = [each for each in self.sentinels if each is not sentinel]
             sentinel.settings["sentinel"] = [
                 f"myid {sentinel.id}",
                 f"monitor {self.name} {first.host} {first.port} 2",
                 f"down-after-milliseconds {self.name} {int(self.down_after * 1000)}",
                 f"failover-timeout {self.name} 3000",
-                *(
-                    f"known-sentinel {self.name} {other.host} {other.port} {other.id}"
-                    for other in self.sentinels
-                    if other is not sentinel
-                ),
-                *(
-                    f"known-replica {self.name} {replica.host} {replica.port}"
-                    for replica in self.servers[1:]
-                ),
-            ]
+                *(f"known-sentinel {self.name} {other.host} {other.port} {other.id}" for other in others),
+                *(f"known-replica {self.name} {each.host} {each.port}" for each in self.servers[1:]),
+            ]  # fmt: skip
             sentinel.start()
         self.wait_ready()
         return self

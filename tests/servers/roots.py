@@ -45,11 +45,7 @@ ENVIRONMENT = (
     "HOME=/root", "USER=root", "LOGNAME=root", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive",
 )  # fmt: skip
 _NOT_OF_A_PACKAGE = (
-    "/var/lib/dpkg",
-    "/var/lib/apt",
-    "/var/cache",
-    "/var/log",
-    "/var/spool/cron",
+    *("/var/lib/dpkg", "/var/lib/apt", "/var/cache", "/var/log", "/var/spool/cron"),
     "/etc/ld.so.cache",
 )
 

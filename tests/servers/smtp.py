@@ -38,12 +38,8 @@ class SmtpSink:
     """A server that is up until `close`; with a certificate it offers STARTTLS, or speaks TLS `at_once`."""
 
     def __init__(
-        self,
-        certificate: Path | None = None,
-        *,
-        at_once: bool = False,
-        login: tuple[str, str] | None = None,
-    ) -> None:
+        self, certificate: Path | None = None, *, at_once: bool = False, login: tuple[str, str] | None = None
+    ) -> None:  # fmt: skip
         self.mails: list[Mail] = []
         self.received: list[str] = []
         """The Message-ID of each mail that has come, acknowledged or not."""
