@@ -331,7 +331,7 @@ def test_listening_elsewhere_is_said(any_store: Store, new_host: Hosts) -> None:
 def test_an_address_that_cannot_be_is_told_at_once(public_path: Path, command: str) -> None:
     """It does not mend while the server runs, so none is begun."""
     host = Oncecron("postgresql://u@127.0.0.1/d?nonsense=1", public_path)
-    refused(host(command, "--listen", "0"), 78, "invalid URI query parameter")
+    refused(host(command, "--listen", "0"), 78, 'invalid URI query parameter: "nonsense"')
 
 
 @pytest.mark.own_log
