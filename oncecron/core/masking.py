@@ -188,7 +188,7 @@ def _spans(text: str, store: bool) -> list[tuple[int, int]]:
     login, at, hosts = text[begin:end].rpartition("@")
     if scheme in _FILES and text[:begin].endswith("///") and ":" not in text[begin:end]:
         path = login = hosts = at = ""  # a path of a file may contain any sign
-    if not _are_hosts(hosts) or (store and "@" in login + path):
+    if not _are_hosts(hosts) or (store and ("@" in login + path or _may_end_a_login(query))):
         return [(begin, len(text))]
     found = []
     user, colon, _ = login.partition(":")
@@ -197,6 +197,16 @@ def _spans(text: str, store: bool) -> list[tuple[int, int]]:
     if question:
         found += _in_parameters(text, len(text) - len(query), store and scheme != "sqlite")
     return [(start, end) for start, end in found if start < end]
+
+
+def _may_end_a_login(query: str) -> bool:
+    """Return whether what looks like a query may be the rest of a password, which has a `?` in it."""
+    for piece in query.split("&"):
+        name, equals, _ = piece.partition("=")
+        is_secret = equals != "" and _NAME.issuperset(name) and is_secret_name(name)
+        if "@" in piece and name not in _SHOWN and not is_secret:
+            return True
+    return False
 
 
 def _in_pairs(text: str) -> list[tuple[int, int]]:

@@ -14,8 +14,8 @@ from oncecron.core.units import DAY, parse_duration
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-_EARLIEST_TIME, LATEST_TIME = -1.0 * DAY, 221845478400.0
-"""What people may name: from the first day of 1970 to the last one of 8999 in any zone. Every clock can show these, and
+_EARLIEST_TIME, LATEST_TIME = -1.0 * DAY, 221845435200.0
+"""What people may name: from the first day of 1970 to the last of 8999, over last in UTC-12. Clocks can show these, and
 schedules find their next ticks: Python's calendar ends with 9999."""
 
 EXPECTED = (

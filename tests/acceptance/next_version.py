@@ -97,7 +97,7 @@ class Release(NamedTuple):
 
 def next_version(to: Path, ends_with: str = "") -> Release:
     """Make the next version in a new directory; `ends_with` is added to the step of every store."""
-    script = copy(Mutation("next", "", (), (), "", _changes()), to)
+    script = copy(Mutation("next", "", (), (), _changes()), to)
     for name, text in STEPS.items():
         path = to / INSTALLED.name / name
         path.parent.mkdir()

@@ -143,7 +143,8 @@ FAULTS: dict[str, dict[str, Bite]] = {
     "sentinel": {
         **dict.fromkeys(("switchover", "restart all", "end the sessions"), breaks),
         **dict.fromkeys(("master away", "freeze the master", "revoke rights"), refuses),
-        **dict.fromkeys(("replica away", "sentinel away"), loses_one),
+        "replica away": refuses,
+        "sentinel away": loses_one,
     },
     "sqlite": {"hold the write lock": refuses, "disk full": refuses},
 }

@@ -102,10 +102,10 @@ BOTH = ("web1", "web2")
     [
         ([], NOW, None),  # both are dead
         ([line("x", "web1", 60, "x")], NOW, "web1 fires other keys, but has not fired this one: "),
-        ([line("x", each, 60, "x") for each in BOTH], NOW, "web1 and web2 fire other keys, but "),
+        ([line("x", each, 60, "x") for each in BOTH], NOW, "web1, web2 fire other keys, but "),
         ([line("new", each, 60) for each in BOTH], NOW - 7000, "run its command as new now: if it"),
-        ([line("twin", each, 60) for each in BOTH], NOW - 9e6, "web1 and web2 fire other keys"),
-        ([line("plain", each, 60) for each in BOTH], None, "web1 and web2 fire other keys"),
+        ([line("twin", each, 60) for each in BOTH], NOW - 9e6, "web1, web2 fire other keys"),
+        ([line("plain", each, 60) for each in BOTH], None, "web1, web2 fire other keys"),
         ([line("new", "web3", 60), line("x", "web1", 60, "x")], NOW - 7000, "web1 fires other"),
     ],
 )
