@@ -178,6 +178,8 @@ class State(NamedTuple):
     """The highest number of an attempt of the tick; 0 without a tick."""
     fence: int = 0
     """The last fencing token."""
+    presence: str | None = None
+    """What is known of the firing's host (`core.presence`)."""
     lock: Lock = "none"
     recovering_for: float = 0.0
     """Seconds until every lease that a restarted server may have forgotten has expired."""
@@ -221,6 +223,11 @@ class PlainSkip(NamedTuple):
     def window(self) -> int:
         """Return the minute at which the window of `PLAIN_WINDOW` minutes begins that the tick is in."""
         return self.minute - self.minute % PLAIN_WINDOW
+
+    @property
+    def packed(self) -> tuple[int, int]:
+        """Return the minute from which a number counts, and the number: 31 bits, where the holder need not be in it."""
+        return self.minute & -2048, (self.minute & 2047) << PLAIN_BITS | self.code
 
     @property
     def word(self) -> str:

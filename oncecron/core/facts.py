@@ -14,7 +14,7 @@ have the same fields behind a prefix (`own_`, `newest_`, `lease_`, `last_`):
     lease_now           the clock of `lease_expires_at` and `lease_heartbeat_at`, where it is not `now`
     last_...            host, pid, user of the last start; `last_start`, `last_lateness`
     stop_...            kind (`key` or `host`), author, reason, since
-    other_shards, high_water, running, fence, lock, recovering_for
+    other_shards, high_water, running, fence, presence, lock, recovering_for
 
 `State` explains those that have its names. **Values** are what a store is sent; their order is fixed, because a store
 may take them by their places.
@@ -22,8 +22,6 @@ may take them by their places.
 
 from __future__ import annotations
 
-from oncecron import __version__
-from oncecron.core import clock
 from oncecron.core.decision import Attempt, HeldLease, State, Stop
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Holder, Lease, LostRun, trust_after
@@ -63,6 +61,7 @@ def state_of(facts: Facts) -> State:
         running=bool(facts.get("running")),
         attempts=_whole(facts, "attempts") or 0,
         fence=_whole(facts, "fence") or 0,
+        presence=facts.get("presence"),
         lock=facts.get("lock", "none"),
         recovering_for=_seconds(facts, "recovering_for") or 0.0,
     )
@@ -201,20 +200,6 @@ def start_values(firing: Firing) -> Values:
         "fired_at": firing.fired_at,
         "shards": firing.shards,
         "retries": firing.retries,
-    }
-
-
-def presence_values(firing: Firing) -> Values:
-    """Return what a firing that reaches the store says about its host and its crontab."""
-    return {
-        "oncecron": __version__,
-        "host_now": clock.wall(),
-        "schedule": firing.expected_schedule,
-        "zone": firing.zone,
-        "utc_offset": firing.utc_offset,
-        "shown_command": firing.shown_command,
-        "machine": firing.machine,
-        "again": firing.again,
     }
 
 

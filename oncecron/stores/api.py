@@ -21,7 +21,6 @@ from oncecron.core.progress import no_progress
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from oncecron.core.decision import PlainSkip
     from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.facts import Facts
     from oncecron.core.log_rows import LeastRetention, NewPause, Released, Roles, Unblocked
@@ -123,10 +122,8 @@ class LeaseStore(Protocol):
         After `keep` this means that no retry follows. Lease lost or not, no attempt that has not started yet may start.
         """
 
-    def skip(
-        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
-    ) -> None:
-        """Record a skip; `plain`: the same in less space, which only a claim knows."""
+    def skip(self, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+        """Record a skip that no claim was answered."""
 
     def deliver(
         self, record: dict[str, Any], *, deadline: float, retention: Retention | None = None
@@ -198,11 +195,7 @@ class Views(Protocol):
           packs skips is asked.
         - `keys`: key, shard, schedule, zone, shards, starting_deadline, since (of the schedule), high_water,
           last_start, forgotten_at, forgotten_by.
-        - `key_hosts`: key, shard, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command,
-          wins, skips, twice, hours, utc_offset. `ticks`, `ticks_at` and `twice` are words. `wins` and `skips` are
-          numbers of the last 24 hours; or the counts of each hour, the newest last, of which `hours` have passed since.
-        - `host_ticks`: key, host, seen_at, clock_ahead, ticks, ticks_at, twice, utc_offset, of the same rows. There may
-          be tens of thousands.
+        - `key_hosts`: key, shard, host, seen_at, and the text of `core.presence`. There may be tens of thousands.
         - `leases`: the fields of `LeaseView` up to `asked_at`: every lease, and every session lock without one.
         - `pauses`: the fields of `Pause`. Exactly: those that have not ended.
         - `least_retention`: one row with the fields of `Retention`, None for what nobody has set.

@@ -28,6 +28,7 @@ from oncecron.core.errors import (
 from oncecron.core.facts import state_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, LostRun, Refusal
+from oncecron.core.presence import seen
 from oncecron.core.timing import SKIP_TIMEOUT
 from oncecron.stores import steadied
 
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from oncecron.core.decision import Attempt, PlainSkip, State
     from oncecron.core.facts import Facts
     from oncecron.core.model import Firing, Lease, Unconfirmed
+    from oncecron.core.presence import Seen
     from oncecron.stores import Steadiness
+    from oncecron.stores.address import Address
 
     Write = Grant | Expire | Cut | Regain | LookCloser
 
@@ -69,9 +72,16 @@ if TYPE_CHECKING:
             """
 
         def grant(
-            self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
+            self,
+            firing: Firing,
+            state: State,
+            grant: Grant,
+            presence: Seen,
+            *,
+            alone: bool,
+            deadline: float,
         ) -> Lease | Unconfirmed | AskAgain | None:
-            """Write the execution, the lease and the marks of the key, with the next fencing token.
+            """Write the execution, the lease and the marks of the key with the next fencing token, and of the host.
 
             It is refused if the state has changed, the key or the host has been stopped, the session lock is taken
             (unless `alone`), or the server is recovering. `AskAgain`: a job's own transaction holds the fence.
@@ -93,15 +103,19 @@ if TYPE_CHECKING:
         ) -> Lease | Unconfirmed | None:
             """Renew the lease that this owner was granted before."""
 
-        def skip(
+        def record_skip(
             self,
             firing: Firing,
             refusal: Refusal,
+            presence: Seen | None,
+            plain: PlainSkip | None,
             *,
             deadline: float,
-            plain: PlainSkip | None = None,
-        ) -> None:
-            """Record a skip; a plain one in less space."""
+        ) -> bool:
+            """Record a skip, a plain one in less space, and what is known of the host.
+
+            Return False if that has changed, or the key has gone: nothing was written.
+            """
 
 
 MOST_LOOKS = 10
@@ -130,11 +144,32 @@ class ClaimLoop:
         self.conclude(answer)
         return answer
 
+    @steadied
+    def skip(self: ClaimSteps, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
+        """Record a skip that no claim was answered; see `LeaseStore.skip`."""
+        _write_skip(self, firing, refusal, _seen(self, firing, deadline), None, deadline)
+
     def prepare(self, firing: Firing) -> None:
         """Get ready for a claim."""
 
     def conclude(self, answer: Lease | Refusal | AskAgain | Unconfirmed) -> None:
         """Take note of the answer to a claim."""
+
+    # What a store brings that has a server, its sessions and logins; see `LeaseStore`
+
+    def listen(self, firing: Firing, *, deadline: float) -> bool:  # noqa: ARG002 - the contract's
+        """Return False: nothing notifies, so that waiting firings poll."""
+        return False
+
+    def evict(self, stale: AskAgain, *, deadline: float) -> None:
+        """Do nothing: there is no session lock."""
+
+    def watch_fd(self) -> int | None:
+        """Return None: there is no connection to watch."""
+        return None
+
+    def readdress(self, address: Address) -> None:
+        """Do nothing: another address is another store."""
 
 
 def _claim(
@@ -157,8 +192,7 @@ def _claim(
             return answer
         if isinstance(answer, Refusal):
             if not answer.own and (answer.reason != "held" or awaited is None):
-                plain = plain_skip(state, firing, answer)
-                recorded = _record_skip(store, firing, answer, plain, deadline)
+                recorded = _record_skip(store, firing, answer, state, deadline)
                 return answer._replace(recorded=recorded)
             return answer
         written = _write(store, firing, state, answer, deadline, alone=alone)
@@ -183,7 +217,8 @@ def _write(
 ) -> Lease | Unconfirmed | AskAgain | None:
     """Write what was decided; return the end of the claim, or None to look again."""
     if isinstance(answer, Grant):
-        return store.grant(firing, state, answer, alone=alone, deadline=deadline)
+        presence = seen(state, firing, won=True)
+        return store.grant(firing, state, answer, presence, alone=alone, deadline=deadline)
     if isinstance(answer, Expire):
         lost = store.expire(firing, state, answer.note, deadline=deadline)
         if not isinstance(lost, LostRun):
@@ -208,12 +243,36 @@ def _look(
 
 
 def _record_skip(
-    store: ClaimSteps, firing: Firing, refusal: Refusal, plain: PlainSkip | None, deadline: float
+    store: ClaimSteps, firing: Firing, refusal: Refusal, state: State, deadline: float
 ) -> bool:
     """Record a skip; return whether it is on record. If it is not, the answer stands all the same."""
     patience = clock.lease_time(store.lease_clock) + SKIP_TIMEOUT
+    presence, plain = seen(state, firing, won=False), plain_skip(state, firing, refusal)
     try:
-        store.skip(firing, refusal, deadline=min(deadline, patience), plain=plain)
+        _write_skip(store, firing, refusal, presence, plain, min(deadline, patience))
     except StoreError:
         return False
     return True
+
+
+def _write_skip(
+    store: ClaimSteps,
+    firing: Firing,
+    refusal: Refusal,
+    presence: Seen | None,
+    plain: PlainSkip | None,
+    deadline: float,
+) -> None:
+    """Write a skip and what is known of the host. If that has changed, look once more; else write the skip alone."""
+    if not store.record_skip(firing, refusal, presence, plain, deadline=deadline):
+        presence = _seen(store, firing, deadline)
+        if not store.record_skip(firing, refusal, presence, plain, deadline=deadline):
+            store.record_skip(firing, refusal, None, None, deadline=deadline)
+
+
+def _seen(store: ClaimSteps, firing: Firing, deadline: float) -> Seen | None:
+    """Look at what is known of the host of a firing that is skipped; None if what the store answers cannot be read."""
+    try:
+        return seen(_look(store, firing, None, deadline, closely=False), firing, won=False)
+    except UNREADABLE:
+        return None

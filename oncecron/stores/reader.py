@@ -15,6 +15,7 @@ from functools import lru_cache, wraps
 from importlib import import_module
 from itertools import islice
 
+from oncecron.core import clock
 from oncecron.core.clock import is_time
 from oncecron.core.decision import PLAIN_BITS, PLAIN_DONE, PLAIN_WINDOW
 from oncecron.core.errors import UNREADABLE, reason_of, unreadable_answer
@@ -38,9 +39,10 @@ from oncecron.core.log_rows import (
     TracedSkip,
 )
 from oncecron.core.model import LEAST, OUTCOMES, Output, Retention, is_key
+from oncecron.core.presence import fields_of
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import PLAIN_SKIP_EARLY
-from oncecron.core.units import DAY
+from oncecron.core.units import DAY, HOUR
 from oncecron.host.stderr import Patience, complain
 from oncecron.stores.api import Views
 
@@ -306,7 +308,7 @@ class Reader(Views):
 
     def host_ticks(self) -> list[HostTicks]:
         """Return the rows of `key_hosts` with fewer fields, by key and host. There may be tens of thousands."""
-        return sorted(self.read("host_ticks", _host_ticks, "host {1} of key {0}"))
+        return sorted(self.read("key_hosts", _host_ticks, "host {2} of key {0}"))
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces on this server, or in files beside this one, in no order, perhaps repeated.
@@ -425,62 +427,45 @@ def _job_key(*row: Any) -> JobKey:
     return JobKey(key, shard, expected, *times)
 
 
-def _key_host(*row: Any) -> KeyHost:
-    *known, ticks, ticks_at, schedule, zone, command, wins, skips, twice, hours, utc_offset = row
-    counts = _of_last_day(wins, hours), _of_last_day(skips, hours)
-    shown = (schedule, zone, command, *counts, _machines(ticks, twice), _utc_offset(utc_offset))
-    return KeyHost._make((*known, _fired(ticks, ticks_at), *shown))
-
-
-def _host_ticks(
-    key: str,
-    host: str,
-    seen_at: float,
-    clock_ahead: float,
-    ticks: str | None,
-    ticks_at: str | None,
-    twice: str | None,
-    utc_offset: int | None,
-) -> HostTicks:
-    fired = _fired(ticks, ticks_at)
-    machines = _machines(ticks, twice)
-    return HostTicks._make(
-        (key, host, seen_at, clock_ahead, fired, machines, _utc_offset(utc_offset))
+def _key_host(key: str, shard: int, host: str, seen_at: float, presence: str) -> KeyHost:
+    fields, now = fields_of(presence), clock.wall()
+    ticks = _host_ticks(key, shard, host, seen_at, presence)
+    return KeyHost(
+        *(key, shard, host, seen_at, fields["version"], ticks.clock_ahead, ticks.ticks),
+        *(fields.get("schedule"), fields.get("zone"), fields.get("command")),
+        *(_of_last_day(fields, "wins", now), _of_last_day(fields, "skips", now)),
+        *(ticks.machines, ticks.utc_offset),
     )
 
 
-def _utc_offset(seconds: int | None) -> int | None:
-    if seconds is not None and not -DAY < seconds < DAY:
-        raise ValueError("the offset from UTC is none")
-    return seconds
-
-
-@lru_cache(4096)  # most hosts have the same counts: they fire the same schedules
-def _of_last_day(counts: str | int | None, hours: int) -> int:
-    """Return the sum of counts, one for each of 24 hours and the newest last, of which `hours` have passed since."""
-    if isinstance(counts, str):
-        return sum(map(int, counts.split()[max(0, hours) :]))
-    return int(counts or 0)
-
-
-def _fired(ticks: str | None, ticks_at: str | None) -> tuple[tuple[str, float], ...]:
-    times = [float(at) for at in (ticks_at or "").split()]
+def _host_ticks(key: str, shard: int, host: str, seen_at: float, presence: str) -> HostTicks:
+    del shard
+    fields = fields_of(presence)
+    ticks = _words(fields.get("ticks", ""))
+    times = [float(at) for at in fields.get("ticks_at", "").split()]
     if not all(map(is_time, times)):
         raise ValueError("the time of a tick is none")
-    return tuple(zip(_words(ticks or ""), times, strict=True))
+    utc_offset = int(fields["utc_offset"]) if "utc_offset" in fields else None
+    if utc_offset is not None and not -DAY < utc_offset < DAY:
+        raise ValueError("the offset from UTC is none")
+    return HostTicks(
+        *(key, host, seen_at, float(fields["clock_ahead"]), tuple(zip(ticks, times, strict=True))),
+        # One tick proves nothing: a host may fire it again after a reboot.
+        min(2, max(1, len({*ticks} & {*fields.get("twice", "").split()}))),
+        utc_offset,
+    )
+
+
+def _of_last_day(fields: dict[str, str], name: str, now: float) -> int:
+    """Return the sum of the counts of the last 24 hours, by whole hours."""
+    passed = max(0, int(now // HOUR) - int(fields["hour"]))
+    newest_first = [*map(int, fields[name].split())][::-1]
+    return sum(newest_first[: max(0, 24 - passed)])
 
 
 @lru_cache(4096)  # the hosts of a key have fired the same: once in memory
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
-
-
-def _machines(ticks: str | None, twice: str | None) -> int:
-    """Return how many machines have the name of a host, of whose last ticks these were fired by two.
-
-    One tick proves nothing: a host may fire it again after a reboot.
-    """
-    return min(2, max(1, len({*_words(ticks or "")} & {*_words(twice)}))) if twice else 1
 
 
 def _least_retention(*seconds: float | None) -> Retention:

@@ -9,14 +9,15 @@ from typing import Any
 
 from log_of import PostgresLog, RedisLog, SQLiteLog, Store
 
+PRESENCE = (
+    "version 0.1\nclock_ahead 100\nticks t%s\nticks_at %s\ncommand true\nhour 0\nwins 0\nskips 0"
+)
 PREFIX = "oncecron:{oncecron}:"
 IN_POSTGRES = """
 insert into oncecron.job_key (key, schedule, zone, expected_shards, expected_since)
   select 'junk-' || n, '* * * * *', 'UTC', 1, now() - interval '1 day' from generate_series(1, {rows}) n;
-insert into oncecron.key_host
-    (key_id, host, seen_at, version, clock_ahead, ticks, ticks_at, command, hour, wins, skips, plain)
-  select k.key_id, 'ghost-' || n, now(), '0.1', 100, array['t' || n], array[extract(epoch from now())::float8], 'true',
-         0, array_fill(0, array[24]), array_fill(0, array[24]), '{{}}'
+insert into oncecron.key_host (key_id, host, seen_at, presence, plain)
+  select k.key_id, 'ghost-' || n, now(), format(E'{presence}', n, extract(epoch from now())), '{{}}'
     from generate_series(1, {rows}) n join oncecron.job_key k on k.key = 'junk-1';
 insert into oncecron.skip (key_id, tick, host, reason, pid, at)
   select k.key_id, 't' || n, 'ghost-' || n, 'held', 1, now()
@@ -28,8 +29,8 @@ SERIES = "with recursive n(n) as (select 1 union all select n + 1 from n where n
 IN_SQLITE = """
 insert into job_key (key, shard, schedule, zone, expected_shards, expected_since)
   {series} select 'junk-' || n, 0, '* * * * *', 'UTC', 1, {now} - 86400 from n;
-insert into key_host (key, shard, host, seen_at, version, ticks, ticks_at, command, hour, wins, skips, twice)
-  {series} select 'junk-1', 0, 'ghost-' || n, {now}, '0.1', 't' || n, {now}, 'true', 0, '0', '0', '' from n;
+insert into key_host (key, shard, host, seen_at, presence)
+  {series} select 'junk-1', 0, 'ghost-' || n, {now}, printf('{presence}', n, {now}) from n;
 insert into skip (key, shard, tick, host, reason, pid, at, count)
   {series} select 'junk-1', 0, 't' || n, 'ghost-' || n, 'held', 1, {now}, 1 from n;
 insert into item_list (key, tick, loaded_at) {series} select 'junk-' || n, 't', {now} from n;
@@ -43,15 +44,14 @@ def flood(store: Store, rows: int) -> None:
         _flood_redis(store._client, rows, now)
     elif isinstance(store, SQLiteLog):
         with closing(sqlite3.connect(store._path)) as database, database:
-            database.executescript(IN_SQLITE.format(series=SERIES.format(rows=rows), now=now))
+            series = SERIES.format(rows=rows)
+            database.executescript(IN_SQLITE.format(series=series, now=now, presence=PRESENCE))
     else:
         assert isinstance(store, PostgresLog)
-        store._database.execute(IN_POSTGRES.format(rows=rows))
+        store._database.execute(IN_POSTGRES.format(rows=rows, presence=PRESENCE))
 
 
 def _flood_redis(client: Any, rows: int, now: float) -> None:
-    host = {"seen_at": str(now), "version": "0.1", "clock_ahead": "100", "ticks_at": str(now)}
-    host |= {"command": "true", "hour": "0", "wins": "0", "skips": "0"}
     for first in range(1, rows + 1, 10_000):
         pipe = client.pipeline(transaction=False)
         numbers = range(first, min(first + 10_000, rows + 1))
@@ -60,7 +60,7 @@ def _flood_redis(client: Any, rows: int, now: float) -> None:
         for n in numbers:
             pipe.zadd(f"{PREFIX}parts", {f"junk-{n}#0": 0})
             pipe.hset(f"{PREFIX}key:junk-{n}#0", mapping=expected)
-            ghost = json.dumps({**host, "ticks": f"t{n}"})
+            ghost = f"{now} {PRESENCE % (n, now)}"
             pipe.hset(f"{PREFIX}hosts:junk-1#0", f"ghost-{n}", ghost)
             member = json.dumps([f"t{n}", f"ghost-{n}", "held"])
             pipe.zadd(f"{PREFIX}skips:junk-1#0", {member: now})

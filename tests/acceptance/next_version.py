@@ -14,19 +14,19 @@ NEXT = "0.2.0"
 FINISH = """
 create function {ns}.finish_v2(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer,
-  p_duration double precision, p_note text, p_output text, p_cut bigint, p_lost_reason text,
+  p_duration double precision, p_note text, p_output text, p_output_cut bigint, p_lost_reason text,
   p_request text, p_requested_by text, p_keep_executions double precision, p_keep_skips double precision,
   p_ended_by text
 ) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   update {ns}.job_execution x set ended_by = p_ended_by where x.execution_id = p_execution_id and x.owner = p_owner;
-  select {ns}.finish_v1(p_execution_id, p_owner, p_outcome, p_exit_code, p_signal, p_duration, p_note, p_output, p_cut,
-                        p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips)
+  select {ns}.finish_v1(p_execution_id, p_owner, p_outcome, p_exit_code, p_signal, p_duration, p_note, p_output,
+                        p_output_cut, p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips)
 $$;
 """
-OLD_ROOM, NEW_ROOM = "cardinality(p_plain) < 240", "cardinality(p_plain) < 241"
+OLD_ROOM, NEW_ROOM = "cardinality(h.plain) < 240", "cardinality(h.plain) < 239"
 _PRESENCE = (INSTALLED / "stores/postgres/sql/presence.sql").read_text()
-[_ROOM] = re.findall(r"(function \{ns\}\.has_room\(.*?\$\$;\n)", _PRESENCE, re.DOTALL)
+[_ROOM] = re.findall(r"(function \{ns\}\.see_again_v1\(.*?\$\$;\n)", _PRESENCE, re.DOTALL)
 STEPS = {
     "stores/postgres/sql/steps/0002_ended_by.sql": "-- Who ended an execution.\n"
     "alter table {ns}.job_execution add column ended_by text;\n"
@@ -69,8 +69,8 @@ def _changes() -> tuple[Change, ...]:
         Change(f"{postgres}sql/grants.sql", "{ns}.finish_v1,", "{ns}.finish_v1, {ns}.finish_v2,"),
         Change(
             f"{postgres}lease_store.py",
-            'self._call(self._door("finish_v1", deadline), values, deadline)',
-            f'self._call("finish_v2", (*values, "{NEXT}"), deadline)',
+            'self._value(self._door("finish_v1", deadline), values, deadline)',
+            f'self._value("finish_v2", {{**values, "ended_by": "{NEXT}"}}, deadline)',
         ),
         _after(f"{postgres}sql/tables.sql", last, "  ended_by      text,\n"),
         _after(f"{postgres}sql/lease.sql", finish, FINISH),

@@ -101,7 +101,7 @@ def granting(key_id: int, version: int) -> dict[str, Any]:
         "p_version": version,
         "p_divisions": None,
         "p_tick": f"t{key_id}",
-        "p_tick_at": None,
+        "p_tick_instant": None,
         "p_attempt": 1,
         "p_cause": "schedule",
         "p_owner": str(uuid.uuid4()),
@@ -114,7 +114,6 @@ def granting(key_id: int, version: int) -> dict[str, Any]:
         "p_ttl": 60.0,
         "p_schedule": None,
         "p_zone": None,
-        "p_utc_offset": None,
         "p_starting_deadline": 60.0,
         "p_shards": 1,
         "p_retries": 0,
@@ -122,11 +121,8 @@ def granting(key_id: int, version: int) -> dict[str, Any]:
         "p_backend_start": None,
         "p_alone": True,
         "p_full": 80,
-        "p_oncecron": "1.0",
-        "p_host_now": clock.wall(),
-        "p_again": False,
-        "p_shown_command": "true",
-        "p_machine": "6a1f93c0.4026531838",
+        "p_before": None,
+        "p_after": "version 1.0\nhour 490000\nwins 1\nskips 0",
     }
 
 
@@ -135,21 +131,12 @@ def adopting(key: str) -> dict[str, Any]:
     common = granting(0, 0)
     for name in (
         *("key_id", "version", "divisions", "lateness", "schedule", "zone", "starting_deadline"),
-        *(
-            "alone",
-            "full",
-            "oncecron",
-            "host_now",
-            "again",
-            "utc_offset",
-            "shown_command",
-            "machine",
-        ),
+        *("alone", "full", "before", "after"),
     ):
         del common[f"p_{name}"]
     now = clock.wall()
     mine = {"p_key": key, "p_shard": 0, "p_tick": f"t-{key}", "p_started_at": now}
-    return {**common, **mine, "p_token": int(now * 1e6)}
+    return {**common, **mine, "p_fencing_token": int(now * 1e6)}
 
 
 def record(key: str, kind: str = "execution") -> dict[str, Any]:
@@ -173,13 +160,13 @@ def variants(arguments: dict[str, Any], texts: tuple[str, ...]) -> Iterator[dict
         plain = name.removeprefix("p_")
         if plain in texts:
             hostile = (None, "", LONG, STRANGE, "'; drop schema oncecron cascade; --")
-        elif plain in ("token", "fencing_token", "output_cut", "count"):
+        elif plain in ("fencing_token", "output_cut", "count"):
             hostile = (None, *TOKENS)
         elif plain == "backend_start":
             hostile = ("infinity", "-infinity", "294276-01-01", "4713-01-01 BC")
         elif plain in ("attempt", "pid", "shards", "retries", "signal", "exit_code", "shard"):
             hostile = (None, *WHOLE)
-        elif isinstance(value, float) or plain in ("tick_at", "tick_instant"):
+        elif isinstance(value, float) or plain == "tick_instant":
             hostile = (None, *NUMBERS)
         for other in hostile:
             yield {**arguments, name: other}
@@ -187,7 +174,16 @@ def variants(arguments: dict[str, Any], texts: tuple[str, ...]) -> Iterator[dict
 
 TEXTS = (
     *("tick", "cause", "host", "user", "command", "schedule", "zone", "divisions", "note"),
-    *("detail", "oncecron", "reason", "outcome", "lost_reason", "request", "requested_by"),
+    *(
+        "detail",
+        "before",
+        "presence",
+        "reason",
+        "outcome",
+        "lost_reason",
+        "request",
+        "requested_by",
+    ),
     *("output", "holder_host"),
 )
 
@@ -314,7 +310,7 @@ ENDS: dict[str, Callable[[], dict[str, Any]]] = {
         "p_duration": 1.0,
         "p_note": "n",
         "p_output": "o",
-        "p_cut": 0,
+        "p_output_cut": 0,
     },
     "finish_v1": lambda: {
         **ENDS["keep_v1"](),
@@ -374,14 +370,8 @@ def test_skips_with_arguments_of_ones_own_making(
         "p_at": now,
         "p_count": 1,
         "p_delivered_of": str(uuid.uuid4()),
-        "p_oncecron": "1.0",
-        "p_host_now": now,
-        "p_again": False,
-        "p_schedule": "* * * * *",
-        "p_zone": "UTC",
-        "p_utc_offset": 3600,
-        "p_command": "true",
-        "p_machine": "6a1f93c0.4026531838",
+        "p_before": None,
+        "p_after": None,
     }
     runner("register_v1", p_key="k", p_shard=0)
     for changed in variants(skip, TEXTS):
@@ -395,6 +385,38 @@ def test_skips_with_arguments_of_ones_own_making(
     assert runner.refused == refused
     assert_all_run(granted, ["k"])
     assert_shown(granted, public_path, ["k"])
+
+
+def test_hosts_with_what_they_make_up_of_themselves(
+    granted: Database, runner: Session, public_path: Path
+) -> None:
+    """It has an end, is shown or named, and keeps no honest firing of the host from its start."""
+    key_id, _ = runner.key_of("k")
+    told = {"p_key_id": key_id, "p_host": "honest", "p_after": "x"}
+    packed = {"p_plain_from": 28_000_000 & -2048, "p_plain": 1 << 19}
+    for changed in variants({**told, **packed}, TEXTS):
+        runner("see_first_v1", **changed)
+        runner("see_again_v1", **changed, p_before="x")
+    texts = ("x" * 14_000, *(f"{name} {'9 ' * 6000}" for name in ("ticks", "wins", "hour")))
+    for text in ("x\n\n", "ticks a\nticks_at NaN", *texts):
+        granted.execute("delete from oncecron.key_host")
+        none = {"p_plain_from": None, "p_plain": None}
+        assert runner("see_first_v1", **{**told, **none, "p_after": text})
+        assert_shown(granted, public_path, ["k"])
+        assert_all_run(granted, ["k"])
+        granted.execute(
+            "update oncecron.job_key set high_water = null, seen_until = null, newest_id = null"
+        )
+        granted.execute("truncate oncecron.job_execution cascade")
+    refused = runner.refused
+    for name, value in (
+        *[("plain_from", -1), ("plain_from", 2**31 - 1)],
+        *[("plain", -1), ("after", LONG), ("host", LONG)],
+    ):
+        granted.execute("delete from oncecron.key_host")
+        runner("see_first_v1", **{**told, **packed, f"p_{name}": value})
+        refused += 1
+        assert runner.refused == refused, (name, value)
 
 
 def test_notices_with_arguments_of_ones_own_making(

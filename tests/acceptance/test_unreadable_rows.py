@@ -53,6 +53,7 @@ drop schema saved cascade
 """
 PREFIX = "oncecron:{oncecron}:"
 TICK = "where tick = 'two'"
+HOST = "presence = replace(presence, '%s', '%s')"
 OF_K = "from oncecron.job_key k where k.key_id = h.key_id and k.key = 'k'"
 
 POSTGRES = {
@@ -74,9 +75,9 @@ POSTGRES = {
     "an endless heartbeat": "update oncecron.job_key set heartbeat_at = 'infinity' where key = 'held'",
     "an endless ttl": "update oncecron.job_key set ttl = '178000000 y', acquired_at = '-infinity' where key = 'held'",
     "a host that is never seen": f"update oncecron.key_host h set seen_at = 'infinity' {OF_K}",
-    "a host without a clock": f"update oncecron.key_host h set clock_ahead = 'nan' {OF_K}",
-    "a host whose ticks never come": f"update oncecron.key_host h set ticks_at = '{{infinity}}' {OF_K}",
-    "a host with ticks without times": f"update oncecron.key_host h set ticks_at = '{{}}' {OF_K}",
+    "a host without a clock": f"update oncecron.key_host h set {HOST % ('clock_ahead ', 'clock_ahead nan')} {OF_K}",
+    "a host whose ticks never come": f"update oncecron.key_host h set {HOST % ('ticks_at ', 'ticks_at inf')} {OF_K}",
+    "a host with ticks without times": f"update oncecron.key_host h set {HOST % ('ticks_at ', 'nothing ')} {OF_K}",
     "a token that cannot rise": "update oncecron.job_key set fence = 9223372036854775807 where key = 'k'",
     "a token of another world": f"update oncecron.job_execution set fencing_token = 9223372036854775807 {TICK}",
     "a duration before all time": f"update oncecron.job_execution set duration = -1e300 {TICK}",
@@ -97,9 +98,9 @@ SQLITE = {
     "a lease of bytes": "update lease set acquired_at = x'ff' where key = 'held'",
     "bytes for a schedule": "update job_key set schedule = x'ff' where key = 'other'",
     "a host that is never seen": "update key_host set seen_at = 9e999 where key = 'k'",
-    "a host with a text for a count": "update key_host set wins = 'many' where key = 'k'",
-    "a host without ticks": "update key_host set ticks = x'ff' where key = 'k'",
-    "a host with ticks without times": "update key_host set ticks_at = '' where key = 'k'",
+    "a host with a text for a count": f"update key_host set {HOST % ('wins ', 'wins many')} where key = 'k'",
+    "a host of bytes": "update key_host set presence = x'ff' where key = 'k'",
+    "a host with ticks without times": f"update key_host set {HOST % ('ticks_at ', 'nothing ')} where key = 'k'",
     "a token that cannot rise": "update job_key set fence = 9223372036854775807 where key = 'k'",
     "a token of another world": f"update job_execution set fencing_token = 9223372036854775807 {TICK}",
     "a duration before all time": f"update job_execution set duration = -1e300 {TICK}",
@@ -109,7 +110,7 @@ SQLITE = {
     "the last count": "update skip set count = 9223372036854775807 where tick = 'two'",
     "a mark that is no time": "update job_key set high_water = 1e300, last_start = -1e300 where key = 'other'",
 }
-REDIS: dict[str, tuple[str, dict[str, Any] | str]] = {
+REDIS: dict[str, tuple[str, dict[str, Any] | tuple[str, str] | str]] = {
     "no JSON": ("execution", "{"),
     "JSON of something else": ("execution", "[1]"),
     "deep JSON": ("execution", "[" * 100_000),
@@ -130,10 +131,10 @@ REDIS: dict[str, tuple[str, dict[str, Any] | str]] = {
     "a lease without a number": ("lease", {"heartbeat_at": "x"}),
     "a lease without its time": ("lease", {"expires_at": None}),
     "a shard without a number": ("shard", ""),
-    "a host without JSON": ("host", "{"),
-    "a host without an hour": ("host", {"hour": None}),
-    "a host that is never seen": ("host", {"seen_at": "inf"}),
-    "a host with ticks without times": ("host", {"ticks_at": "x"}),
+    "a host of nothing": ("host", "{"),
+    "a host without an hour": ("host", ("hour ", "nothing ")),
+    "a host that is never seen": ("host", ("1", "inf")),
+    "a host with ticks without times": ("host", ("ticks_at ", "ticks_at x")),
     "a token that cannot rise": ("key", {"fence": "9223372036854775807"}),
     "a token without end": ("key", {"fence": "1e400"}),
     "a mark that is no time": ("key", {"high_water": "nan", "last_start": "1e300"}),
@@ -147,7 +148,7 @@ REDIS: dict[str, tuple[str, dict[str, Any] | str]] = {
     "JSON that is a number": ("execution", "7"),
     "a skip that is a list": ("skip", "[]"),
     "a pause of nobody": ("pause", {"author": 7, "at": None}),
-    "a host with a list for a count": ("host", {"wins": [1]}),
+    "a host with a list for a count": ("host", ("wins ", "wins [1]")),
 }
 
 
@@ -182,7 +183,7 @@ def damage(store: Store, what: Any) -> None:
         damage_redis(store._client, *what)
 
 
-def damage_redis(client: Any, kind: str, change: dict[str, Any] | str) -> None:
+def damage_redis(client: Any, kind: str, change: dict[str, Any] | tuple[str, str] | str) -> None:
     """Damage a field of a hash, which is JSON except for a lease."""
     if kind == "shard":
         client.zadd(PREFIX + "parts", {"strange": 1})
@@ -204,6 +205,8 @@ def damage_redis(client: Any, kind: str, change: dict[str, Any] | str) -> None:
         for field, text in client.hgetall(name).items()
         if kind in ("pause", "host") or '"two"' in (text if kind == "execution" else field)
     ]
+    if isinstance(change, tuple):
+        change = client.hget(name, field).replace(*change)
     if isinstance(change, dict):
         row = json.loads(client.hget(name, field)) | change
         change = json.dumps({name: value for name, value in row.items() if value is not None})

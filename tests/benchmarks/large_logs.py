@@ -152,7 +152,7 @@ def schedule(history: History, key: int) -> str:
     return f"{history.minute(key)} * * * *"
 
 
-COUNTS = [1] * 24
+COUNTS = " ".join(["1"] * 24)
 
 
 def fill_postgres(database: Database, history: History) -> None:
@@ -194,12 +194,10 @@ def fill_postgres(database: Database, history: History) -> None:
             (ids[name(key)], host(number), *chunk)
             for key in range(KEYS) for number in range(IN_FULL, HOSTS) for chunk in plain[key][:-1]
         ))  # fmt: skip
-        columns = "key_id, host, seen_at, version, clock_ahead, ticks, ticks_at, schedule, zone, command, hour"
-        copy("key_host", f"{columns}, wins, skips, plain_from, plain, machine", (
+        copy("key_host", "key_id, host, seen_at, presence, plain_from, plain", (
             (
-                ids[name(key)], host(number), at(history.instant(key, 0) + 2), __version__, 0.0, *history.fired(key),
-                schedule(history, key), "UTC", COMMAND, int(history.now // HOUR), COUNTS, COUNTS,
-                *((plain[key][-1][0], plain[key][-1][2]) if number >= IN_FULL and plain[key] else (None, [])), "m",
+                ids[name(key)], host(number), at(history.instant(key, 0) + 2), _told(history, key),
+                *((plain[key][-1][0], plain[key][-1][2]) if number >= IN_FULL and plain[key] else (None, [])),
             )
             for key in range(KEYS) for number in range(HOSTS)
         ))  # fmt: skip
@@ -257,9 +255,8 @@ def fill_sqlite(path: Path, history: History) -> None:
             for key in range(KEYS) for window, words, when in history.windows(key)
             for number in range(IN_FULL, HOSTS)
         ))  # fmt: skip
-        columns = ("key", "shard", "host", *sorted(_told(history, 0)))
-        _insert(database, "key_host", columns, (
-            (name(key), 0, host(number), *(value for _, value in sorted(_told(history, key).items())))
+        _insert(database, "key_host", ("key", "shard", "host", "seen_at", "presence"), (
+            (name(key), 0, host(number), history.instant(key, 0) + 2, _told(history, key))
             for key in range(KEYS) for number in range(HOSTS)
         ))  # fmt: skip
     with closing(sqlite3.connect(path)) as database:
@@ -274,24 +271,23 @@ def _insert(
     database.executemany(f"insert into {table} ({names}) values ({places})", rows)
 
 
-def _told(history: History, key: int) -> dict[str, Any]:
-    """Return the columns of a host of a key that are the same for every host."""
+def _told(history: History, key: int) -> str:
+    """Return what is known of a host of a key, the same of every host."""
     ticks, times = history.fired(key)
-    counts = " ".join(map(str, COUNTS))
-    return {
-        "seen_at": history.instant(key, 0) + 2,
+    fields = {
         "version": __version__,
+        "clock_ahead": "0.000000",
         "ticks": " ".join(ticks),
         "ticks_at": " ".join(f"{each:.6f}" for each in times),
         "schedule": schedule(history, key),
         "zone": "UTC",
         "command": COMMAND,
         "hour": int(history.now // HOUR),
-        "wins": counts,
-        "skips": counts,
+        "wins": COUNTS,
+        "skips": COUNTS,
         "machine": "m",
-        "twice": "",
     }
+    return "\n".join(f"{name} {value}" for name, value in fields.items())
 
 
 def fill_redis(server: RedisServer, history: History) -> None:
@@ -341,8 +337,7 @@ def _fill_shard(client: Any, names: scripts.Names, history: History, key: int) -
         members = [f"{window} {host(number)}" for number in range(IN_FULL, HOSTS)]
         pipe.zadd(of_shard["plain"], dict.fromkeys(members, when))
         pipe.hset(of_shard["plain_rows"], mapping=dict.fromkeys(members, words))
-    told = {field: str(value) for field, value in _told(history, key).items()}
-    text = json.dumps({**told, "clock_ahead": "0.0"}, separators=(",", ":"))
+    text = f"{history.instant(key, 0) + 2:.6f} {_told(history, key)}"
     pipe.hset(of_shard["hosts"], mapping={host(number): text for number in range(HOSTS)})
     pipe.execute()
 

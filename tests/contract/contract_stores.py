@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from older import older
 from postgres_stores import (
     PooledPostgresKind,
     PostgresKind,
@@ -167,13 +168,9 @@ class SQLiteKind:
         for table, columns in times.items():
             moved = ", ".join(f"{column} = {column} - {seconds}" for column in columns)
             statements.append(f"UPDATE {table} SET {moved}")
-        statements.append(
-            f"UPDATE key_host SET hour = hour - {seconds // 3600}, ticks_at = older(ticks_at)"
-        )
+        statements.append("UPDATE key_host SET presence = older(presence)")
         with closing(sqlite3.connect(self.address, isolation_level=None)) as database:
-            database.create_function(
-                "older", 1, lambda times: " ".join(str(float(at) - seconds) for at in times.split())
-            )
+            database.create_function("older", 1, lambda text: older(text, seconds))
             database.executescript(";".join([*statements, "COMMIT"]))
 
     def pass_time(self, seconds: float) -> None:
@@ -308,11 +305,8 @@ class MemoryKind:
             row.update(
                 {name: row[name] - seconds for name in _TIMES & {*row} if row[name] is not None}
             )
-            if "ticks_at" in row:
-                row["ticks_at"] = " ".join(
-                    str(float(at) - seconds) for at in row["ticks_at"].split()
-                )
-                row["hour"] -= int(seconds // 3600)
+            if "presence" in row:
+                row["presence"] = older(row["presence"], seconds)
 
     def pass_time(self, seconds: float) -> None:
         """Move the clock."""

@@ -6,6 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from older import older
 from servers import Database, PostgresServer, eventually
 
 from oncecron.core.log_rows import LeastRetention, Roles
@@ -41,11 +42,7 @@ OLDER_PLAIN_SKIPS = """
 update oncecron.plain_skips set plain_from = plain_from - {0} / 60, plain_until = plain_until - {0} / 60;
 update oncecron.key_host set plain_from = plain_from - {0} / 60
 """
-OLDER_HOSTS = """
-update oncecron.key_host h set hour = hour - {0} / 3600,
-    ticks_at = array(select at - {0}
-                     from unnest(ticks_at) with ordinality t (at, place) order by place)
-"""
+OLDER_HOST = "update oncecron.key_host set presence = %s where key_id = %s and host = %s"
 
 
 @contextmanager
@@ -116,9 +113,12 @@ class PostgresKind:
             + ", ".join(f"{column} = {column} - {by}" for column in columns)
             for table, columns in TIMES.items()
         ]
-        rounded = (each.format(round(seconds)) for each in (OLDER_HOSTS, OLDER_PLAIN_SKIPS))
+        rounded = OLDER_PLAIN_SKIPS.format(round(seconds))
         due = "update oncecron.job_key set prunes = true"
-        self.database.execute("; ".join([*statements, *rounded, due]))
+        self.database.execute("; ".join([*statements, rounded, due]))
+        hosts = "select presence, key_id, host from oncecron.key_host"
+        for presence, *place in self.database.execute(hosts):
+            self.database.execute(OLDER_HOST, older(presence, seconds), *place)
 
     def pass_time(self, seconds: float) -> None:
         """Wait."""

@@ -6,6 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING, ClassVar
 
+from older import older
+
 from oncecron.core import clock
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisLeaseStore
@@ -74,8 +76,12 @@ class RedisKind:
         for name in self.client.keys(f"{PREFIX}*"):
             kind = self.client.type(name)
             if kind == "hash":
+                of_hosts = name.startswith(f"{PREFIX}hosts:")
                 for field, text in self.client.hgetall(name).items():
-                    self.client.hset(name, field, _older(field, text, seconds))
+                    moved = (
+                        _seen_earlier(text, seconds) if of_hosts else _older(field, text, seconds)
+                    )
+                    self.client.hset(name, field, moved)
             elif kind == "zset" and (
                 ":skips:" in name or ":plain:" in name or ":due:" in name or name.endswith(":lists")
             ):
@@ -124,6 +130,12 @@ class RedisKind:
         self.client.close()
 
 
+def _seen_earlier(text: str, seconds: float) -> str:
+    """Return the value of a host, that much earlier."""
+    seen_at, _, presence = text.partition(" ")
+    return f"{float(seen_at) - seconds:.6f} {older(presence, seconds)}"
+
+
 def _older(field: str, text: str, seconds: float) -> str:
     if text.startswith("{"):
         row = json.loads(text)
@@ -132,8 +144,6 @@ def _older(field: str, text: str, seconds: float) -> str:
             for name, value in row.items()
         }
         return json.dumps(older)
-    if field == "ticks_at":
-        return " ".join(f"{float(at) - seconds:.6f}" for at in text.split())
-    if field in ("hour", "hosts_at"):
+    if field == "hosts_at":
         return str(int(text) - int(seconds // 3600))
     return f"{float(text) - seconds:.6f}" if field in TIMES else text

@@ -14,6 +14,7 @@ from oncecron.core.errors import RecordRefusedError
 from oncecron.core.facts import state_of
 from oncecron.core.log_rows import Unblocked
 from oncecron.core.model import Lease
+from oncecron.core.presence import seen
 from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.units import DAY
 
@@ -151,7 +152,8 @@ def test_an_instant_far_ahead_does_not_pass_the_ticks_before_it(
         steps: Any = a.store
         facts = steps.look(firing, awaited=None, closely=True, deadline=a.deadline())
         state = state_of(facts)
-        lease = steps.grant(firing, state, Grant(1, "schedule"), alone=False, deadline=a.deadline())
+        start, host = Grant(1, "schedule"), seen(state, firing, won=True)
+        lease = steps.grant(firing, state, start, host, alone=False, deadline=a.deadline())
         assert isinstance(lease, Lease)
         assert a.finish(lease)
     b.win(minute(1))

@@ -10,12 +10,14 @@ from hosts import COMMAND, KEY, Host, minute, skip_record
 from oncecron import __version__
 from oncecron.core import clock
 from oncecron.core.log_rows import HostTicks
-from oncecron.core.model import COMMAND_SHOWN, Retention
+from oncecron.core.model import COMMAND_SHOWN, Refusal, Retention
 from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import HOUR
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from conftest import Log
     from contract_stores import StoreKind
 
@@ -246,14 +248,108 @@ def test_a_damaged_row_does_not_keep_a_firing_from_its_start(
     assert (host.wins, host.skips) == (1, 1)
 
 
+DAMAGED = "hour soon"
+
+
 def damage_host(store: Any) -> None:
     """Make the only row of a host one that cannot be read."""
     if hasattr(store, "database"):
-        hours = "update oncecron.key_host set hour = -2147483648, wins = '{}', skips = '{null}'"
-        store.database.execute(hours)
+        store.database.execute(f"update oncecron.key_host set presence = '{DAMAGED}'")
     elif hasattr(store, "client"):
-        store.client.hset("oncecron:{oncecron}:hosts:nightly#0", "a.example", '{"hour": "soon"}')
+        store.client.hset("oncecron:{oncecron}:hosts:nightly#0", "a.example", DAMAGED)
     elif hasattr(store, "memory"):
-        store.memory.parts[KEY, 0].hosts["a.example"]["hour"] = "soon"
+        store.memory.parts[KEY, 0].hosts["a.example"]["presence"] = DAMAGED
     else:
-        store.run("UPDATE key_host SET hour = 'soon', wins = x'ff'")
+        store.run("UPDATE key_host SET presence = x'ff'")
+
+
+# Two firings of one host at once
+
+
+class Raced:
+    """Lets another firing of the host come between the looks of a store and its writes, a few times."""
+
+    def __init__(self, host: Host, between: Callable[[], object], times: int) -> None:
+        self.looks, self._look, self._between, self._times = 0, host.store.look, between, times  # type: ignore[attr-defined]
+
+    def __call__(self, *given: Any, **how: Any) -> Any:
+        """Look."""
+        self.looks += 1
+        facts = self._look(*given, **how)
+        if self.looks <= self._times:
+            self._between()
+        return facts
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_no_skip_is_lost_to_another_firing_of_its_host(
+    a: Host,
+    store: StoreKind,
+    log: Log,
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    is_plain: bool,
+) -> None:
+    """The host's row is looked at once more; where another one comes between again, the skip is recorded alone."""
+    now = clock.wall()
+    tick = minute_tick(now) if is_plain else minute(1)
+    a.run(tick, fired_at=now)
+    twin = Host(store.firing(), a.holder.host)
+    raced = Raced(a, lambda: twin.lose(tick, fired_at=now), times)
+    monkeypatch.setattr(a.store, "look", raced)
+    a.lose(tick, fired_at=now)
+    assert raced.looks == 2
+    assert sum(skip.count for skip in log.skips()) == times + 1
+    [host] = seen(log).values()
+    assert host.skips == 2
+
+
+def test_a_start_knows_its_host_after_another_firing_of_it(
+    a: Host, store: StoreKind, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was between is there too."""
+    a.run(minute(1))
+    twin = Host(store.firing(), a.holder.host)
+    raced = Raced(a, lambda: twin.lose(minute(1)), 1)
+    monkeypatch.setattr(a.store, "look", raced)
+    a.win(minute(2))
+    assert raced.looks == 2
+    [host] = seen(log).values()
+    assert (host.wins, host.skips, ticks(host)) == (2, 1, [minute(2).text, minute(1).text])
+
+
+@pytest.mark.parametrize("wins", [False, True])
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_two_first_firings_of_a_host_at_once_are_both_there(
+    a: Host,
+    b: Host,
+    store: StoreKind,
+    log: Log,
+    monkeypatch: pytest.MonkeyPatch,
+    wins: bool,
+    is_plain: bool,
+) -> None:
+    """Neither keeps the other from its start or its skip."""
+    now = clock.wall()
+    tick = minute_tick(now) if is_plain else minute(1)
+    b.run(tick, fired_at=now)
+    twin = Host(store.firing(), a.holder.host)
+    raced = Raced(a, lambda: twin.lose(tick, fired_at=now), 1)
+    monkeypatch.setattr(a.store, "look", raced)
+    if wins:
+        assert a.finish(a.win(minute_tick(now + 60), fired_at=now))
+    else:
+        a.lose(tick, fired_at=now)
+    assert raced.looks == 2
+    host = seen(log)[a.holder.host]
+    assert (host.wins, host.skips) == (int(wins), 2 - int(wins))
+
+
+def test_a_skip_that_no_claim_was_answered_tells_of_its_host(a: Host, log: Log) -> None:
+    """As of a command that is not there."""
+    for number in range(2):
+        a.store.skip(a.firing(minute(number)), Refusal("broken"), deadline=a.deadline())
+    [host] = seen(log).values()
+    assert (host.wins, host.skips, ticks(host)) == (0, 2, [minute(1).text, minute(0).text])
+    assert [skip.reason for skip in log.skips()] == ["broken"] * 2

@@ -113,14 +113,18 @@ def test_an_error_of_retention_costs_one_end(a: Host, store: PostgresKind) -> No
 # Plain skips
 
 DAYS = int(os.environ.get("ONCECRON_TEST_LOG_DAYS", "0"))
+SEEN = """
+select oncecron.see_first_v1(k.key_id, format('app-%s.example.org', h), repeat('s', 400), null, null)
+  from oncecron.job_key k, generate_series(1, {hosts}) h
+"""
 CALL = """
 do $$ declare
   v_minute integer := {first};
 begin
   for v_tick in 0 .. {ticks} - 1 loop
-    perform oncecron.skip_plainly_v1(
-        k.key_id, format('app-%s.example.org', h), v_minute + v_tick,
-        524288 + 21000 + floor(random() * 3000)::integer, '1.0', 0, '* * * * *', null, null, './bill.sh', 'm1')
+    perform oncecron.see_again_v1(
+        k.key_id, format('app-%s.example.org', h), repeat('s', 400), repeat('s', 400), (v_minute + v_tick) & -2048,
+        (v_minute + v_tick & 2047) << 20 | 524288 + 21000 + floor(random() * 3000)::integer)
       from oncecron.job_key k, generate_series(1, {hosts}) h;
     commit;
   end loop;
@@ -128,10 +132,10 @@ end $$
 """
 FULL_ROWS = """
 insert into oncecron.plain_skips (key_id, host, plain_from, plain_until, plain)
-  select k.key_id, format('app-%s.example.org', h), {first} + 120 * n, {first} + 120 * n + 119,
+  select k.key_id, format('app-%s.example.org', h), {first} + 240 * n, {first} + 240 * n + 239,
          array(select (i << 20) + 524288 + 21000 + floor(random() * 3000 + 0 * h)::integer
-                 from generate_series(0, 119) i)
-    from generate_series(0, {ticks} / 120 - 1) n, oncecron.job_key k, generate_series(1, {hosts}) h
+                 from generate_series(0, 239) i)
+    from generate_series(0, {ticks} / 240 - 1) n, oncecron.job_key k, generate_series(1, {hosts}) h
 """
 MOST_BYTES = 8
 """200 hosts that fire 50 keys each minute have 101 million skips in a week: 800 MB."""
@@ -156,6 +160,7 @@ def test_plain_skips_of_many_hosts_take_little_space(store: PostgresKind) -> Non
     database.execute(FILL[0].format(keys=keys))
     if DAYS:
         database.execute(FULL_ROWS.format(first=first, ticks=ticks, hosts=hosts))
+    database.execute(SEEN.format(hosts=hosts))
     database.execute(CALL.format(first=first + DAYS * 1440, ticks=called, hosts=hosts))
     [(counted,)] = database.execute(
         "select sum(cardinality(plain)) from (select plain from oncecron.plain_skips"
@@ -175,9 +180,9 @@ do $$ declare
   v_prunes boolean := true;
 begin
   for v_minute in {first} .. {first} + {ticks} - 1 loop
-    perform oncecron.skip_plainly_v1(
-        v_key, format('app-%s.example.org', h), v_minute, 524288 + h,
-        '1.0', 0, '* * * * *', null, null, './bill.sh', 'm1')
+    perform oncecron.see_again_v1(
+        v_key, format('app-%s.example.org', h), repeat('s', 400), repeat('s', 400), v_minute & -2048,
+        (v_minute & 2047) << 20 | 524288 + h)
       from generate_series(1, {hosts}) h;
     v_prunes := oncecron.prunes(v_prunes)
       and oncecron.prune_key_v1(v_key, '-infinity', to_timestamp((v_minute - {kept}) * 60.0));
@@ -193,6 +198,7 @@ def test_ends_remove_plain_skips_as_fast_as_hosts_add_them(store: PostgresKind) 
     hosts, kept = (200, DAYS * 1440) if DAYS else (10, 480)
     late = 250  # ticks without an end that prunes: one of two million such tests is unlucky
     store.database.execute(FILL[0].format(keys=1))
+    store.database.execute(SEEN.format(hosts=hosts))
     first = 29_000_000
     for part in range(6):
         ticks = kept // 2
@@ -206,5 +212,5 @@ def test_ends_remove_plain_skips_as_fast_as_hosts_add_them(store: PostgresKind) 
         print(f"{hosts} hosts, {(part + 1) * ticks} ticks, {kept} kept: {held} skips, {size} bytes")
         newest = first + (part + 1) * ticks
         assert until is None or until >= newest - kept - late
-        assert held <= hosts * (kept + 120 + late)
+        assert held <= hosts * (kept + 240 + late)
     assert held > hosts * (kept - 240)

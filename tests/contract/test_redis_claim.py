@@ -16,6 +16,7 @@ from oncecron.core.errors import StoreUnavailable
 from oncecron.core.facts import state_of
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.model import AskAgain, Lease, Refusal
+from oncecron.core.presence import seen
 from oncecron.core.tick import Tick
 from oncecron.core.units import DAY
 from oncecron.stores.redis.address import parse
@@ -51,7 +52,8 @@ class Steps(Host):
     def grant(self, firing: Firing, state: State, grant: Grant = START) -> Any:
         """Take the last one."""
         deadline = self.deadline()
-        return self.store.grant(firing, state, grant, alone=False, deadline=deadline)
+        host = seen(state, firing, won=True)
+        return self.store.grant(firing, state, grant, host, alone=False, deadline=deadline)
 
     def expire(self, firing: Firing, state: State) -> None:
         """Take the one between."""
@@ -268,8 +270,9 @@ def test_a_frozen_server_grants_nothing_to_whoever_has_given_up(
     server.sigstop()
     try:
         deadline = clock.lease_time(clock.BOOTTIME) + 0.5
+        host = seen(state, firing, won=True)
         with pytest.raises(StoreUnavailable) as caught:
-            a.store.grant(firing, state, START, alone=False, deadline=deadline)
+            a.store.grant(firing, state, START, host, alone=False, deadline=deadline)
         # the firing knows the server's clock no better than a round trip takes
         eventually(lambda: clock.lease_time(clock.BOOTTIME) > deadline + 0.5)
     finally:

@@ -15,7 +15,6 @@ from oncecron.core.log_rows import Execution, LeaseView, Pause, Released, Skip, 
 from oncecron.core.model import LEAST, recordable, recordable_values
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL
-from oncecron.core.units import HOUR
 from oncecron.stores.reader import PackedRuns, PackedSkips, Reader
 from oncecron.stores.sqlite.retention import NAMES_KEPT
 
@@ -35,11 +34,6 @@ _EXPECTED = ("schedule", "zone", "expected_shards", "starting_deadline", "expect
 _execution = itemgetter(*Execution._fields, "tick_instant", "fired_at", "lost_at")
 _marks = itemgetter(*_EXPECTED, "high_water", "last_start", "forgotten_at", "forgotten_by")
 _lease = itemgetter(*LeaseView._fields[: LeaseView._fields.index("asked_at") + 1])
-_host = itemgetter(
-    *("seen_at", "version", "clock_ahead", "ticks", "ticks_at", "schedule", "zone", "command"),
-    *("wins", "skips", "twice", "passed", "utc_offset"),
-)
-_host_ticks = itemgetter("seen_at", "clock_ahead", "ticks", "ticks_at", "twice", "utc_offset")
 _holder = itemgetter("execution_id", "host", "pid", "outcome")
 _reason = itemgetter("key", "tick", "host", "reason", "shard")
 _of_part = itemgetter("key", "shard", "started_at", "execution_id")
@@ -133,14 +127,9 @@ class MemoryReader(Reader):
         return ((*place, *_marks(part.marks)) for place, part in self._memory.parts.items())
 
     def _view_key_hosts(self) -> Iterable[Any]:
-        hour = int(self._memory.now() // HOUR)
         for place, part in self._memory.parts.items():
             for host, row in part.hosts.items():
-                yield *place, host, *_host(row | {"passed": hour - row["hour"]})
-
-    def _view_host_ticks(self) -> Iterable[Any]:
-        for (key, _), part in self._memory.parts.items():
-            yield from ((key, host, *_host_ticks(row)) for host, row in part.hosts.items())
+                yield *place, host, row["seen_at"], row["presence"]
 
     def _view_leases(self) -> Iterable[Any]:
         now = self._memory.now()

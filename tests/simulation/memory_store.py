@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.log_rows import Pause
     from oncecron.core.model import Ending, Firing, Lease, LostRun, Refusal, Unconfirmed
+    from oncecron.core.presence import Seen
 
 Row = dict[str, Any]
 Place = tuple[str, int]
@@ -96,6 +97,10 @@ class Part:
         self.running.discard(execution_id)
         self.running |= {execution_id} if row["outcome"] == "running" else set()
         return row
+
+    def presence(self, host: str) -> str | None:
+        """Return what is known of a host that fires the key."""
+        return self.hosts[host]["presence"] if host in self.hosts else None
 
     def old(self, before: float, names_kept: int | None) -> Iterator[Old]:
         """Yield the executions that may go; None: none of a name, of which the newest ones stay."""
@@ -180,6 +185,7 @@ class Memory:
         )
         found |= _prefixed("lease_", part.row(part.leased()), "tick", "started_at", *_HOLDER)
         found |= _prefixed("last_", part.row(part.marks["last_execution_id"]), *_HOLDER)
+        found["presence"] = part.presence(firing.holder.host)
         return found | self._look_at_tick(part, firing, awaited)
 
     def _look_at_tick(self, part: Part, firing: Firing, awaited: int | None) -> Row:
@@ -199,7 +205,7 @@ class Memory:
         return found | _prefixed("newest_", ordered[-1] if ordered else None, *_SHOWN)
 
     def grant(
-        self, firing: Firing, version: object, number: int, cause: str, presence: Row, alone: bool
+        self, firing: Firing, version: object, number: int, cause: str, presence: str, alone: bool
     ) -> Row | None:
         if self.version(firing.key) != version:
             return None
@@ -217,7 +223,7 @@ class Memory:
             is_known = wanted == tuple(map(marks.get, _EXPECTED[:3]))
             since = since if is_known and since <= now + MAX_CLOCK_SKEW else now
             marks |= zip(_EXPECTED, (*wanted, firing.starting_deadline, since), strict=True)
-        self._see(part, firing, presence, won=True)
+        part.hosts[firing.holder.host] = {"seen_at": now, "presence": presence}
         return row
 
     def _high_water(self, marks: Row, instant: float | None) -> float | None:
@@ -375,8 +381,15 @@ class Memory:
 
     # Skips, and who fires
 
-    def skip(self, firing: Firing, values: Row, presence: Row, plain: PlainSkip | None) -> None:
+    def record_skip(
+        self, firing: Firing, values: Row, presence: Seen | None, plain: PlainSkip | None
+    ) -> bool:
+        known = self.known(firing.key, firing.shard).presence(firing.holder.host)
+        if presence and presence.before != known:
+            return False
         part, now = self.written(firing.key, firing.shard), self.now()
+        if presence:
+            part.hosts[firing.holder.host] = {"seen_at": now, "presence": presence.after}
         if plain:
             place = (plain.window, firing.holder.host)
             known = part.plain.get(place, {"words": "", "at": now})
@@ -384,7 +397,7 @@ class Memory:
             self.oldest = min(self.oldest, now)
         else:
             self._count(part, values | {"at": now, "count": 1})
-        self._see(part, firing, presence, won=False)
+        return True
 
     def _count(self, part: Part, values: Row, owner: str = "") -> None:
         """Count a skip; one that was delivered by an `owner` only once."""
@@ -397,12 +410,6 @@ class Memory:
             delivered = [*known["delivered"], *filter(None, [owner])][-8:]
             part.skips[place] = values | newest | {"delivered": delivered}
             self.oldest = min(self.oldest, newest["at"])
-
-    def _see(self, part: Part, firing: Firing, told: Row, *, won: bool) -> None:
-        now, host = self.now(), firing.holder.host
-        told = told | lease_store.ticks_and_counts(part.hosts.get(host), firing, now, won=won)
-        told |= {"version": told["oncecron"], "command": told["shown_command"]}
-        part.hosts[host] = told | {"seen_at": now, "clock_ahead": told["host_now"] - now}
 
     # Late records
 
@@ -537,10 +544,16 @@ class MemoryStore(ClaimLoop):
         return self.look(firing, awaited=None, closely=True, deadline=deadline)
 
     def grant(
-        self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
+        self,
+        firing: Firing,
+        state: State,
+        grant: Grant,
+        presence: Seen,
+        *,
+        alone: bool,
+        deadline: float,
     ) -> Lease | Unconfirmed | None:
-        presence = facts.presence_values(firing)
-        given = (firing, state.version, grant.attempt, grant.cause, presence, alone)
+        given = (firing, state.version, grant.attempt, grant.cause, presence.after, alone)
         row, sent = self._call("grant", deadline, *given)
         return row and self._confirmed(facts.first_lease(firing, row, sent))
 
@@ -562,11 +575,17 @@ class MemoryStore(ClaimLoop):
         return self._confirmed(facts.first_lease(firing, own._asdict(), sent)) if held else None
 
     @steadied
-    def skip(
-        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
-    ) -> None:
-        told = facts.skip_values(firing, refusal), facts.presence_values(firing)
-        self._call("skip", deadline, firing, *told, plain)
+    def record_skip(
+        self,
+        firing: Firing,
+        refusal: Refusal,
+        presence: Seen | None,
+        plain: PlainSkip | None,
+        *,
+        deadline: float,
+    ) -> bool:
+        told = (facts.skip_values(firing, refusal), presence, plain)
+        return self._call("record_skip", deadline, firing, *told)[0]
 
     # LeaseStore
 
@@ -599,20 +618,6 @@ class MemoryStore(ClaimLoop):
     @steadied
     def deliver(self, record: Row, *, deadline: float, retention: Retention | None = None) -> None:
         self._call("deliver", deadline, record, retention)
-
-    @steadied
-    def listen(self, firing: Firing, *, deadline: float) -> bool:
-        return False
-
-    @steadied
-    def evict(self, stale: object, *, deadline: float) -> None:
-        return
-
-    def watch_fd(self) -> int | None:
-        return None
-
-    def readdress(self, address: object) -> None:
-        return
 
     def close(self) -> None:
         return

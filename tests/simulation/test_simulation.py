@@ -17,7 +17,7 @@ import story_stores
 from memory_store import MemoryStore
 from server import Server
 
-from oncecron.core import clock
+from oncecron.core import clock, presence
 from oncecron.core.decision import Grant
 from oncecron.core.facts import state_of
 from oncecron.core.model import Firing, Holder
@@ -138,7 +138,8 @@ def test_only_a_session_that_holds_has_a_lock(*, holds: bool) -> None:
     store, (holder, other) = MemoryStore(server), (FIRING._replace(owner=each) for each in "ab")
     server.by = SimpleNamespace(holds=holds, lives=lambda: True)
     state, start = state_of(store.peek(holder, deadline=0)), Grant(1, "schedule")
-    assert store.grant(holder, state, start, alone=False, deadline=0)
+    host = presence.seen(state, holder, won=True)
+    assert store.grant(holder, state, start, host, alone=False, deadline=0)
     server.by = SimpleNamespace(holds=holds, lives=lambda: True)
     seen = store.peek(other, deadline=0)
     expected = ("taken", True) if holds else ("none", False)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.facts import Facts
     from oncecron.core.model import Firing, Lease, Refusal
+    from oncecron.core.presence import Seen
 
 
 def claim(store: OneKey, firing: Firing, **how: Any) -> Any:
@@ -66,9 +67,17 @@ class OneKey(claim_loop.ClaimLoop):
         return {"state": self.state}
 
     def grant(
-        self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
+        self,
+        firing: Firing,
+        state: State,
+        grant: Grant,
+        presence: Seen,
+        *,
+        alone: bool,
+        deadline: float,
     ) -> Lease | None:
         """Write a lease."""
+        del presence
         self._note("grant alone" if alone else "grant", deadline)
         unsafe = self.state.recovering_for > 0 or (
             self.state.lock in ("taken", "busy") and not alone
@@ -109,18 +118,23 @@ class OneKey(claim_loop.ClaimLoop):
         self.before_write()
         return self._lease(firing, own) if self.state.own_has_lease else None
 
-    def skip(
+    def record_skip(
         self,
         firing: Firing,
         refusal: Refusal,
+        presence: Seen | None,
+        plain: PlainSkip | None,
         *,
         deadline: float,
-        plain: PlainSkip | None = None,
-    ) -> None:
-        """Record a skip."""
+    ) -> bool:
+        """Record a skip, if nothing has changed since."""
         del plain
-        self._note("skip", deadline)
+        self._note("skip" if presence else "skip alone", deadline)
+        self.before_write()
+        if presence and presence.before != self.state.presence:
+            return False
         self.skipped.append(refusal)
+        return True
 
     def _note(self, step: str, deadline: float) -> None:
         self.steps.append(step)

@@ -203,9 +203,26 @@ def test_a_skip_that_cannot_be_recorded_changes_no_answer(error: Any) -> None:
     """It says that the skip is not on record."""
     store = OneKey(DONE)
     assert ask(store).recorded
-    store.skip = failing(error)  # type: ignore[method-assign]
+    store.record_skip = failing(error)  # type: ignore[method-assign]
     answer = ask(store)
     assert (answer.reason, answer.recorded) == ("done", False)
+
+
+@pytest.mark.parametrize(
+    ("times", "again"), [(0, []), (1, ["look", "skip"]), (2, ["look", "skip", "skip alone"])]
+)
+def test_a_skip_that_loses_a_race_of_its_host_is_not_lost(times: int, again: list[str]) -> None:
+    """It looks once more; where the host's row has changed again, the skip is recorded without it."""
+    store, changes = OneKey(DONE), iter(range(times))
+
+    def change() -> None:
+        if (number := next(changes, None)) is not None:
+            store.change(presence=f"hour {number}")
+
+    store.before_write = change
+    assert ask(store).recorded
+    assert store.steps == ["look", "skip", *again]
+    assert [refusal.reason for refusal in store.skipped] == ["done"]
 
 
 def test_a_skip_waits_for_less_than_a_claim(monkeypatch: pytest.MonkeyPatch) -> None:

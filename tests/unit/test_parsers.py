@@ -7,7 +7,9 @@ which shows a parser that looks at everything again and again. ONCECRON_TEST_PAR
 from __future__ import annotations
 
 import os
+import re
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -308,10 +310,26 @@ def request(values: tuple[Any, ...]) -> None:
 
 def rows(columns: list[list[bytes | None]]) -> None:
     """Read what PostgreSQL answers."""
-    row, log = look.dictionary(look.LOOK, columns[0]), look.dictionary(look.LOOK_AT_LOG, columns[1])
+    row, log = (
+        {
+            name: column.decode("utf-8", "replace")
+            for name, column in zip(names, row, strict=True)
+            if column is not None
+        }
+        for names, row in zip(LOOKED, columns, strict=True)
+    )
     look.suffices(row, FIRING, None)
-    state_of(look.facts_of(row, None, FIRING, NOW))
-    state_of(look.facts_of(row, log, FIRING, NOW))
+    state_of(look.facts_of(row, FIRING, NOW, closely=False))
+    state_of(look.facts_of(row | log, FIRING, NOW, closely=True))
+
+
+LOOK = (Path(look.__file__).parent / "sql" / "look.sql").read_text()
+LOOKED = [
+    re.findall(
+        r"out (\w+) ", re.findall(rf"function {{ns}}.{name}_v1\((.*?)\$\$", LOOK, re.DOTALL)[0]
+    )
+    for name in ("look", "look_at_log")
+]
 
 
 SECONDS = ("now", "since", "until", "high_water", "ttl", "_at", "last_start", "last_lateness")
@@ -336,9 +354,7 @@ def column(name: str) -> SearchStrategy[bytes | None]:
     return st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1).map(lambda value: b"%d" % value))
 
 
-ROWS = st.tuples(
-    *(st.tuples(*map(column, names)).map(list) for names in (look.LOOK, look.LOOK_AT_LOG))
-).map(list)
+ROWS = st.tuples(*(st.tuples(*map(column, names)).map(list) for names in LOOKED)).map(list)
 
 PARSERS = {
     "duration": Parser(units.parse_duration, DURATIONS, (ValueError,)),

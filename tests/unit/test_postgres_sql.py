@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
-from oncecron.stores.postgres import look, schema
+from oncecron.stores.postgres import schema
 
 FILES = sorted(Path(schema.__file__).with_name("sql").rglob("*.sql"))
 TEXT = "\n".join(path.read_text() for path in FILES if path.name != "reader.sql")
@@ -28,19 +26,6 @@ def test_every_update_of_the_hot_row_sets_its_version() -> None:
         assert assignments.startswith(f"version = {{ns}}.next_number({alias}.version), ")
 
 
-@pytest.mark.parametrize(
-    ("function", "columns"),
-    [
-        ("look_v1", look.LOOK), ("look_at_log_v1", look.LOOK_AT_LOG),
-        ("look_at_tick_v1", look.LOOK_AT_TICK),
-        ("grant_v1", look.GRANT), ("renew_v1", look.RENEW), ("retry_v1", look.RETRY),
-    ],
-)  # fmt: skip
-def test_the_columns_have_the_names_of_the_server(function: str, columns: tuple[str, ...]) -> None:
-    """They are read in this order."""
-    assert tuple(re.findall(r"\bout (\w+) ", FUNCTIONS[function])) == columns
-
-
 WARM = Path(schema.__file__).with_name("sql") / "warm.sql"
 TWINS = set(re.findall(r"'(\w+)'", WARM.read_text().partition("v_names")[2].partition(";")[0]))
 
@@ -49,7 +34,7 @@ def test_each_function_that_a_firing_calls_by_its_door_has_a_twin_for_the_same_r
     """`PostgresSession._door` gives one of the two names."""
     source = Path(schema.__file__).with_name("lease_store.py").read_text()
     doors = set(re.findall(r"""_door\(["'](\w+)["'],""", source))
-    assert len(doors) == source.count("_door(") == 7
+    assert len(doors) == source.count("_door(") == 8
     assert doors < TWINS
     [granted] = re.findall(r"(?s)-- name: run\n(.*?)\n\n", (WARM.parent / "grants.sql").read_text())
     functions = set(re.findall(r"\{ns\}\.(\w+_v\d+)", granted))
@@ -73,6 +58,6 @@ def test_what_twins_call_has_twins_or_is_inlined_or_rare() -> None:
     assert planned == {
         "set_up_session_v1",  # never in the session of a pooler
         "channel_v1",  # only if somebody listens
-        "counted", "see_anew_v1",  # a host's first firing of an hour, and of all; one skip of 120
+        "put_away_v1",  # one skip of 240
         "lock_state_of_v1", "lock_state_v1", "microseconds",  # only if a claim looks closely
     }  # fmt: skip

@@ -17,6 +17,7 @@ from oncecron.core.errors import (
 from oncecron.stores import steadied, steady
 from oncecron.stores.address import Address, parse_address
 from oncecron.stores.api import LeaseStore, Views
+from oncecron.stores.claim_loop import ClaimLoop
 
 OLD, NEW = (parse_address(f"postgresql://u:{word}@h/d") for word in ("old", "new"))
 
@@ -150,7 +151,12 @@ def test_no_call_of_a_store_is_left_out(store: str) -> None:
         if "deadline" in inspect.signature(each).parameters
     ]
     assert len(asked) == 10
-    bare = [name for name in asked if "steadied" not in getattr(leases, name).__qualname__]
-    assert bare == ["peek"]  # of a dry run
+    calls = {name: getattr(leases, name) for name in asked}
+    idle = {ClaimLoop.listen, ClaimLoop.evict}  # for a store without a server
+    assert [
+        name
+        for name, call in calls.items()
+        if "steadied" not in call.__qualname__ and call not in idle
+    ] == ["peek"]  # of a dry run
     bare = [name for name in methods(Views) if not hasattr(getattr(reader, name), "__wrapped__")]
     assert bare == ["stop_starts", "allow_starts", "schema_sql", "close"]

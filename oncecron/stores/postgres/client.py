@@ -182,6 +182,8 @@ class PostgresClient:
         check(url)
         settings = libpq.settings(url)
         parameters = address.parameters(min(server_timeout, left), name, settings)
+        self.names: tuple[str, ...] = ()
+        """Of the columns of the last rows."""
         self.notified_before = False
         """Whether a notification was read with the last answer, so that the socket does not become readable."""
         self._readable: int | None = None
@@ -267,7 +269,7 @@ class PostgresClient:
             rows: list[Row] = []
             failure: Result | None = None
             while result := self._result(limit):
-                rows = result.rows
+                rows, self.names = result.rows, result.names
                 failure = result if result.sqlstate is not None else failure
                 if result.sqlstate == "":  # of COPY there would be no end of results
                     break

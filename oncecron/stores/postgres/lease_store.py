@@ -10,7 +10,6 @@ from oncecron.core.facts import (
     first_lease,
     lost_run,
     next_lease,
-    presence_values,
     skip_values,
     start_values,
     stop_of,
@@ -21,7 +20,7 @@ from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.postgres import look, schema
 from oncecron.stores.postgres.client import StatementError
-from oncecron.stores.postgres.session import BACKEND_START, FULL, PostgresSession
+from oncecron.stores.postgres.session import BACKEND_START, FULL, KEY_ID, PostgresSession
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,9 +28,10 @@ if TYPE_CHECKING:
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts
     from oncecron.core.model import Ending, Firing, Lease, LostRun, Retention, Unconfirmed
+    from oncecron.core.presence import Seen
     from oncecron.stores.address import Hold
     from oncecron.stores.postgres.client import Value
-    from oncecron.stores.postgres.libpq import Row
+    from oncecron.stores.postgres.session import Values
 
     Backend = tuple[int | None, int | None]
 
@@ -41,7 +41,7 @@ _UNIQUE_VIOLATION = "23505"
 _UNLOCK = b"select pg_catalog.pg_advisory_unlock_all() where pg_catalog.pg_backend_pid() = $1"
 
 
-class PostgresLeaseStore(ClaimLoop, PostgresSession):
+class PostgresLeaseStore(PostgresSession, ClaimLoop):
     """The firing half of the store on PostgreSQL; see `oncecron.stores.api.LeaseStore`."""
 
     def __init__(self, url: str, *, namespace: str, ttl: float, hold: Hold = "auto") -> None:
@@ -75,53 +75,55 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         is_name = firing.tick.text is not None and firing.tick.instant is None
         closely = closely or (firing.owner, firing.shard) in self._granting
         at = "log" if closely else "tick" if is_name else None
-        row, log, host_now = self._rows(firing, awaited, deadline, at=at)
+        row, host_now = self._looked(firing, awaited, deadline, at=at)
         if "key_id" not in row:
-            [key_id] = self._call("register_v1", (firing.key, firing.shard), deadline)
-            row, log = look.new_row(row, (key_id or b"").decode()), None
-        is_own = at == "tick" and "is_own" in row
-        if is_own or (log is None and not look.suffices(row, firing, awaited)):
-            row, log, host_now = self._rows(firing, awaited, deadline, at="log")
+            place: Values = {"key": firing.key, "shard": firing.shard}
+            key_id = self._value("register_v1", place, deadline)
+            row, at = look.new_row(row, key_id or ""), None
+        if (at == "tick" and "is_own" in row) or (
+            at is None and not look.suffices(row, firing, awaited)
+        ):
+            at = "log"
+            row, host_now = self._looked(firing, awaited, deadline, at=at)
         self._key_id = int(row["key_id"])
-        return look.facts_of(row, log, firing, host_now)
+        return look.facts_of(row, firing, host_now, closely=at is not None)
 
     def peek(self, firing: Firing, *, deadline: float) -> Facts | None:
         self._serve(firing)
         if self._ask(schema.EXISTS, (self._schema,), deadline)[0][0] != b"t":
             return None
-        row, log, host_now = self._rows(firing, None, deadline, at=None)
-        if "key_id" in row:
-            row, log, host_now = self._rows(firing, None, deadline, at="log")
+        row, host_now = self._looked(firing, None, deadline, at=None)
+        is_known = "key_id" in row
+        if is_known:
+            row, host_now = self._looked(firing, None, deadline, at="log")
         else:
             row = look.new_row(row, "0")  # as if it had just been registered
-        return look.facts_of(row, log, firing, host_now)
+        return look.facts_of(row, firing, host_now, closely=is_known)
 
-    def _rows(
+    def _looked(
         self, firing: Firing, awaited: int | None, deadline: float, *, at: str | None
-    ) -> tuple[dict[str, str], dict[str, str] | None, float]:
-        host, backend = firing.holder.host, self._backend(deadline)
-        values: list[Value] = [firing.key, firing.shard, host, firing.owner, backend, firing.ttl]
-        sources = f"{self._schema}.{self._door('look_v1', deadline)}($1,$2,$3,$4,$5,$6) k"
-        names: tuple[str, ...] = ()
+    ) -> tuple[dict[str, str], float]:
+        """Return the key's row, with what the log tells, or what it tells `at` the tick alone; and the host's clock."""
+        sent: list[Value] = []
+        owner: Values = {"owner": firing.owner, "client_backend": self._backend(deadline)}
+        values: Values = {"key": firing.key, "shard": firing.shard, "host": firing.holder.host}
+        door = self._door("look_v1", deadline)
+        sources = self._function(door, {**values, **owner, "ttl": firing.ttl}, sent) + " k"
+        of_tick: Values = {"key_id": KEY_ID, "tick": firing.tick.text, "shards": firing.shards}
         if at == "log":
-            names = look.LOOK_AT_LOG
-            function = self._door("look_at_log_v1", deadline)
-            sources += f",{self._schema}.{function}(k.key_id,$4,$7,$8,$9,$5) l"
-            values += [firing.tick.text, firing.shards, awaited]
+            door, values = self._door("look_at_log_v1", deadline), {**of_tick, **owner}
+            sources += f",{self._function(door, {**values, 'awaited': awaited}, sent)} l"
         elif at == "tick":
-            names = look.LOOK_AT_TICK
-            function = self._door("look_at_tick_v1", deadline)
-            sources += f",{self._schema}.{function}(k.key_id,$7,$8,$5) l"
-            values += [firing.tick.text, firing.shards]
-        width = len(look.LOOK)
+            del owner["owner"]
+            door, values = self._door("look_at_tick_v1", deadline), {**of_tick, **owner}
+            sources += f",{self._function(door, values, sent)} l"
         for _ in range(2):
             host_now = clock.wall()
-            columns = self._call_installed(sources, values, deadline)
-            row = look.dictionary(look.LOOK, columns[:width])
+            row = self._call_installed(sources, sent, deadline)
             if row["isolation"] == _READ_COMMITTED:
                 break  # else it may be by now: the first look sets up the session
         self._check_server(row)
-        return row, look.dictionary(names, columns[width:]) if names else None, host_now
+        return row, host_now
 
     def _check_server(self, row: dict[str, str]) -> None:
         """Raise `StoreRefusesError` where a claim would not be safe, or the schema does not serve this program."""
@@ -152,25 +154,41 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
             raise wrong
 
     def grant(
-        self, firing: Firing, state: State, grant: Grant, *, alone: bool, deadline: float
+        self,
+        firing: Firing,
+        state: State,
+        grant: Grant,
+        presence: Seen,
+        *,
+        alone: bool,
+        deadline: float,
     ) -> Lease | AskAgain | None:
         backend = self._backend(deadline)
         owned = (firing.owner, firing.shard)
         self._granting.add(owned)
         sent = clock.lease_time(self.lease_clock)
-        values = (  # in the order of the parameters (grant.sql)
-            *(*state.version, grant.attempt, grant.cause),
-            *list(start_values(firing).values())[2:],  # the version has the key's id
-            # How far into its minute it was fired: `last_lateness`.
-            *(firing.fired_at % 60, firing.ttl, firing.starting_deadline),
-            *(backend, BACKEND_START, alone, FULL if self._hold == "auto" else None),
-            *presence_values(firing).values(),
-        )
-        columns = self._compare_and_set(self._door("grant_v1", deadline), values, deadline)
-        if columns is None or isinstance(columns, AskAgain) or columns[0] is None:
+        start = start_values(firing)
+        del start["key"], start["shard"]  # the version has the key's id
+        values = {
+            **dict(zip(("key_id", "version", "divisions"), state.version, strict=True)),
+            **start,
+            "attempt": grant.attempt,
+            "cause": grant.cause,
+            "lateness": firing.fired_at % 60,  # into its minute
+            "ttl": firing.ttl,
+            "starting_deadline": firing.starting_deadline,
+            "client_backend": backend,
+            "backend_start": BACKEND_START,
+            "alone": alone,
+            "full": FULL if self._hold == "auto" else None,
+            "schedule": firing.expected_schedule,
+            "zone": firing.zone,
+            **presence._asdict(),
+        }
+        granted = self._compare_and_set(self._door("grant_v1", deadline), values, deadline)
+        if granted is None or isinstance(granted, AskAgain) or "execution_id" not in granted:
             self._granting.discard(owned)
-            return columns if isinstance(columns, AskAgain) else None
-        granted = look.dictionary(look.GRANT, columns)
+            return granted if isinstance(granted, AskAgain) else None
         self._locked = granted.get("locked") == "t"
         self.holds_connection &= granted.get("is_full") != "t"
         is_own_session = granted["own_backend"] == "t"
@@ -185,20 +203,20 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
     ) -> AskAgain | LostRun | None:
         del firing
         key_id, version, _ = state.version
-        columns = self._compare_and_set("expire_v1", (key_id, version, note), deadline)
-        if isinstance(columns, AskAgain):
-            return columns
-        if columns is None or columns[0] != b"t":
+        values = {"key_id": key_id, "version": version, "note": note}
+        lost = self._compare_and_set("expire_v1", values, deadline)
+        if isinstance(lost, AskAgain):
+            return lost
+        if lost is None or "is_lost" not in lost:
             return None
         lease = state.lease
         if lease is not None and lease.has_session:
             self._expired = (key_id, (lease.backend_pid, lease.backend_start))
-        lost = look.dictionary(look.LOST, columns[1:])
         return lost_run(lost) if "execution_id" in lost else None
 
     def _compare_and_set(
-        self, function: str, values: tuple[Value, ...], deadline: float
-    ) -> Row | AskAgain | None:
+        self, function: str, values: Values, deadline: float
+    ) -> dict[str, str] | AskAgain | None:
         """Return the answer of a write, or None if the log shows that something has changed."""
         try:
             return self._try(function, values, deadline)
@@ -219,11 +237,11 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         return AskAgain("fenced", 0.0, 0.0, held, backend_pid=backend)
 
     def _fence_holder(self, deadline: float) -> int | None:
-        [backend] = self._call("fence_holder_v1", (self._key_id,), deadline)
+        backend = self._value("fence_holder_v1", {"key_id": self._key_id}, deadline)
         return None if backend is None else int(backend)
 
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002
-        self._call("cut_v1", state.version[:1], deadline)
+        self._call("cut_v1", {"key_id": state.version[0]}, deadline)
 
     def regain(self, firing: Firing, own: Attempt, *, deadline: float) -> Lease | None:
         sent = clock.lease_time(self.lease_clock)
@@ -244,45 +262,61 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
             if execution_id is None:
                 return None
             lease = lease._replace(execution_id=execution_id)
-        kind, author, signal, grace = map(renewed.get, look.RENEW[1:])
-        request = kind and stored_request(kind, author, signal, grace)
-        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request or None)
+        request = None
+        if "request" in renewed:
+            names = ("request", "requested_by", "request_signal", "request_grace")
+            request = stored_request(*map(renewed.get, names))
+        return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
 
     def _renewal(
         self, execution_id: int, owner: str, deadline: float, *, listens: bool
     ) -> dict[str, str]:
-        backend = self._backend(deadline)
-        values = (execution_id, owner, self._locked, backend, BACKEND_START, listens)
-        renewed = look.dictionary(look.RENEW, self._call("renew_v1", values, deadline))
+        values = {**self._held(execution_id, owner, deadline), "listens": listens}
+        renewed = self._call("renew_v1", values, deadline)
         self._locked = renewed.get("locked") == "t"
         return renewed
+
+    def _held(self, execution_id: int, owner: str, deadline: float) -> Values:
+        """Return the arguments by which the holder of a lease keeps its session lock."""
+        return {
+            "execution_id": execution_id,
+            "owner": owner,
+            "locked": self._locked,
+            "client_backend": self._backend(deadline),
+            "backend_start": BACKEND_START,
+        }
 
     def _put_back(self, lease: Lease, deadline: float) -> int | None:
         """Put back an execution that the store has lost; None if the store knows it, or granted another claim."""
         firing = self._firing
         if firing is None:
             return None
-        values = (
-            *start_values(firing).values(),
-            *(lease.attempt, lease.started_at, lease.token, lease.ttl, lease.cause),
-            *(self._backend(deadline), BACKEND_START),
-        )
-        execution_id = self._call("adopt_v1", values, deadline)[0]
+        values = {
+            **start_values(firing),
+            "attempt": lease.attempt,
+            "started_at": lease.started_at,
+            "fencing_token": lease.token,
+            "ttl": lease.ttl,
+            "cause": lease.cause,
+            "client_backend": self._backend(deadline),
+            "backend_start": BACKEND_START,
+        }
+        execution_id = self._value("adopt_v1", values, deadline)
         return None if execution_id is None else int(execution_id)
 
     @steadied
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
-        end = [*ending_values(ending).values()][:7]  # a reason, a request come with `finish`
-        values = (lease.execution_id, lease.owner, *end)
-        return self._call("keep_v1", values, deadline)[0] == b"t"
+        values = {"execution_id": lease.execution_id, "owner": lease.owner, **ending_values(ending)}
+        for name in ("lost_reason", "request", "requested_by"):  # they come with `finish`
+            del values[name]
+        return self._value("keep_v1", values, deadline) == "t"
 
     @steadied
     def retry(self, lease: Lease, *, deadline: float) -> Lease | Refusal | None:
-        backend = self._backend(deadline)
+        values = self._held(lease.execution_id, lease.owner, deadline)
         sent = clock.lease_time(self.lease_clock)
-        values = (lease.execution_id, lease.owner, self._locked, backend, BACKEND_START)
         try:
-            answer = look.dictionary(look.RETRY, self._try("retry_v1", values, deadline))
+            answer = self._try("retry_v1", values, deadline)
         except StatementError as error:
             if error.sqlstate != _LOCK_NOT_AVAILABLE:
                 raise self._error_of(error) from error
@@ -294,7 +328,7 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
         if stop is not None:
             refusal = stop_refusal(stop)
             if self._firing is not None:
-                self._count_skip(self._firing._replace(shard=lease.shard), refusal, (), deadline)
+                self._count_skip(self._firing._replace(shard=lease.shard), refusal, None, deadline)
             return refusal
         if "execution_id" not in answer:
             return None
@@ -305,47 +339,66 @@ class PostgresLeaseStore(ClaimLoop, PostgresSession):
     def listen(self, firing: Firing, *, deadline: float) -> bool:
         self._serve(firing)
         client = self._connection(deadline)
-        values = (firing.key, firing.shard, firing.owner, self._awaited, self._backend(deadline))
-        [happened] = self._call("listen_v1", values, deadline)
-        client.notified_before |= happened == b"t"
+        values: Values = {
+            "key": firing.key,
+            "shard": firing.shard,
+            "owner": firing.owner,
+            "awaited": self._awaited,
+            "client_backend": self._backend(deadline),
+        }
+        happened = self._value("listen_v1", values, deadline)
+        client.notified_before |= happened == "t"
         return happened is not None
 
     @steadied
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
-        end = ending_values(ending).values()
-        values = (lease.execution_id, lease.owner, *end, *retention)
-        return self._call(self._door("finish_v1", deadline), values, deadline)[0] == b"t"
+        values = {
+            "execution_id": lease.execution_id,
+            "owner": lease.owner,
+            **ending_values(ending),
+            "keep_executions": retention.executions,
+            "keep_skips": retention.skips,
+        }
+        return self._value(self._door("finish_v1", deadline), values, deadline) == "t"
 
     @steadied
-    def skip(
-        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
-    ) -> None:
-        presence = (*presence_values(firing).values(),)
-        if plain is not None:
-            skipped = (self._key_id, firing.holder.host, plain.minute, plain.code)
-            function = self._door("skip_plainly_v1", deadline)
-            sources = f"{self._schema}.{function}($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11)"
-            columns = self._call_installed(sources, (*skipped, *presence[:-1]), deadline)
-            if columns[0] == b"t":
-                return
-        self._count_skip(firing, refusal, presence, deadline)
+    def record_skip(
+        self,
+        firing: Firing,
+        refusal: Refusal,
+        presence: Seen | None,
+        plain: PlainSkip | None,
+        *,
+        deadline: float,
+    ) -> bool:
+        if plain is None or presence is None:
+            return self._count_skip(firing, refusal, presence, deadline)
+        plain_from, number = plain.packed
+        values: Values = {"key_id": self._key_id, "host": firing.holder.host, **presence._asdict()}
+        values |= {"plain_from": plain_from, "plain": number}
+        if presence.before is not None:
+            return self._is_written(self._door("see_again_v1", deadline), values, deadline)
+        del values["before"]
+        return self._is_written(self._door("see_first_v1", deadline), values, deadline)
 
     def _count_skip(
-        self, firing: Firing, refusal: Refusal, presence: tuple[Value, ...], deadline: float
-    ) -> None:
-        values = (
-            *skip_values(firing, refusal).values(),
-            *(firing.fired_at, None, 1, None),
-            *presence,
-        )
-        places = ",".join(f"${number}" for number in range(1, len(values) + 1))
-        sources = f"{self._schema}.{self._door('skip_v1', deadline)}({places})"
-        [key_id] = self._call_installed(sources, values, deadline)
-        if key_id is None:
-            self._call("register_v1", (firing.key, firing.shard), deadline)
-            self._call_installed(sources, values, deadline)
+        self, firing: Firing, refusal: Refusal, presence: Seen | None, deadline: float
+    ) -> bool:
+        values: Values = {**skip_values(firing, refusal), "fired_at": firing.fired_at}
+        if presence is not None:
+            values |= presence._asdict()
+        return self._is_written(self._door("skip_v1", deadline), values, deadline)
+
+    def _is_written(self, function: str, values: Values, deadline: float) -> bool:
+        """Call a function; return False if the host's row is another one than was looked at."""
+        try:
+            return "t" in self._try(function, values, deadline).values()
+        except StatementError as error:
+            if error.sqlstate != _UNIQUE_VIOLATION:
+                raise self._error_of(error) from error
+            return False
 
     @steadied
     def deliver(

@@ -72,6 +72,7 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
     "PQresultErrorMessage": (c_char_p, c_void_p),
     "PQntuples": (c_int, c_void_p),
     "PQnfields": (c_int, c_void_p),
+    "PQfname": (c_char_p, c_void_p, c_int),
     "PQgetisnull": (c_int, c_void_p, c_int, c_int),
     "PQgetvalue": (c_char_p, c_void_p, c_int, c_int),
     "PQclear": (None, c_void_p),
@@ -109,6 +110,8 @@ class Result(NamedTuple):
     sqlstate: str | None
     """None: it succeeded."""
     message: str
+    names: tuple[str, ...] = ()
+    """Of the columns."""
 
 
 _loaded: list[CDLL] = []
@@ -309,7 +312,8 @@ class PgConn:
                 )
                 for row in range(pq.PQntuples(result))
             ]
-            return Result(rows, None, "")
+            names = (pq.PQfname(result, column).decode("ascii", "replace") for column in columns)
+            return Result(rows, None, "", tuple(names))
         sqlstate = pq.PQresultErrorField(result, _SQLSTATE) or b""
         message = pq.PQresultErrorField(result, _PRIMARY) or pq.PQresultErrorMessage(result) or b""
         return Result([], sqlstate.decode("ascii", "replace"), message.decode("utf-8", "replace"))

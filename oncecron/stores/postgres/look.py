@@ -11,62 +11,8 @@ from __future__ import annotations
 from oncecron.core.light_typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from oncecron.core.facts import Facts
     from oncecron.core.model import Firing
-    from oncecron.stores.postgres.libpq import Column
-
-# The columns of the functions that a firing calls, in their order.
-_NEWEST = (
-    *("newest_execution_id", "newest_attempt", "newest_outcome", "newest_retrying"),
-    *("newest_requested_by", "newest_started_at", "newest_host", "newest_pid", "newest_user"),
-)
-LOOK = (
-    *("in_recovery", "isolation", "own_backend", "now"),
-    *("stop_kind", "stop_author", "stop_reason", "stop_since"),
-    *("key_id", "version", "first_id", "divisions", "divided_until"),
-    *("fence", "high_water", "seen_until", "running"),
-    *("lease_execution_id", "lease_ttl", "lease_expires_at", "lease_heartbeat_at"),
-    *("lease_has_session", "lease_backend_pid", "tick", "tick_known", *_NEWEST, "is_own"),
-    *("last_execution_id", "last_start", "last_lateness", "schema_version", "schema_oldest"),
-)
-LOOK_AT_TICK = (*_NEWEST, *("attempts", "forgotten", "other_shards", "lock", "lease_backend_start"))
-LOOK_AT_LOG = (
-    *LOOK_AT_TICK,
-    *("own_execution_id", "own_attempt", "own_outcome", "own_retrying", "own_requested_by"),
-    *("own_started_at", "own_host", "own_pid", "own_user", "own_fencing_token", "own_cause"),
-    "own_has_lease",
-)
-GRANT = ("execution_id", "fencing_token", "started_at", "own_backend", "locked", "is_full")
-LOST = (
-    *("execution_id", "owner_digest", "tick", "attempt", "cause", "outcome", "exit_code", "signal"),
-    *(
-        "lost_reason",
-        "requested_by",
-        "host",
-        "pid",
-        "user",
-        "started_at",
-        "duration",
-        "note",
-        "shards",
-    ),
-)
-RENEW = ("locked", "request", "requested_by", "request_signal", "request_grace")
-RETRY = (
-    *("stop_kind", "stop_author", "stop_reason", "stop_since", "execution_id", "attempt"),
-    *("fencing_token", "started_at", "cause", "locked"),
-)
-
-
-def dictionary(names: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
-    """Return the columns that are not null by their names."""
-    return {
-        name: column.decode("utf-8", "replace")
-        for name, column in zip(names, columns, strict=True)
-        if column is not None
-    }
 
 
 def new_row(row: dict[str, str], key_id: str) -> dict[str, str]:
@@ -91,29 +37,29 @@ def suffices(row: dict[str, str], firing: Firing, awaited: int | None) -> bool:
     return (is_new or _is_newest(row, firing)) and (numbers == [firing.shards] or is_first)
 
 
-def facts_of(
-    row: dict[str, str], log: dict[str, str] | None, firing: Firing, host_now: float
-) -> Facts:
-    """Return the facts; `host_now` is when the rows were asked for, by the host's clock.
+def facts_of(row: dict[str, str], firing: Firing, host_now: float, *, closely: bool) -> Facts:
+    """Return the facts; `host_now` is when the row was asked for, by the host's clock; `closely`: with the log.
 
     The key's row has the newest start of any tick, which is also the holder of the lease, and often the last start.
     """
     compared = (int(row.get("key_id", 0)), int(row.get("version", 0)), row.get("divisions"))
     facts = {**row, "version": compared, "host_now": host_now}
-    facts["lock"] = "unknown" if "own_backend" in row else "none"
-    newest = {name: row.get("newest_" + name) for name in ("host", "pid", "user", "started_at")}
+    facts.setdefault("lock", "unknown" if "own_backend" in row else "none")
+    start = {name[6:]: value for name, value in row.items() if name.startswith("start_")}
+    holder = {name: start.get(name) for name in ("host", "pid", "user", "started_at")}
     if "lease_execution_id" in row:
         facts["lease_tick"] = row.get("tick")
-        facts |= {"lease_" + name: value for name, value in newest.items()}
-    if "newest_execution_id" in row and row.get("last_execution_id") == row["newest_execution_id"]:
-        facts |= {"last_" + name: value for name, value in newest.items()}
-    if log is None and _is_newest(row, firing):
-        return {**facts, "attempts": row.get("newest_attempt")}
-    return {**facts, **dict.fromkeys(_NEWEST), **(log or {})}
+        facts |= {f"lease_{name}": value for name, value in holder.items()}
+    if "execution_id" in start and row.get("last_execution_id") == start["execution_id"]:
+        facts |= {f"last_{name}": value for name, value in holder.items()}
+    if not closely and _is_newest(row, firing):
+        facts |= {f"newest_{name}": value for name, value in start.items()}
+        facts["attempts"] = start.get("attempt")
+    return facts
 
 
 def _is_newest(row: dict[str, str], firing: Firing) -> bool:
-    known = "tick_known" in row and row.get("newest_outcome", "not-started") != "not-started"
+    known = "tick_known" in row and row.get("start_outcome", "not-started") != "not-started"
     return known and firing.tick.text is not None and row.get("tick") == firing.tick.text
 
 

@@ -75,7 +75,7 @@ _CURES = {
 }
 """Of a change of a plugin: by whom it can be made."""
 _NO_FILTERS = HistoryQuery()._asdict() | {"before": None, "window": None}
-_STREAMED = (*("timeline", "skips", "reasons", "reasons_of_ticks", "key_hosts", "host_ticks"),)
+_STREAMED = ("timeline", "skips", "reasons", "reasons_of_ticks", "key_hosts")
 """Views of many rows, which the server sends as they are read."""
 
 

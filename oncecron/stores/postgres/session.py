@@ -17,11 +17,18 @@ if TYPE_CHECKING:
     from oncecron.stores.postgres.client import Value
     from oncecron.stores.postgres.libpq import Row
 
+    Values = dict[str, Value]
+    """Arguments by the names of their parameters, without `p_`."""
+    Answer = dict[str, str]
+    """The columns of a row that are not null, by name; true is `t`."""
+
 BACKEND_START = (
     "(select s.backend_start from pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) s)"
 )
 """When the client's backend started, queried as the client: a function of the schema's owner may not see it."""
 
+KEY_ID = "k.key_id"
+"""That of the row which the same statement looks at."""
 
 _SERIALIZATION_FAILURE = "40001"
 _READ_COMMITTED = (
@@ -88,7 +95,7 @@ class PostgresSession:
             self.close()  # its answer may still come, so this session is never used again
             raise
 
-    def _select(self, sources: str, values: Sequence[Value], deadline: float) -> Row:
+    def _select(self, sources: str, values: Sequence[Value], deadline: float) -> Answer:
         """Return the row of the functions in a FROM clause.
 
         A claim's look sets up its session. In any other the role's transactions may be serializable: what fails for
@@ -98,31 +105,50 @@ class PostgresSession:
         # a write.
         statement = f"select * from {sources} for update".encode()
         try:
-            return self._ask(statement, values, deadline)[0]
+            return self._row(statement, values, deadline)
         except StatementError as error:
             if error.sqlstate != _SERIALIZATION_FAILURE:
                 raise
         self._ask(_READ_COMMITTED, (self._connection(deadline).backend_pid,), deadline)
-        return self._ask(statement, values, deadline)[0]
+        return self._row(statement, values, deadline)
 
-    def _try(self, function: str, values: Sequence[Value], deadline: float) -> Row:
+    def _row(self, statement: bytes, values: Sequence[Value], deadline: float) -> Answer:
+        client = self._connection(deadline)
+        [row] = self._ask(statement, values, deadline)
+        return {
+            name: column.decode("utf-8", "replace")
+            for name, column in zip(client.names, row, strict=True)
+            if column is not None
+        }
+
+    def _function(self, name: str, values: Values, sent: list[Value]) -> str:
+        """Return the call of a function with its arguments by name; add them to those that are sent."""
+        places = []
+        for parameter, value in values.items():
+            if value is BACKEND_START or value is KEY_ID:
+                places.append(f"p_{parameter}=>{value}")
+            else:
+                sent.append(value)
+                places.append(f"p_{parameter}=>${len(sent)}")
+        return f"{self._schema}.{name}({','.join(places)})"
+
+    def _try(self, function: str, values: Values, deadline: float) -> Answer:
         """Call a function. Raises `StatementError` where the session can go on."""
-        sent = [value for value in values if value is not BACKEND_START]
-        number = iter(range(1, len(sent) + 1))
-        places = (
-            BACKEND_START if value is BACKEND_START else f"${next(number)}" for value in values
-        )
-        return self._select(
-            f"{self._schema}.{function}({','.join(places)})", values=sent, deadline=deadline
-        )
+        sent: list[Value] = []
+        return self._select(self._function(function, values, sent), sent, deadline)
 
-    def _call(self, function: str, values: Sequence[Value], deadline: float) -> Row:
+    def _call(self, function: str, values: Values, deadline: float) -> Answer:
+        """Call a function; return the columns that are not null, as text."""
         try:
             return self._try(function, values, deadline)
         except StatementError as error:
             raise self._error_of(error) from error
 
-    def _call_installed(self, sources: str, values: Sequence[Value], deadline: float) -> Row:
+    def _value(self, function: str, values: Values, deadline: float) -> str | None:
+        """Call a function that returns one value."""
+        return next(iter(self._call(function, values, deadline).values()), None)
+
+    def _call_installed(self, sources: str, values: Sequence[Value], deadline: float) -> Answer:
         """Return the row of functions in a FROM clause; install the schema first if the database has none."""
         try:
             return self._select(sources, values, deadline)

@@ -11,7 +11,6 @@ from oncecron.core.facts import (
     lease_values,
     lost_run,
     next_lease,
-    presence_values,
     skip_values,
     start_values,
     stop_of,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts, Values
     from oncecron.core.model import AskAgain, Ending, Firing, Lease, LostRun, Retention
+    from oncecron.core.presence import Seen
     from oncecron.stores import Steadiness
     from oncecron.stores.address import Address
     from oncecron.stores.redis.address import Target
@@ -151,7 +151,7 @@ class RedisSession:
         return of_step(error, self._target, self._names.namespace)
 
 
-class RedisLeaseStore(ClaimLoop, RedisSession):
+class RedisLeaseStore(RedisSession, ClaimLoop):
     """The firing half of the store on Redis or Valkey; see `oncecron.stores.api.LeaseStore`."""
 
     def __init__(self, target: Target, *, namespace: str, ttl: float) -> None:
@@ -200,6 +200,7 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
         firing: Firing,
         state: State,
         grant: Grant,
+        presence: Seen,
         *,
         alone: bool,  # noqa: ARG002 - there is no session lock
         deadline: float,
@@ -208,7 +209,9 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
         values = {
             **_claim_values(firing, awaited),
             **start_values(firing),
-            **presence_values(firing),
+            "presence": presence.after,
+            "schedule": firing.expected_schedule,
+            "zone": firing.zone,
             "if_version": version,
             "attempt": grant.attempt,
             "cause": grant.cause,
@@ -375,17 +378,23 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
             return
 
     @steadied
-    def skip(
-        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
-    ) -> None:
+    def record_skip(
+        self,
+        firing: Firing,
+        refusal: Refusal,
+        presence: Seen | None,
+        plain: PlainSkip | None,
+        *,
+        deadline: float,
+    ) -> bool:
         shard = scripts.shard_of(firing.key, firing.shard)
         values = skip_values(firing, refusal)
         if plain is not None:
             window = f"{plain.window} {firing.holder.host}"
-            place = {"tick": firing.tick.text, "host": firing.holder.host}
-            values = {**place, "window": window, "word": plain.word}
-        values |= presence_values(firing)
-        self._step_alone("skip", shard, values, deadline)
+            values = {"host": firing.holder.host, "window": window, "word": plain.word}
+        if presence is not None:
+            values |= {"presence_before": presence.before, "presence": presence.after}
+        return self._step("skip", shard, values, deadline) == 1
 
     def _record_refusal(
         self, lease: Lease, asker: dict[str, str], refusal: Refusal, deadline: float
@@ -412,10 +421,6 @@ class RedisLeaseStore(ClaimLoop, RedisSession):
         self._step_alone("deliver", shard, {**record, **kept}, deadline)
         if error := self._missing_replicas("the record", deadline):
             raise error
-
-    @steadied
-    def evict(self, stale: AskAgain, *, deadline: float) -> None:
-        """Do nothing: Redis has no session locks."""
 
     def watch_fd(self) -> int | None:
         """Return a descriptor that is readable after a push message, or when the server has hung up."""

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _INTEGERS = {
     *("shard", "attempt", "exit_code", "signal", "pid", "fencing_token", "holder_pid", "count"),
-    *("execution_id", "shards", "expected_shards", "hour", "utc_offset"),
+    *("execution_id", "shards", "expected_shards"),
 }
 _FLOATS = {
     *("started_at", "finished_at", "duration", "acquired_at", "heartbeat_at", "expires_at"),
     *("fired_at", "tick_instant", "lost_at", "at", "until", "ttl", "request_acknowledged_at"),
-    *("seen_at", "clock_ahead", "starting_deadline", "expected_since", "high_water"),
+    *("starting_deadline", "expected_since", "high_water"),
     *("last_start", "forgotten_at"),
 }
 _KINDS = {**dict.fromkeys(_INTEGERS, int), **dict.fromkeys(_FLOATS, float)}
@@ -48,7 +48,6 @@ def _with_kinds(*names: str) -> tuple[tuple[str, Callable[..., Any] | None], ...
 
 
 _EXECUTION = _with_kinds(*Execution._fields, "tick_instant", "fired_at", "lost_at")
-_HOST_TICKS = _with_kinds("seen_at", "clock_ahead", "ticks", "ticks_at", "twice", "utc_offset")
 
 
 class Shard(NamedTuple):
@@ -232,17 +231,10 @@ def key(shard: Shard, values: Sequence[bytes | None]) -> Columns:
     return shard.key, shard.number, *map(row.get, KEY)
 
 
-def key_host(shard: Shard, host: str, text: bytes, hour: int) -> Columns:
-    """Return a host of a key; `hour`: the present one, since the epoch."""
-    row = _row_of(text)
-    known = ("version", "clock_ahead", "ticks", "ticks_at", "schedule", "zone", "command")
-    counts = row["wins"], row["skips"], row.get("twice"), hour - row["hour"], row.get("utc_offset")
-    return shard.key, shard.number, host, row["seen_at"], *map(row.get, known), *counts
-
-
-def host_ticks(shard: Shard, host: str, text: bytes) -> Columns:
-    """Return less of a host of a key."""
-    return shard.key, host, *_columns(json_of(text), _HOST_TICKS)
+def key_host(shard: Shard, host: str, text: bytes) -> Columns:
+    """Return a host of a key."""
+    seen_at, _, presence = text.decode("utf-8", "replace").partition(" ")
+    return shard.key, shard.number, host, float(seen_at), presence
 
 
 def lease(

@@ -14,7 +14,6 @@ from oncecron.core.log_rows import Execution, HistoryQuery
 from oncecron.core.model import LEAST
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import MAX_CLOCK_SKEW, PLAIN_SKIP_EARLY
-from oncecron.core.units import HOUR
 from oncecron.stores.reader import PackedRuns, Reader, answered, brought, is_wanted
 from oncecron.stores.redis import rows, scripts
 from oncecron.stores.redis.explain import misfit
@@ -449,20 +448,13 @@ class RedisViews(Reader):
             yield self.readable("key {0.name}", rows.key, shard, values)
 
     def _view_key_hosts(self) -> Iterator[Row | None]:
-        hour = int(self._now()) // HOUR
-        for shard, host, text in self._hosts():
-            yield self.readable("host {1} of {0.name}", rows.key_host, shard, host, text, hour)
-
-    def _view_host_ticks(self) -> Iterator[Row | None]:
-        for shard, host, text in self._hosts():
-            yield self.readable("host {1} of {0.name}", rows.host_ticks, shard, host, text)
-
-    def _hosts(self) -> Iterator[tuple[Shard, str, bytes]]:
         shards = iter(self._shards(None))
         while some := list(islice(shards, _HOSTS_OF)):
             for shard, hosts in zip(some, self._ask_shards("HGETALL", "hosts", some), strict=True):
                 for host, text in hosts.items():
-                    yield shard, _text(host), text
+                    yield self.readable(
+                        "host {1} of {0.name}", rows.key_host, shard, _text(host), text
+                    )
 
     def _view_leases(self) -> Iterator[Row | None]:
         shards, now = self._shards(None), self._now()

@@ -19,14 +19,12 @@ import os
 from oncecron.core import attempt, clock
 from oncecron.core.attempt import ENDED_LATE, Known, join
 from oncecron.core.decision import stop_refusal
-from oncecron.core.errors import UNREADABLE
 from oncecron.core.facts import (
     ending_values,
     first_lease,
     lease_values,
     lost_run,
     next_lease,
-    presence_values,
     skip_values,
     start_values,
     stop_of,
@@ -34,7 +32,7 @@ from oncecron.core.facts import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import stored_request, trust_after
 from oncecron.core.timing import MAX_CLOCK_SKEW
-from oncecron.core.units import DAY, HOUR
+from oncecron.core.units import DAY
 from oncecron.host.names import boot_id
 from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State, Stop
     from oncecron.core.facts import Facts
     from oncecron.core.model import (
-        AskAgain,
         Ending,
         Firing,
         Lease,
@@ -56,7 +53,7 @@ if TYPE_CHECKING:
         Refusal,
         Retention,
     )
-    from oncecron.stores.address import Address
+    from oncecron.core.presence import Seen
     from oncecron.stores.sqlite.connection import Connection
 
 TOKEN_AHEAD = 1.0 * DAY
@@ -114,6 +111,7 @@ class SQLiteLeaseStore(ClaimLoop):
         firing: Firing,
         state: State,
         grant: Grant,
+        presence: Seen,
         *,
         alone: bool,  # noqa: ARG002 - there is no session lock
         deadline: float,
@@ -143,7 +141,7 @@ class SQLiteLeaseStore(ClaimLoop):
             values["execution_id"] = store.execute("insert_execution", **values).lastrowid
             store.execute("insert_lease", **values)
             store.execute("mark_key", **values)
-            _see(store, firing, now["now"], won=True)
+            store.execute("put_key_host", **values, presence=presence.after)
             return first_lease(firing, values, now["lease_now"])
 
     def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> LostRun | None:
@@ -223,11 +221,6 @@ class SQLiteLeaseStore(ClaimLoop):
             return refusal
 
     @steadied
-    def listen(self, firing: Firing, *, deadline: float) -> bool:  # noqa: ARG002 - the contract's
-        """Return False: SQLite cannot notify, so waiting firings poll."""
-        return False
-
-    @steadied
     def finish(
         self, lease: Lease, ending: Ending, retention: Retention, *, deadline: float
     ) -> bool:
@@ -244,18 +237,29 @@ class SQLiteLeaseStore(ClaimLoop):
         return not execution.lost
 
     @steadied
-    def skip(
-        self, firing: Firing, refusal: Refusal, *, deadline: float, plain: PlainSkip | None = None
-    ) -> None:
+    def record_skip(
+        self,
+        firing: Firing,
+        refusal: Refusal,
+        presence: Seen | None,
+        plain: PlainSkip | None,
+        *,
+        deadline: float,
+    ) -> bool:
         now = clock.wall()
-        values = {**skip_values(firing, refusal), "at": now}
+        values = {**skip_values(firing, refusal), "now": now, "at": now}
         with self._handle.until(deadline) as store, store.writing(durable=False):
+            if presence is not None:
+                known = store.one("find_key_host", **values)
+                if (known and known["presence"]) != presence.before:
+                    return False
+                store.execute("put_key_host", **values, presence=presence.after)
             store.execute("register_key", **values)
             if plain is not None:
                 store.execute("add_plain_skip", **values, window=plain.window, word=plain.word)
             else:
                 store.execute("count_skip", **values)
-            _see(store, firing, now, won=False)
+        return True
 
     @steadied
     def deliver(
@@ -266,17 +270,6 @@ class SQLiteLeaseStore(ClaimLoop):
             ends = _deliver(store, record, now["now"])
             if retention and ends:
                 expire(store, (record["key"], record["shard"]), retention, now)
-
-    @steadied
-    def evict(self, stale: AskAgain, *, deadline: float) -> None:
-        """Do nothing: SQLite has no sessions."""
-
-    def watch_fd(self) -> int | None:
-        """Return None: SQLite has no server."""
-        return None
-
-    def readdress(self, address: Address) -> None:
-        """Do nothing: a file has no login, and another file is another store."""
 
     def close(self) -> None:
         """Close the file."""
@@ -302,7 +295,14 @@ def _given(firing: Firing, now: Values) -> Values:
 def _look(store: Connection, firing: Firing, now: Values, awaited: int | None) -> Facts:
     """Return the facts of a claim. Their version is all that was read: a grant reads it once more and compares."""
     given = _given(firing, now) | {"shards": firing.shards, "awaited": awaited}
-    names = ["find_own", "find_key", "find_lease", "find_other_shards", "find_stop"]
+    names = [
+        "find_own",
+        "find_key",
+        "find_lease",
+        "find_other_shards",
+        "find_stop",
+        "find_key_host",
+    ]
     if firing.tick.text is not None:
         names.append("find_newest")
     elif firing.failover:
@@ -316,55 +316,6 @@ def _look(store: Connection, firing: Firing, now: Values, awaited: int | None) -
 
 def _is_unchanged(store: Connection, firing: Firing, now: Values, state: State) -> bool:
     return bool(_look(store, firing, now, state.version[0])["version"] == state.version)
-
-
-def _see(store: Connection, firing: Firing, now: float, *, won: bool) -> None:
-    values = presence_values(firing) | {"key": firing.key, "shard": firing.shard}
-    values |= {"host": firing.holder.host, "now": now}
-    row = store.one("find_key_host", **values)
-    history = ticks_and_counts(row and dict(row), firing, now, won=won)
-    store.execute("put_key_host", **values | history)
-
-
-def ticks_and_counts(row: Values | None, firing: Firing, now: float, *, won: bool) -> Values:
-    """Return what a host's row keeps of earlier firings, if it can be read. One by hand (`again`) fires no tick."""
-    try:
-        return _ticks_and_counts(row, firing, now, won=won)
-    except UNREADABLE:
-        return _ticks_and_counts(None, firing, now, won=won)
-
-
-def _ticks_and_counts(row: Values | None, firing: Firing, now: float, *, won: bool) -> Values:
-    hour, tick, machine = int(now // HOUR), firing.tick.text, firing.machine
-    before: Values = dict.fromkeys(("ticks", "ticks_at", "wins", "skips", "twice"), "")
-    before |= {"hour": hour, **(row or {})}
-    ticks, ticks_at, twice = (before[name].split() for name in ("ticks", "ticks_at", "twice"))
-    known_machine = before.get("machine")
-    if firing.again:  # it says nothing about the crontab either
-        crontab = {name: before.get(name) for name in ("schedule", "zone", "utc_offset")}
-        crontab["shown_command"] = before.get("command")
-    else:
-        crontab = {}
-        if tick is not None and tick not in ticks:
-            ticks, ticks_at = [tick, *ticks][:3], [f"{now:.6f}", *ticks_at][:3]
-        elif tick not in (None, *twice) and known_machine and machine not in (None, known_machine):
-            twice = [tick, *twice][:2]
-    passed = hour - before["hour"]
-    return {
-        **crontab,
-        "ticks": " ".join(ticks),
-        "ticks_at": " ".join(ticks_at),
-        "hour": hour,
-        "wins": _counted(before["wins"], passed, int(won)),
-        "skips": _counted(before["skips"], passed, int(not won)),
-        "twice": " ".join(twice),
-    }
-
-
-def _counted(counts: str, hours: int, more: int) -> str:
-    """Return the counts of 24 hours, the newest last, `hours` later and with `more` in the newest."""
-    hourly = [*([0] * 24), *map(int, counts.split()), *([0] * min(hours, 24))][-24:]
-    return " ".join(map(str, [*hourly[:-1], hourly[-1] + more]))
 
 
 def high_water_after(mark: float | None, instant: float | None, now: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores import steadied
 from oncecron.stores.postgres.session import PostgresSession
 from oncecron_each.item_model import Drawn, DrawnItem, ItemCounts, Loaded
@@ -15,33 +15,14 @@ if TYPE_CHECKING:
 
     from oncecron.core.model import Lease
     from oncecron.stores.address import Address
-    from oncecron.stores.postgres.libpq import Column
+    from oncecron.stores.postgres.session import Values
     from oncecron_each.item_model import Chunk, Draw, ItemList
 
 
-STOPPED: dict[Column, Literal["paused", "drained"]] = {b"paused": "paused", b"drained": "drained"}
-
-
-class LoadRow(NamedTuple):
-    """The columns of load_items_v1."""
-
-    is_held: Column
-    again: Column
-    added: Column
-    known: Column
-    repeated: Column
-    total: Column
-
-
-class DrawRow(NamedTuple):
-    """The columns of draw_v1."""
-
-    is_held: Column
-    items: Column
-    marked: Column
-    wait: Column
-    others: Column
-    stopped: Column
+STOPPED: dict[str | None, Literal["paused", "drained"]] = {
+    "paused": "paused",
+    "drained": "drained",
+}
 
 
 class PostgresItemStore(PostgresSession):
@@ -53,46 +34,56 @@ class PostgresItemStore(PostgresSession):
     ) -> Loaded | None:
         differ = any(item.payload != item.identity for item in chunk.items)
         payloads = _array(item.payload for item in chunk.items) if differ else None
-        values = (
-            *(lease.execution_id, lease.owner, *items_of, chunk.number),
-            _array(item.identity for item in chunk.items),
-            payloads,
-            *(chunk.is_last, chunk.keep),
-        )
+        values: Values = {
+            "execution_id": lease.execution_id,
+            "owner": lease.owner,
+            "key": items_of.key,
+            "tick": items_of.tick,
+            "number": chunk.number,
+            "identities": _array(item.identity for item in chunk.items),
+            "payloads": payloads,
+            "is_last": chunk.is_last,
+            "keep": chunk.keep,
+        }
         while True:
-            row = LoadRow(*self._call("load_items_v1", values, deadline))
-            if row.is_held != b"t":
+            row = self._call("load_items_v1", values, deadline)
+            if row.get("is_held") != "t":
                 return None
-            if row.again != b"t":
-                return Loaded(*(int(value or 0) for value in row[2:]))
+            if row.get("again") != "t":
+                return Loaded(*(int(row.get(name, 0)) for name in Loaded._fields))
 
     @steadied
     def draw(self, lease: Lease, draw: Draw, *, deadline: float) -> Drawn | None:
-        results = json.dumps([result._asdict() for result in draw.results], allow_nan=False)
-        values = (
-            *(lease.execution_id, lease.owner, draw.number, results),
-            *(draw.wanted, draw.redraw_below),
-        )
-        row = DrawRow(*self._call("draw_v1", values, deadline))
-        if row.is_held != b"t":
+        values: Values = {
+            "execution_id": lease.execution_id,
+            "owner": lease.owner,
+            "number": draw.number,
+            "results": json.dumps([each._asdict() for each in draw.results], allow_nan=False),
+            "wanted": draw.wanted,
+            "redraw_below": draw.redraw_below,
+        }
+        row = self._call("draw_v1", values, deadline)
+        if row.get("is_held") != "t":
             return None
         return Drawn(
             _items(row),
-            None if row.wait is None else float(row.wait),
-            int(row.others or 0),
-            STOPPED.get(row.stopped),
+            float(row["wait"]) if "wait" in row else None,
+            int(row.get("others", 0)),
+            STOPPED.get(row.get("stopped")),
         )
 
     @steadied
     def progress(self, items_of: ItemList, *, deadline: float) -> ItemCounts | None:
-        row = self._call("progress_v1", tuple(items_of), deadline)
-        return None if row[0] is None else ItemCounts(*(int(value or 0) for value in row))
+        row = self._call("progress_v1", items_of._asdict(), deadline)
+        if "total" not in row:
+            return None
+        return ItemCounts(*(int(row.get(name, 0)) for name in ItemCounts._fields))
 
 
-def _items(row: DrawRow) -> list[DrawnItem]:
-    found = [] if row.items is None else [(*item, 1) for item in json.loads(row.items)]
-    if row.marked is not None:
-        found = sorted([*found, *map(tuple, json.loads(row.marked))])
+def _items(row: dict[str, str]) -> list[DrawnItem]:
+    found = [(*item, 1) for item in json.loads(row.get("items", "[]"))]
+    if "marked" in row:
+        found = sorted([*found, *map(tuple, json.loads(row["marked"]))])
     return [
         DrawnItem._make((place, name, name if payload is None else payload, attempt))
         for place, name, payload, attempt in found

@@ -11,12 +11,11 @@
 create function {ns}.grant_v1(
   p_key_id integer, p_version bigint, p_divisions text,
   p_attempt integer, p_cause text,
-  p_tick text, p_tick_at double precision, p_owner uuid, p_host text, p_pid integer, p_user text, p_command text,
+  p_tick text, p_tick_instant double precision, p_owner uuid, p_host text, p_pid integer, p_user text, p_command text,
   p_fired_at double precision, p_shards integer, p_retries integer,
   p_lateness double precision, p_ttl double precision, p_starting_deadline double precision,
   p_client_backend integer, p_backend_start timestamptz, p_alone boolean, p_full integer,
-  p_oncecron text, p_host_now double precision, p_schedule text, p_zone text, p_utc_offset integer, p_shown_command text, p_machine text,
-  p_again boolean,
+  p_schedule text, p_zone text, p_before text, p_after text,
   out execution_id bigint, out fencing_token bigint, out started_at double precision, out own_backend boolean, out locked boolean,
   out is_full boolean
 )
@@ -48,15 +47,15 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
     insert into {ns}.job_execution
         (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
          owner, shards, retries, cause)
-      select own.key_id, p_tick, to_timestamp(p_tick_at), p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command,
+      select own.key_id, p_tick, to_timestamp(p_tick_instant), p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command,
              to_timestamp(p_fired_at), b.at, {ns}.next_number(own.fence::bigint), p_owner, p_shards, p_retries, p_cause
         from own, bolt b where b.locked or not b.own_backend or p_alone
       returning execution_id, fencing_token, started_at),
   held as (
     update {ns}.job_key k
        set version = {ns}.next_number(k.version), fence = s.fencing_token,
-           high_water = {ns}.marked(k.high_water, to_timestamp(p_tick_at)),
-           seen_until = {ns}.later(k.seen_until, to_timestamp(p_tick_at)),
+           high_water = {ns}.marked(k.high_water, to_timestamp(p_tick_instant)),
+           seen_until = {ns}.later(k.seen_until, to_timestamp(p_tick_instant)),
            running = s.execution_id, owner = p_owner, execution_id = s.execution_id, ttl = make_interval(secs => p_ttl),
            session_lock = b.own_backend, backend_pid = case when b.own_backend then pg_backend_pid() end,
            backend_start = case when b.own_backend then p_backend_start end,
@@ -75,20 +74,20 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
                                       and not {ns}.is_ahead(k.expected_since)
                                  then k.expected_since else b.at end,
            divisions = case when k.shard::int = 0 then {ns}.divided(k.divisions, p_shards, p_tick) end,
-           divided_until = case when k.shard::int = 0 then {ns}.later(k.divided_until, to_timestamp(p_tick_at)) end
+           divided_until = case when k.shard::int = 0 then {ns}.later(k.divided_until, to_timestamp(p_tick_instant)) end
       from started s, bolt b
      where k.key_id = p_key_id
     returning k.listened),
   divided as (
     update {ns}.job_key d
        set version = {ns}.next_number(d.version), divisions = {ns}.divided(d.divisions, p_shards, p_tick),
-           divided_until = {ns}.later(d.divided_until, to_timestamp(p_tick_at))
+           divided_until = {ns}.later(d.divided_until, to_timestamp(p_tick_instant))
       from started s, first f
      where d.key_id = f.key_id and d.divisions is distinct from {ns}.divided(d.divisions, p_shards, p_tick))
   select s.execution_id, s.fencing_token, date_part('epoch'::text, s.started_at::timestamptz), b.own_backend, b.locked, b.is_full
     from started s, bolt b, held h
-   where {ns}.see_v1(p_key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_utc_offset, p_shown_command,
-                    1, 0, null, null, p_machine)
+   where coalesce({ns}.see_again_v1(p_key_id, p_host, p_before, p_after, null, null),
+                  {ns}.see_first_v1(p_key_id, p_host, p_after, null, null))
      and (not h.listened or pg_notify({ns}.channel_v1(p_key_id), '')::text is not null)
 $$;
 
@@ -97,7 +96,7 @@ $$;
 create function {ns}.expire_v1(p_key_id integer, p_version bigint, p_note text,
   out is_lost boolean, out execution_id bigint, out owner_digest text, out tick text, out attempt bigint, out cause text,
   out outcome text, out exit_code integer, out signal integer, out lost_reason text, out requested_by text, out host text,
-  out pid bigint, out user_name text, out started_at double precision, out duration double precision, out note text,
+  out pid bigint, out "user" text, out started_at double precision, out duration double precision, out note text,
   out shards integer)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
 declare
@@ -113,7 +112,7 @@ begin
   select x.execution_id, left(encode(sha256(convert_to(x.owner::text, 'UTF8')), 'hex'), 16), x.tick, x.attempt, x.cause, x.outcome,
          x.exit_code, x.signal, x.lost_reason, x.requested_by, x.host, x.pid, x.user_name,
          date_part('epoch', x.started_at::timestamptz), x.duration, x.note, x.shards
-    into execution_id, owner_digest, tick, attempt, cause, outcome, exit_code, signal, lost_reason, requested_by, host, pid, user_name,
+    into execution_id, owner_digest, tick, attempt, cause, outcome, exit_code, signal, lost_reason, requested_by, host, pid, "user",
          started_at, duration, note, shards
     from {ns}.job_execution x
    where x.execution_id = v_execution_id and x.lost_at is not null;

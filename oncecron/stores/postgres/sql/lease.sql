@@ -58,9 +58,9 @@ end $$;
 -- key's.
 create function {ns}.adopt_v1(
   p_key text, p_shard integer,
-  p_tick text, p_tick_at double precision, p_owner uuid, p_host text, p_pid integer, p_user text, p_command text,
+  p_tick text, p_tick_instant double precision, p_owner uuid, p_host text, p_pid integer, p_user text, p_command text,
   p_fired_at double precision, p_shards integer, p_retries integer,
-  p_attempt integer, p_started_at double precision, p_token bigint, p_ttl double precision, p_cause text,
+  p_attempt integer, p_started_at double precision, p_fencing_token bigint, p_ttl double precision, p_cause text,
   p_client_backend integer, p_backend_start timestamptz
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -69,13 +69,13 @@ declare
   v_id integer := {ns}.register_v1(p_key, p_shard);
   v_execution bigint;
   v_now timestamptz;
-  v_tick_at timestamptz := to_timestamp(p_tick_at);
+  v_tick_at timestamptz := to_timestamp(p_tick_instant);
   v_started_at timestamptz := least(to_timestamp(p_started_at), clock_timestamp());
   v_session boolean := p_client_backend is not distinct from pg_backend_pid();
 begin
   perform set_config('lock_timeout', '2s', true);
   select x.* into strict k from {ns}.job_key x where x.key_id = v_id for update;
-  if k.fence >= p_token or p_token > {ns}.believable_token(k.fence) or exists (select from {ns}.job_execution x where x.owner = p_owner and x.key_id = k.key_id)
+  if k.fence >= p_fencing_token or p_fencing_token > {ns}.believable_token(k.fence) or exists (select from {ns}.job_execution x where x.owner = p_owner and x.key_id = k.key_id)
      or k.owner is not null then
     return null;
   end if;
@@ -87,11 +87,11 @@ begin
       (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
        owner, shards, retries, cause, note)
     values (k.key_id, p_tick, v_tick_at, p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command, to_timestamp(p_fired_at),
-            to_timestamp(p_started_at), p_token, p_owner, p_shards, p_retries, p_cause, 'put back: the store had lost it')
+            to_timestamp(p_started_at), p_fencing_token, p_owner, p_shards, p_retries, p_cause, 'put back: the store had lost it')
     returning execution_id into v_execution;
   v_now := clock_timestamp();
   update {ns}.job_key x
-     set version = {ns}.next_number(x.version), fence = p_token, high_water = {ns}.marked(x.high_water, v_tick_at),
+     set version = {ns}.next_number(x.version), fence = p_fencing_token, high_water = {ns}.marked(x.high_water, v_tick_at),
          seen_until = greatest(x.seen_until, v_tick_at), running = v_execution, owner = p_owner, execution_id = v_execution,
          ttl = make_interval(secs => p_ttl), session_lock = v_session,
          backend_pid = case when v_session then pg_backend_pid() end,
@@ -118,7 +118,7 @@ $$;
 -- The end of an attempt that a retry is to follow: the lease is kept and renewed.
 create function {ns}.keep_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
-  p_note text, p_output text, p_cut bigint
+  p_note text, p_output text, p_output_cut bigint
 ) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -132,7 +132,7 @@ begin
      set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
          retrying = true, note = {ns}.joined_v1(x.note, p_note)
    where x.execution_id = p_execution_id and x.outcome = 'running';
-  if found and p_output is not null then perform {ns}.put_output_v1(p_execution_id, p_output, p_cut); end if;
+  if found and p_output is not null then perform {ns}.put_output_v1(p_execution_id, p_output, p_output_cut); end if;
   return true;
 end $$;
 
@@ -290,12 +290,12 @@ end $$;
 -- the plain end, the second five times as much.
 create function {ns}.finish_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
-  p_note text, p_output text, p_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
+  p_note text, p_output text, p_output_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
   p_keep_executions double precision, p_keep_skips double precision
 ) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   select case when x.key_id is null then {ns}.finish_otherwise_v1(p_execution_id, p_owner, p_outcome, p_exit_code, p_signal,
-                p_duration, p_note, p_output, p_cut, p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips)
+                p_duration, p_note, p_output, p_output_cut, p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips)
               else p_keep_executions is null or not x.prunes
                 or {ns}.prune_quietly_v1(x.key_id, p_keep_executions, p_keep_skips)::text is not null end
     from {ns}.finish_plainly_v1(

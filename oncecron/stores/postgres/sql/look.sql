@@ -35,7 +35,7 @@ $$;
 
 -- The key's row, and who keeps the firing from its start.  Without the row, most columns are null.  p_client_backend: the
 -- backend as the client knows it, behind a transaction pooler another one than this; negative for a session that is not
--- to be held, which then counts as a pooler's in all functions.
+-- to be held, which then counts as a pooler's in all functions. start_...: the newest start.
 create function {ns}.look_v1(
   p_key text, p_shard integer, p_host text, p_owner uuid, p_client_backend integer, p_ttl double precision,
   out in_recovery boolean, out isolation text, out own_backend boolean, out now double precision,
@@ -44,11 +44,11 @@ create function {ns}.look_v1(
   out fence bigint, out high_water double precision, out seen_until double precision, out running bigint,
   out lease_execution_id bigint, out lease_ttl double precision, out lease_expires_at double precision,
   out lease_heartbeat_at double precision, out lease_has_session boolean, out lease_backend_pid integer,
-  out tick text, out tick_known boolean, out newest_execution_id bigint, out newest_attempt integer, out newest_outcome text,
-  out newest_retrying boolean, out newest_requested_by text, out newest_started_at double precision, out newest_host text,
-  out newest_pid integer, out newest_user text, out is_own boolean,
+  out tick text, out tick_known boolean, out start_execution_id bigint, out start_attempt integer, out start_outcome text,
+  out start_retrying boolean, out start_requested_by text, out start_started_at double precision, out start_host text,
+  out start_pid integer, out start_user text, out is_own boolean,
   out last_execution_id bigint, out last_start double precision, out last_lateness double precision,
-  out schema_version integer, out schema_oldest integer
+  out schema_version integer, out schema_oldest integer, out presence text
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select case when pg_is_in_recovery() then true end, current_setting('transaction_isolation'),
@@ -66,7 +66,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
          case when k.retrying then true end, k.requested_by, date_part('epoch'::text, k.newest_started_at::timestamptz),
          k.host, k.pid, k.user_name, case when k.newest_owner = p_owner then true end,
          k.last_execution_id, date_part('epoch'::text, k.last_started_at::timestamptz), k.last_lateness,
-         m.version, m.oldest
+         m.version, m.oldest, (select h.presence from {ns}.key_host h where h.key_id = k.key_id and h.host = p_host)
     from (select clock_timestamp() as at) n
     left join {ns}.meta m on true
     left join {ns}.job_key k on k.key::text = p_key and k.shard::int = p_shard

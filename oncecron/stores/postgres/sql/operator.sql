@@ -28,7 +28,7 @@ create view {ns}.plain_rows as
   select a.key_id, a.host, a.plain_from, a.plain_until, a.plain from {ns}.plain_skips a
   union all
   select h.key_id, h.host, h.plain_from, h.plain_from + (select pg_catalog.max(x) >> 20 from pg_catalog.unnest(h.plain) x), h.plain
-    from {ns}.key_host h where h.plain_from is not null and h.plain <> '{}';
+    from {ns}.key_host h where h.plain <> '{}';
 
 -- All skips. Of the plain ones, the log of executions has the holder and how the tick ended. What has the type of its domain in one
 -- half alone, the server does not look up by an index.
@@ -51,15 +51,9 @@ create view {ns}.skips as
       select pg_catalog.to_char(pg_catalog.to_timestamp((p.plain_from + s.minute) * 60.0) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI"Z"') as tick) t
     left join {ns}.job_execution e on e.key_id = p.key_id and e.tick = t.tick and e.attempt = 1;
 
--- The hosts of each key; ticks and their times separated by blanks, and the counts of the last 24 hours.
+-- The hosts of each key.
 create view {ns}.key_hosts as
-  select k.key, k.shard, h.host, h.seen_at, h.version, h.clock_ahead, pg_catalog.array_to_string(h.ticks, ' ') as ticks,
-         pg_catalog.array_to_string(h.ticks_at, ' ') as ticks_at,
-         h.schedule, h.zone, h.utc_offset, h.command, pg_catalog.array_to_string(h.twice, ' ') as twice,
-         (select pg_catalog.sum(x) from pg_catalog.unnest(h.wins[greatest(n.hour - greatest(h.hour, 0), 0) + 1:]) x) as wins,
-         (select pg_catalog.sum(x) from pg_catalog.unnest(h.skips[greatest(n.hour - greatest(h.hour, 0), 0) + 1:]) x) as skips
-    from (select pg_catalog.floor(pg_catalog.date_part('epoch', pg_catalog.now()) / 3600)::integer as hour) n
-   cross join {ns}.key_host h join {ns}.job_key k using (key_id);
+  select k.key, k.shard, h.host, h.seen_at, h.presence from {ns}.key_host h join {ns}.job_key k using (key_id);
 
 -- Leases and session locks side by side: also a lease without its lock, and a lock without a lease.
 create view {ns}.leases as

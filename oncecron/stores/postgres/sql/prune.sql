@@ -65,7 +65,7 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
     select y.key_id, y.host, cardinality(y.plain) as plain from {ns}.key_host y
      where y.key_id = p_key_id and y.seen_at < p_skips and y.plain <> '{}' for update skip locked),
   emptied as (
-    update {ns}.key_host x set plain = '{}', plain_from = null from expired e where x.key_id = e.key_id and x.host = e.host)
+    update {ns}.key_host x set plain = '{}' from expired e where x.key_id = e.key_id and x.host = e.host)
   select coalesce(sum(e.plain), 0)::bigint from expired e
 $$;
 

@@ -274,14 +274,7 @@ select k.key, k.shard, k.schedule, k.zone, k.expected_shards, k.starting_deadlin
   from {ns}.keys k
 
 -- name: key_hosts
-select h.key, h.shard, h.host, extract(epoch from h.seen_at)::float8, h.version, h.clock_ahead, h.ticks, h.ticks_at,
-       h.schedule, h.zone, h.command, h.wins, h.skips, h.twice, 0, h.utc_offset
-  from {ns}.key_hosts h
-
--- name: host_ticks
--- Less of the same: to add up the wins and skips of every row takes most of the time.
-select h.key, h.host, extract(epoch from h.seen_at)::float8, h.clock_ahead, h.ticks, h.ticks_at, h.twice, h.utc_offset
-  from {ns}.key_hosts h
+select h.key, h.shard, h.host, extract(epoch from h.seen_at)::float8, h.presence from {ns}.key_hosts h
 
 -- name: leases
 -- A lock without a lease has only the name of its session: `oncecron HOST/PID KEY`.

@@ -132,26 +132,29 @@ $$;
 
 -- A skip is a row per (key, tick, host, reason) with a count. It does not wait for the disk, unless it is delivered
 -- from a spool, where it is then removed; a delivered one is identified by its firing's owner, and its host's clock may
--- have been ahead. From p_oncecron on, the values are those of see_v1(). A grant locks the key's row before the host's,
--- so this does too. No answer: the shard is not registered.
+-- have been ahead. p_before and p_after: as for see_again_v1(), none if p_after is null. A grant locks the key's row before
+-- the host's, so this does too. True: it is written.
 create function {ns}.skip_v1(
   p_key text, p_shard integer, p_tick text, p_host text, p_reason text, p_pid integer,
-  p_holder_host text, p_holder_pid integer, p_detail text, p_fired_at double precision, p_at double precision, p_count bigint,
-  p_delivered_of text, p_oncecron text default null, p_host_now double precision default null,
-  p_schedule text default null, p_zone text default null, p_utc_offset integer default null, p_command text default null,
-  p_machine text default null, p_again boolean default null
-) returns integer
+  p_holder_host text, p_holder_pid integer, p_detail text, p_fired_at double precision, p_at double precision default null,
+  p_count bigint default 1, p_delivered_of text default null, p_before text default null, p_after text default null
+) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   with k as materialized (
     select x.key_id from {ns}.job_key x
      where x.key::text = p_key and x.shard::int = p_shard
        and (p_at is not null or set_config('synchronous_commit', 'off', true) is not null) for key share of x),
+  seen as materialized (
+    select k.key_id from k
+     where case when p_after is null then true
+                when p_before is null then {ns}.see_first_v1(k.key_id, p_host, p_after, null, null)
+                else {ns}.see_again_v1(k.key_id, p_host, p_before, p_after, null, null) end),
   put as (
     insert into {ns}.skip as s (key_id, tick, host, reason, pid, fired_at, holder_host, holder_pid, detail, at, count, delivered)
       select k.key_id, coalesce(p_tick, ''), p_host, p_reason, p_pid, to_timestamp(p_fired_at),
              p_holder_host, p_holder_pid, p_detail,
              case when to_timestamp(p_at)::{ns}.wall_time::timestamptz < clock_timestamp() then to_timestamp(p_at) else clock_timestamp() end,
-             p_count, p_delivered_of from k
+             p_count, p_delivered_of from seen k
       on conflict (key_id, tick, host, reason) do update
         set count = case when s.count::bigint < 9007199254740991 - excluded.count::bigint
                          then s.count::bigint + excluded.count::bigint else 9007199254740991 end,
@@ -159,9 +162,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp as 
             holder_host = excluded.holder_host, holder_pid = excluded.holder_pid, detail = excluded.detail,
             delivered = right(concat_ws(' ', s.delivered, excluded.delivered), 8 * 37 - 1)   -- a uuid has 36 characters
         where (strpos(s.delivered, excluded.delivered) > 0) is not true)
-  select k.key_id from k
-   where {ns}.see_v1(k.key_id, p_tick, p_host, p_oncecron, p_host_now, p_again, p_schedule, p_zone, p_utc_offset, p_command, 0, 1, null,
-                    null, p_machine)
+  select true from seen
 $$;
 
 -- Join notes into one text without repetition, of at most 10,000 characters: an end must be recorded, whatever another

@@ -176,31 +176,18 @@ create index skip_of_key on {ns}.skip (key_id, at);   -- for retention
 
 -- The hosts that fire a key: what the last firing of each told. Each firing that reaches the store updates one row, and
 -- no firing of another host or key does, so none waits. Only the primary key is indexed: an update needs no index entry.
--- Domains and a foreign key would double what an update costs a new session (0.5 ms of the server's time instead of 1.1);
--- see_v1() writes nothing that is out of bounds.
+-- A foreign key would double what an update costs a new session, domains too.
 create table {ns}.key_host (
-  key_id      integer not null,
-  host        text not null,
-  seen_at     timestamptz not null,
-  version     text not null,                 -- of oncecron
-  clock_ahead double precision not null,     -- seconds by which the host's clock was ahead of this server's
-  ticks       text[] not null,               -- the last three that it fired, the newest first; none by --again
-  ticks_at    double precision[] not null,   -- when it first fired each of them, since the epoch
-  schedule    text,                          -- as it was fired last, but not by --again
-  zone        text,
-  command     text,                          -- its beginning
-  hour        integer not null,              -- since the epoch, of the last of the counts
-  wins        integer[] not null,            -- its starts in each of 24 hours
-  skips       integer[] not null,
-  plain_from  integer,                       -- the last plain skips of the host, as in plain_skips
-  plain       integer[] not null,
-  machine     text,                          -- which one fired last, see host/names.py
-  twice       text[] not null default '{}',  -- the last two ticks that two machines fired under this name
-  utc_offset  integer,                       -- seconds by which the zone was ahead of UTC at its last tick, by its own tz database
+  key_id     integer not null,
+  host       text not null check (octet_length(host) <= 1020),
+  seen_at    timestamptz not null,
+  presence   text not null check (length(presence) <= 14000),   -- see core/presence.py
+  plain_from integer check (plain_from between 0 and 1000000000),   -- the last plain skips of the host, as in plain_skips
+  plain      integer[] not null check (0 <= all (plain) and cardinality(plain) <= 240),
   primary key (key_id, host)
 ) with (fillfactor = 50);
 
--- The plain skips of a host (core/decision.py), up to 120 of consecutive ticks in a row: the holder of each is the first attempt
+-- The plain skips of a host (core/decision.py), up to 240 of 2,048 minutes in a row: the holder of each is the first attempt
 -- of its tick, so there is only one number for each. Its 31 bits: the minute of the tick since plain_from (11), whether the
 -- reason is `done` and not `held` (1), and milliseconds since 20 s before the time of the tick (19).
 create table {ns}.plain_skips (

@@ -8,7 +8,7 @@ do $twins$
 declare
   v_names constant text[] := array[
     'look_v1', 'look_at_log_v1', 'look_at_tick_v1', 'grant_v1', 'divided', 'finish_v1', 'finish_plainly_v1',
-    'skip_v1', 'skip_plainly_v1', 'see_v1', 'see_again_v1', 'has_room'];
+    'skip_v1', 'see_again_v1', 'see_first_v1'];
   f record;
 begin
   perform set_config('quote_all_identifiers', 'off', true);     -- for pg_get_functiondef()

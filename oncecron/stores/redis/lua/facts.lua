@@ -95,6 +95,7 @@ local function facts(recorded)
   add(list, '', {attempts = attempts, forgotten = forgotten}, {'attempts', 'forgotten'})
   add(list, '', key, {'high_water', 'last_start', 'last_lateness', 'running', 'fence'})
   add(list, 'last_', execution(key.last_execution_id) or {}, {'host', 'pid', 'user'})
+  add(list, '', {presence = presence()}, {'presence'})
   return list
 end
 

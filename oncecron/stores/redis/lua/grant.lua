@@ -31,7 +31,7 @@ local function grant(key)
   if tonumber(given.ttl) > tonumber(redis.call('HGET', shared.namespace, 'largest_ttl') or 0) then
     set(shared.namespace, {largest_ttl = given.ttl})
   end
-  see(1, 0)
+  see()
   notify('granted')
   return granted(id, row)
 end

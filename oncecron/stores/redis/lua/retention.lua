@@ -136,8 +136,8 @@ local function forget_hosts(part)
   if redis.call('HGET', part.key, 'hosts_at') == hour then return end
   redis.call('HSET', part.key, 'hosts_at', hour)
   for host, text in pairs(hash(part.hosts)) do
-    local readable, silent_for = pcall(function() return now - cjson.decode(text).seen_at end)
-    if not readable or silent_for > tonumber(given.host_forgotten_after) then redis.call('HDEL', part.hosts, host) end
+    local seen_at = tonumber(string.match(text, '^%S+'))
+    if not seen_at or now - seen_at > tonumber(given.host_forgotten_after) then redis.call('HDEL', part.hosts, host) end
   end
 end
 

@@ -30,7 +30,7 @@
 --   skip_rows   hash     the same -> JSON: pid, holder_host, holder_pid, count, delivered
 --   plain       zset     "WINDOW HOST" of plain skips (core/decision.py), by when the newest of them happened
 --   plain_rows  hash     the same -> a word for each, see stores/reader.py
---   hosts       hash     host that fires the part -> JSON: what its last firing told, see `tell_of_host`
+--   hosts       hash     host that fires the part -> "SEEN_AT TEXT": when its last firing told what, see core/presence.py
 
 local function fields(flat)
   local found = {}
@@ -372,46 +372,10 @@ local function count_skip(skip)
   redis.call('HSET', own.skip_rows, member, cjson.encode(row))
 end
 
--- The counts of 24 hours, separated by blanks and the newest last, so many hours later and with some more in the newest.
-local function counted(counts, hours, more)
-  local hourly = {}
-  for _ = 1, 24 do hourly[#hourly + 1] = '0' end
-  for count in string.gmatch(counts or '', '%d+') do hourly[#hourly + 1] = count end
-  for _ = 1, math.min(hours, 24) do hourly[#hourly + 1] = '0' end
-  hourly[#hourly] = whole(hourly[#hourly] + more)
-  return table.concat(hourly, ' ', #hourly - 23)
-end
+-- What is known of the host; nothing if that cannot be read.
+local function presence() return string.match(redis.call('HGET', own.hosts, given.host) or '', '^[%d.]+ (.+)$') end
 
--- What a firing that reaches the store tells about its host, when it has won its tick or has skipped it: `ticks`, the last three
--- that it fired, the newest first, and when it first fired each of them; the counts of its starts and skips in each of 24 hours up
--- to `hour`; `twice`, the last two that two machines fired under its name. One by hand fires no tick, and tells nothing about the
--- crontab.
-local function tell_of_host(before, wins, skips)
-  local row = {seen_at = seconds(now), version = given.oncecron, clock_ahead = seconds(given.host_now - now),
-    ticks = before.ticks, ticks_at = before.ticks_at, hour = whole(math.floor(now / 3600)),
-    schedule = given.schedule, zone = given.zone, utc_offset = given.utc_offset, command = given.shown_command,
-    machine = given.machine, twice = before.twice}
-  if given.again then
-    row.schedule, row.zone, row.utc_offset, row.command = before.schedule, before.zone, before.utc_offset, before.command
-  elseif given.tick and not string.find(' ' .. (row.ticks or '') .. ' ', ' ' .. given.tick .. ' ', 1, true) then
-    local last, last_at = string.gmatch(row.ticks or '', '%S+'), string.gmatch(row.ticks_at or '', '%S+')
-    row.ticks = table.concat({given.tick, last(), last()}, ' ')
-    row.ticks_at = table.concat({row.seen_at, last_at(), last_at()}, ' ')
-  elseif given.tick and before.machine and given.machine and before.machine ~= given.machine
-      and not string.find(' ' .. (row.twice or '') .. ' ', ' ' .. given.tick .. ' ', 1, true) then
-    row.twice = table.concat({given.tick, string.match(row.twice or '', '%S+')}, ' ')
-  end
-  local passed = row.hour - (before.hour or row.hour)
-  row.wins, row.skips = counted(before.wins, passed, wins), counted(before.skips, passed, skips)
-  return cjson.encode(row)
-end
-
--- A row that cannot be read is replaced.
-local function see(wins, skips)
-  local known = redis.call('HGET', own.hosts, given.host) or '{}'
-  local readable, text = pcall(function() return tell_of_host(cjson.decode(known), wins, skips) end)
-  redis.call('HSET', own.hosts, given.host, readable and text or tell_of_host({}, wins, skips))
-end
+local function see() redis.call('HSET', own.hosts, given.host, seconds(now) .. ' ' .. given.presence) end
 
 -- A pause that has not ended.
 local function in_force(text)

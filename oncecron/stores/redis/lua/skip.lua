@@ -1,5 +1,7 @@
 -- after shared
--- Count a skip that the store did not decide, or a plain one: then the word is added to those of its host and window.
+-- Count a skip that the store did not decide, or a plain one: then the word is added to those of its host and window. 0: what is
+-- known of the host is no longer what was looked at, and nothing was written.
+if given.presence and presence() ~= given.presence_before then return 0 end
 register()
 if given.word then
   local words = redis.call('HGET', own.plain_rows, given.window)
@@ -8,5 +10,5 @@ if given.word then
 else
   count_skip(given)
 end
-if given.oncecron then see(0, 1) end
+if given.presence then see() end
 return 1

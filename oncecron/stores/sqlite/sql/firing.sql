@@ -238,15 +238,10 @@ INSERT INTO plain_skips (key, shard, window, host, words, at) VALUES (:key, :sha
 ON CONFLICT (key, shard, window, host) DO UPDATE SET words = words || excluded.words, at = max(at, excluded.at)
 
 -- name: find_key_host
-SELECT ticks, ticks_at, schedule, zone, utc_offset, command, hour, wins, skips, machine, twice
-  FROM key_host WHERE key = :key AND shard = :shard AND host = :host
+SELECT presence FROM key_host WHERE key = :key AND shard = :shard AND host = :host
 
 -- name: put_key_host
-INSERT OR REPLACE INTO key_host
-       (key, shard, host, seen_at, version, ticks, ticks_at, schedule, zone, command, hour, wins, skips, machine, twice,
-        utc_offset)
-VALUES (:key, :shard, :host, :now, :oncecron, :ticks, :ticks_at, :schedule, :zone, :shown_command, :hour, :wins, :skips,
-        :machine, :twice, :utc_offset)
+INSERT OR REPLACE INTO key_host (key, shard, host, seen_at, presence) VALUES (:key, :shard, :host, :now, :presence)
 
 -- name: deliver_skip
 -- Identified by its firing's owner, of 36 characters.

@@ -165,12 +165,7 @@ SELECT key, shard, schedule, zone, expected_shards, starting_deadline, expected_
   FROM job_key
 
 -- name: key_hosts
-SELECT key, shard, host, seen_at, version, 0.0, ticks, ticks_at, schedule, zone, command, wins, skips, twice, CAST(:now / 3600 AS INTEGER) - hour, utc_offset
-  FROM key_host
-
--- name: host_ticks
-SELECT key, host, seen_at, 0.0, ticks, ticks_at, twice, utc_offset
-  FROM key_host
+SELECT key, shard, host, seen_at, presence FROM key_host
 
 -- name: leases
 -- `stale`: expired by the lease clock, or not renewed for more than two heartbeats. The time left comes from the lease clock

@@ -146,24 +146,13 @@ CREATE TABLE skip (
 ) WITHOUT ROWID
 
 -- name: key_host
--- The hosts that fire a key: what the last firing of each told.
+-- The hosts that fire a key: what the last firing of each told (core/presence.py).
 CREATE TABLE key_host (
-  key      TEXT    NOT NULL,
+  key      TEXT NOT NULL,
   shard    INTEGER NOT NULL,
-  host     TEXT    NOT NULL,
-  seen_at  REAL    NOT NULL,
-  version  TEXT    NOT NULL,  -- of oncecron
-  ticks    TEXT    NOT NULL,  -- the last three that it fired, separated by blanks, the newest first; none by --again
-  ticks_at TEXT    NOT NULL,  -- when it first fired each of them
-  schedule TEXT,              -- as it was fired last, but not by --again
-  zone     TEXT,
-  command  TEXT,              -- its beginning
-  hour     INTEGER NOT NULL,  -- since the epoch, of the last of the counts
-  wins     TEXT    NOT NULL,  -- its starts in each of 24 hours, separated by blanks
-  skips    TEXT    NOT NULL,
-  machine  TEXT,              -- which one fired last, see host/names.py
-  twice    TEXT    NOT NULL,  -- the last two ticks that two machines fired under this name
-  utc_offset INTEGER,         -- seconds by which the zone was ahead of UTC at its last tick, by its own tz database
+  host     TEXT NOT NULL,
+  seen_at  REAL NOT NULL,
+  presence TEXT NOT NULL,
   PRIMARY KEY (key, shard, host)
 ) WITHOUT ROWID
 

@@ -1,0 +1,15 @@
+"""What a store has of a host (`core.presence`), as if it had been written earlier."""
+
+from __future__ import annotations
+
+from oncecron.core.presence import fields_of
+
+
+def older(presence: str, seconds: float) -> str:
+    """Return the text with its times so many seconds earlier."""
+    fields = fields_of(presence)
+    fields["hour"] = str(int(fields["hour"]) - round(seconds) // 3600)
+    if "ticks_at" in fields:
+        times = (float(at) - seconds for at in fields["ticks_at"].split())
+        fields["ticks_at"] = " ".join(f"{at:.6f}" for at in times)
+    return "\n".join(f"{name} {value}" for name, value in fields.items())
