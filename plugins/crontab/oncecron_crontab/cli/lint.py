@@ -58,7 +58,6 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
         file.jobs,
         required="require-guard" in given,
         compared="compare" in given,
-        is_program=lambda path: os.access(path, os.X_OK),
         cron=cron,
         configuration=(own, read_private(own, "configuration file")[0]) if own else None,
     )

@@ -23,7 +23,7 @@ from oncecron_crontab.scanner import OWN_REASONS
 from oncecron_crontab.simple_commands import simple_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from oncecron_crontab.crons import Cron
     from oncecron_crontab.lint.line import LintedEntry
@@ -44,7 +44,6 @@ def lint(
     *,
     required: bool = False,
     compared: bool = False,
-    is_program: Callable[[str], bool] = lambda _: False,
     cron: Cron = CRONS["debian"],
     configuration: tuple[str, str] | None = None,
 ) -> list[Diagnostic]:
@@ -53,7 +52,7 @@ def lint(
     `jobs` are the [job.KEY] sections of the configuration.
     `configuration` is the name and the text of the file with `jobs`, if it is for these crontabs alone: then
     a section that none of them uses is a finding. `required`: every line must use oncecron. `compared`: the
-    files belong to different hosts, whatever their names. `is_program` says whether a path can be executed here.
+    files belong to different hosts, whatever their names.
     `cron` is the cron of the hosts, as which the crontabs were read: it decides what they mean.
     """
     lines = [linted_entries(source, jobs or {}, cron) for source in sources]
@@ -64,7 +63,7 @@ def lint(
         found += _duplicates(of_file)
         found += unguarded.check_unguarded(of_file, required=required)
         for line in of_file:
-            found += _check_line(line, is_program)
+            found += _check_line(line)
     for group in _groups(sources, lines, compared=compared):
         found += keys.check_keys([line for of_file in group for line in of_file])
         found += keys.check_hosts(group)
@@ -82,12 +81,11 @@ def lint(
     return found
 
 
-def _check_line(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
+def _check_line(line: LintedEntry) -> Iterator[Diagnostic]:
     yield from schedules.check_fields(line)
-    yield from schedules.check_minutes(line)
     yield from schedules.check_count(line)
     yield from _check_command(line)
-    yield from unguarded.check_programs(line, is_program)
+    yield from unguarded.check_sudo(line)
     if line.invocations:
         yield from unguarded.check_rest_of_line(line)
         yield from unguarded.check_redirections(line)
@@ -134,12 +132,6 @@ def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
 
 
 def _check_command(line: LintedEntry) -> Iterator[Diagnostic]:
-    if line.command.lstrip().startswith("#"):
-        yield line.diagnostic(
-            "comment",
-            "the command is a comment: cron starts a shell that does nothing",
-            "comment out the whole line",
-        )
     shell = line.environment.get("SHELL", "/bin/sh")
     if not is_bourne_shell(os.fsencode(shell)):
         return

@@ -47,10 +47,9 @@ if TYPE_CHECKING:
 
 FINDINGS = (
     *("unguarded", "rest", "truncate", "shared-key", "split-key", "missing"),
-    *("schedule", "zone", "shards", "random-sleep", "frequent", "never", "field"),
-    *("every-minute", "duplicate", "days"),
+    *("schedule", "zone", "shards", "random-sleep", "frequent", "never", "field", "duplicate"),
     *(PINNED, BACKGROUND, EACH_HOST),
-    *("key", "tick", "items", "store", "path", "sudo", "percent", "quote", "comment"),
+    *("key", "tick", "items", "store", "sudo", "percent", "quote"),
     *("options", "invalid", "newline", "not-read", "directive", "section"),
 )
 """The kinds of findings: all that makes a line run twice, nowhere, or at another time than it says."""

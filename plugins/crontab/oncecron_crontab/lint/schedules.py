@@ -9,7 +9,7 @@ from oncecron.config.file import job_section
 from oncecron.core.time_zone import canonical
 from oncecron_crontab.crons import CRON_TZ, CRONS
 from oncecron_crontab.fields import NAMES, Field, read_field, without_empty_day
-from oncecron_crontab.firing_times import schedule_of, zone_variable
+from oncecron_crontab.firing_times import never_runs, schedule_of, zone_variable
 from oncecron_crontab.lint.line import Diagnostic
 from oncecron_crontab.scanner import Entry, scan
 
@@ -20,15 +20,7 @@ if TYPE_CHECKING:
     from oncecron_crontab.lint.line import Invocation, LintedCrontab, LintedEntry
 
 _DAY, _WEEKDAY = 2, 4
-_EVERY_DAY = frozenset(range(1, 32))
-_WEEK = range(7)
-_LONGEST = {2: 29, **dict.fromkeys((4, 6, 9, 11), 30)}
-_STEP = re.compile(r"([^,/]+)/(\d+)")
 _OFTEN = 5  # minutes
-_FEW = 2  # hours
-_UNEVEN = re.compile(r"\*/(\d+)")
-_MOST_UNEVEN = 3  # values; with more of them, people seldom care about the last gap
-_UNITS = ((60, "minutes"), (24, "hours"))
 _NAME_OR_NUMBER = r"(?:\d+|sun|mon|tue|wed|thu|fri|sat)"
 _ANY_FIELD = re.compile(
     rf"\?|\*(?:/\d+)?|{_NAME_OR_NUMBER}(?:[-,/]{_NAME_OR_NUMBER})*", re.IGNORECASE
@@ -39,13 +31,17 @@ def check_fields(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield the time fields that never match, or that match other times than they seem to."""
     for position, field in enumerate(line.entry.fields):
         yield from _check_field(line, position, field)
-    if line.entry.fields and all(field.values for field in line.entry.fields):
-        yield from _check_days(line, *line.entry.fields[_DAY:5])
+    fields = line.entry.fields
+    if fields and all(field.values for field in fields) and never_runs(line.entry):
+        yield line.diagnostic(
+            "never",
+            f"month {fields[3].written} has no day {fields[_DAY].written}: cron never runs the line",
+            "use a day that exists",
+        )
 
 
 def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Diagnostic]:
     what = f"{field.written} in the {NAMES[position]} field"
-    large = None if line.cron.rules else next(_large_steps(position, field.written), None)
     if not field.values:
         never = not all(
             each.values
@@ -61,20 +57,6 @@ def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Dia
             ),
             "write two rising ranges, such as 22-23,0-2",
         )
-    elif large:
-        yield line.diagnostic(
-            "field",
-            f"{what} has a step larger than the range: cron reads {large[0]} as {large[1]}",
-            f"write {large[1]}",
-        )
-    elif position < len(_UNITS) and (gap := _last_gap(position, field)):
-        unit = _UNITS[position][1]
-        values = ",".join(map(str, sorted(field.values)))
-        yield line.diagnostic(
-            "field",
-            f"{what} is {values}: before it begins again, the last gap is only {gap} {unit}",
-            f"write {values} if that is meant, or a step that divides {_UNITS[position][0]}",
-        )
     elif line.cron.rules:
         usual = read_field(position, field.written.encode())
         if usual and not field.foreign and usual.text != field.text:
@@ -88,29 +70,6 @@ def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Dia
             "field",
             f"cron reads {what} as {field.text} and ignores the rest",
             f"write {field.text}, and test for the rest in the command",
-        )
-
-
-def _last_gap(position: int, field: Field) -> int:
-    step = _UNEVEN.fullmatch(field.written)
-    if step is None or len(field.values) > _MOST_UNEVEN:
-        return 0
-    return _UNITS[position][0] % int(step[1])
-
-
-def check_minutes(line: LintedEntry) -> Iterator[Diagnostic]:
-    """Yield `* 2 * * *`: it runs sixty times, not once."""
-    if not line.entry.fields:
-        return
-    minute, hour = line.entry.fields[:2]
-    if minute.written in ("*", "*/1") and 0 < len(hour.values) <= _FEW and not hour.has_star:
-        if "-" in hour.written:
-            return
-        first = min(hour.values)
-        yield line.diagnostic(
-            "every-minute",
-            f"the minute field is *: cron runs the line sixty times from {first:02}:00 to {first:02}:59",
-            f"write 0 in the minute field for once at {first:02}:00, or 0-59 if each minute is meant",
         )
 
 
@@ -159,51 +118,6 @@ def check_cron_zone(source: LintedCrontab, cron: Cron) -> Iterator[Diagnostic]:
                 f"{cron.title} ignores CRON_TZ: the lines below it run at the host's time",
                 "convert the times of the lines to the host's time zone, or use a cron that reads it",
             )
-
-
-def _large_steps(position: int, written: str) -> Iterator[tuple[str, int]]:
-    for term in _STEP.finditer(written):
-        span = read_field(position, term[1].encode())
-        if span and len(span.values) > 1 and int(term[2]) > max(span.values) - min(span.values):
-            yield term[0], min(span.values)
-
-
-def _check_days(
-    line: LintedEntry, day: Field, month: Field, weekday: Field
-) -> Iterator[Diagnostic]:
-    both = not line.entry.either_day
-    restricted = day.values != _EVERY_DAY and len(_weekdays(weekday)) < len(_WEEK)
-    if both and all(
-        number > _LONGEST.get(each, 31) for number in day.values for each in month.values
-    ):
-        yield line.diagnostic(
-            "never",
-            f"month {month.written} has no day {day.written}: cron never runs the line",
-            "use a day that exists",
-        )
-    elif restricted and line.cron.days == "both":
-        yield line.diagnostic(
-            "days",
-            f"{line.cron.title} runs it only on days that match both day-of-month {day.written} and day-of-week "
-            f"{weekday.written}",
-            "set one of them to * and test for it in the command",
-        )
-    elif restricted and both:
-        star = day if day.has_star else weekday
-        yield line.diagnostic(
-            "days",
-            f"because {star.written} begins with *, cron runs it only on days that match both "
-            f"day-of-month {day.written} and day-of-week {weekday.written}",
-            "set one of them to * and test for it in the command",
-        )
-    elif restricted:
-        yield line.diagnostic(
-            "days",
-            f"cron runs it on days that match day-of-month {day.written} or day-of-week {weekday.written}, not only "
-            "on days that match both",
-            "set one of them to * and test for it in the command, such as "
-            r'[ "$(date +\%d)" -le 7 ], or write two lines',
-        )
 
 
 def check_schedule(line: LintedEntry, invocation: Invocation) -> Iterator[Diagnostic]:

@@ -18,15 +18,12 @@ from oncecron_crontab.per_host import BACKGROUND, EACH_HOST, PINNED, judgements,
 from oncecron_crontab.simple_commands import simple_commands, to_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from oncecron_crontab.lint.line import Diagnostic, Invocation, LintedEntry
     from oncecron_crontab.per_host import Judgement
     from oncecron_crontab.simple_commands import SimpleCommand
 
-CRON_PATH = "/usr/bin:/bin"
-"""The PATH that cron sets if the crontab does not."""
-_INSTALLED = "/usr/local/bin"
 # Commands that may run on every host: they change nothing beyond the line, or do nothing without input.
 _PREPARING = frozenset(
     (
@@ -229,10 +226,8 @@ def check_delays(line: LintedEntry) -> Iterator[Diagnostic]:
             )
 
 
-def check_programs(line: LintedEntry, is_program: Callable[[str], bool]) -> Iterator[Diagnostic]:
-    """Yield an oncecron that cron does not find, or that cannot end its job; `is_program` checks a path."""
-    for invocation in line.invocations:
-        yield from _check_path(line, invocation, is_program)
+def check_sudo(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield an oncecron that cannot end its job."""
     if line.invocations and line.user != "root" and any(map(_is_sudo, _unprivileged(line))):
         yield line.diagnostic(
             "sudo",
@@ -256,21 +251,6 @@ def _unprivileged(line: LintedEntry) -> Iterator[SimpleCommand]:
 
 def _is_sudo(simple: SimpleCommand) -> bool:
     return _program(simple) == "sudo"
-
-
-def _check_path(
-    line: LintedEntry, invocation: Invocation, is_program: Callable[[str], bool]
-) -> Iterator[Diagnostic]:
-    path = line.environment.get("PATH", CRON_PATH)
-    directories = path.split(":")
-    if "/" in invocation.program or invocation.position is None or _INSTALLED in directories:
-        return
-    if not any(is_program(f"{directory}/oncecron") for directory in directories):
-        yield line.diagnostic(
-            "path",
-            f"oncecron is not in the PATH of this line ({path})",
-            f"use its full path, such as {_INSTALLED}/oncecron",
-        )
 
 
 # What a guard breaks
