@@ -1,4 +1,4 @@
-"""What Prometheus reads: the keys at a glance as gauges, whose only label is `key`, and `counters` for rates.
+"""What Prometheus reads: the keys at a glance as gauges, whose only label is `key`.
 
 Every host says the same of a key, so rules take `max by (key)`. A store that does not answer is `oncecron_up 0`, and
 then there is nothing about any key: an old value would look like a new one.
@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.registry import Collector
 
-from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.watch.findings import kinds
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
     from oncecron.log.job_summary import JobSummary
     from oncecron.watch.findings import Finding
-    from oncecron_web.counters import Counts
 
 OF_JOBS: dict[str, tuple[str, Callable[[JobSummary], float | None]]] = {
     "running": ("1: the job runs now.", lambda job: float(job.running_host is not None)),
@@ -52,8 +50,6 @@ class Reading(NamedTuple):
     """Whether a row of the store could not be read."""
     versions: Mapping[str, str] = {}
     """Of oncecron, of the schema and of the server, by label."""
-    counts: Counts | None = None
-    """None: nothing is counted."""
     error: str | None = None
     """Why the store has not answered."""
     status: int = 0
@@ -83,8 +79,6 @@ class Readings(Collector):
             yield _of_silent_hosts(reading.findings)
             yield InfoMetricFamily("oncecron", "The versions in use.", value={**reading.versions})
             yield from _of_keys(reading)
-            if reading.counts is not None:
-                yield from _counters(reading.counts, [job.key for job in reading.jobs])
 
 
 def registry_of(read: Callable[[], Reading]) -> CollectorRegistry:
@@ -119,20 +113,6 @@ def _of_keys(reading: Reading) -> Iterator[GaugeMetricFamily]:
             yield _of_key(kind.metric, kind.meaning, counts.items())
     for name, (text, value_of) in OF_JOBS.items():
         yield _of_key(name, text, ((job.key, value_of(job)) for job in reading.jobs))
-
-
-def _counters(counts: Counts, keys: Sequence[str]) -> Iterator[CounterMetricFamily]:
-    ends = [each for each in OUTCOMES if each != "running"]
-    for name, label, text, sums, words in (
-        ("runs", "outcome", "Runs that have ended, since this was first counted.", counts.runs, ends),
-        ("skips", "reason", "Firings that were skipped, likewise.", counts.skips, REFUSAL_REASONS),
-    ):  # fmt: skip
-        family = CounterMetricFamily(f"oncecron_{name}", text, labels=["key", label])
-        none: dict[str, int] = dict.fromkeys(words, 0)
-        for key in keys:
-            for word, value in {**none, **sums.get(key, {})}.items():
-                family.add_metric([key, word], value)
-        yield family
 
 
 def _of_host(name: str, text: str, value: float) -> GaugeMetricFamily:

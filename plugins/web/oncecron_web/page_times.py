@@ -6,8 +6,6 @@ from oncecron.core.units import DAY
 
 METRICS_WITHIN = 8.0
 """`metrics` answers within this time: Prometheus waits 10 s for a scrape unless it is configured otherwise."""
-SKIPS_COUNTED_AFTER = 30.0
-"""`metrics` counts skips that are this old: by then each is visible, also where the host's clock is ahead."""
 PAGE_WITHIN = 12.0
 """`web` answers within this time: the store has `READER_TIMEOUT` for one question, and a person waits. A page that
 is not read by then is there later."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from prometheus_client import make_wsgi_app
@@ -17,7 +16,7 @@ from oncecron.cli.command import (
     check_stores,
     spooled_records,
 )
-from oncecron.cli.whole_file import replace, target
+from oncecron.cli.whole_file import replace
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
@@ -28,11 +27,9 @@ from oncecron.core.errors import (
 )
 from oncecron.core.text import Clock
 from oncecron.host.stderr import complain
-from oncecron.stores.address import masked
 from oncecron.watch.findings import check, usual_limits
 from oncecron.watch.situation import situation_of
 from oncecron_web.cli.listening import listen_address, listening_socket, serve
-from oncecron_web.counters import Counts, count, counts_in, line_in, line_of
 from oncecron_web.metrics import Reading, registry_of, text_of
 from oncecron_web.page_times import METRICS_WITHIN
 from oncecron_web.shared_readings import Silence, known_error
@@ -56,7 +53,6 @@ OPTIONS = (
 )  # fmt: skip
 _PORT = 9188  # for an example
 _MODE = 0o644  # node_exporter is another user
-_LARGEST = 64 << 20  # of a text file; that of 10,000 keys has 15 MB
 
 
 def _metrics(given: dict[str, str], _words: list[str]) -> int:
@@ -64,16 +60,13 @@ def _metrics(given: dict[str, str], _words: list[str]) -> int:
     textfile, address = _destination(settings)
     check_stores(settings)
     if address:
-        return _serve(_Reader(settings, Counts(_log_name(settings))), *address)
+        return _serve(_Reader(settings), *address)
 
+    reading = _Reader(settings).read()
     if textfile is None:
-        reading = _Reader(settings, None).read()
         output.write_text(text_of(reading).decode(), output.standard_output())
     else:
-        line = _counted_line(textfile)
-        reading = _Reader(settings, counts_in(line, _log_name(settings))).read()
-        line = line if reading.counts is None else line_of(reading.counts)
-        replace(textfile, text_of(reading) + line, _MODE)
+        replace(textfile, text_of(reading), _MODE)
     if reading.error is not None:
         complain(reading.error)
     return reading.status
@@ -94,32 +87,14 @@ def _destination(settings: Settings) -> tuple[str | None, tuple[str, int] | None
     return None, listen_address(listen, _PORT)
 
 
-def _log_name(settings: Settings) -> str:
-    """Return a name of the log that is counted, without what may be a secret."""
-    address = settings.log() or settings.address()
-    place = f"{masked(address.target)} {settings['namespace']}"
-    return sha256(place.encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _counted_line(path: str) -> bytes:
-    """Return what the last text file has counted. Raises `OutputError` where none may be written."""
-    try:
-        with open(target(path), "rb") as file:
-            return line_in(file.read(_LARGEST))
-    except OSError:  # to write it says what is wrong
-        return b""
-
-
 class _Reader:
     """Asks the store in a thread, one question at a time, and stops waiting for it in time.
 
     A question that hangs is waited for by the next request too: no request starts a second one beside it.
     """
 
-    def __init__(self, settings: Settings, counts: Counts | None) -> None:
-        """Ask nothing yet. `counts`: None to count nothing."""
+    def __init__(self, settings: Settings) -> None:
         self._source = Source(settings)
-        self._counts = counts
         self._lock = threading.Lock()
         self._question: Future[Reading] | None = None
         self._silence = Silence()
@@ -151,7 +126,6 @@ class _Reader:
         reading = _failed(OncecronError())
         try:
             reading = self._source.read(self._look).contents
-            self._counts = reading.counts
         except Exception as error:
             known = known_error(error)
             if known is None:
@@ -165,7 +139,6 @@ class _Reader:
         spooled = spooled_records(settings)
         situation = situation_of(sources, settings.file, limits, spooled=spooled, brief=False)
         schema, server = store.versions()
-        counts = self._counts and count(self._counts, log, sources.now)
         return Reading(
             sources.now,
             spooled,
@@ -173,7 +146,6 @@ class _Reader:
             check(situation, limits, Clock(utc=True)).findings,
             bool(store.unreadable or log.unreadable),
             {"version": __version__, "schema": str(schema), "server": server},
-            counts,
         )
 
 

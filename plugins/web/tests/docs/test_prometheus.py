@@ -11,7 +11,6 @@ from prometheus import promtool
 
 from oncecron.log.job_summary import JobSummary
 from oncecron.watch.findings import Finding, kinds
-from oncecron_web.counters import Counts
 from oncecron_web.metrics import OF_JOBS, Reading, text_of
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
@@ -22,19 +21,16 @@ OF_HOST = {
     "info",
     "host_silent",
 }
-COUNTERS = {"oncecron_runs_total", "oncecron_skips_total"}
 OF_FINDINGS = {kind.metric for kind in kinds().values() if kind.metric}
-GAUGES = {f"oncecron_{name}" for name in {*OF_HOST, *OF_JOBS, *OF_FINDINGS}}
-EVERY = GAUGES | COUNTERS
+EVERY = {f"oncecron_{name}" for name in {*OF_HOST, *OF_JOBS, *OF_FINDINGS}}
 
 
 def test_the_page_has_every_metric() -> None:
     """And no other."""
     page = (DOCS / "commands" / "metrics.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(oncecron_\w+)`", page, re.MULTILINE)) == EVERY
-    answer = text_of(Reading(0.0, findings=[], jobs=[], counts=Counts("log"))).decode()
-    for kind, names in (("gauge", GAUGES), ("counter", COUNTERS)):
-        assert set(re.findall(rf"^# TYPE (\w+) {kind}$", answer, re.MULTILINE)) == names
+    answer = text_of(Reading(0.0, findings=[], jobs=[])).decode()
+    assert set(re.findall(r"^# TYPE (\w+) gauge$", answer, re.MULTILINE)) == EVERY
 
 
 def test_a_finding_counts_for_its_key() -> None:
@@ -42,9 +38,8 @@ def test_a_finding_counts_for_its_key() -> None:
     fields = dict.fromkeys(JobSummary._fields)
     jobs = [JobSummary(**{**fields, "key": key}) for key in ("a", "b")]
     found = [Finding("expired", "critical", "b", shard, 1, None, None, "") for shard in (0, 1)]
-    text = text_of(Reading(0.0, jobs=jobs, findings=found, counts=Counts("log"))).decode()
+    text = text_of(Reading(0.0, jobs=jobs, findings=found)).decode()
     assert 'oncecron_expired_leases{key="a"} 0.0\noncecron_expired_leases{key="b"} 2.0\n' in text
-    assert 'oncecron_runs_total{key="a",outcome="failed"} 0.0\n' in text
 
 
 def test_the_rules_are_valid() -> None:
