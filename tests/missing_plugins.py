@@ -3,19 +3,14 @@
 A test of several plugins stands in tests/, and goes with any of them.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.util
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pytest
+import pytest
 
 TESTS = Path(__file__).parent
 PLUGINS = frozenset(

@@ -4,8 +4,6 @@ It has the wheel of a host and that of the example of docs/design, as pip instal
 alone.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,15 +4,15 @@ Each call may be refused, by a SQLSTATE about its values. Afterwards every key r
 commands for people can show the log.
 """
 
-from __future__ import annotations
-
 import json
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from servers import eventually
+from servers import Database, eventually
 from servers.oncecron import Oncecron
 
 from oncecron.core import clock
@@ -21,12 +21,6 @@ from oncecron.core.model import Ending, Firing, Holder, Lease, Retention
 from oncecron.core.tick import minute_tick
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 from oncecron.stores.postgres.reader import PostgresReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from servers import Database
 
 ABOUT_VALUES = ("22", "23", "54")
 """Classes of SQLSTATEs: data exceptions, integrity constraint violations, limits of the program."""

@@ -1,20 +1,15 @@
 """A bug of the guard itself, while a job runs: nothing of the job outlives the guard."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
+from pathlib import Path
 from subprocess import PIPE
-from typing import TYPE_CHECKING
 
 import pytest
 from servers import Journal, eventually, job
 from servers.oncecron import Firing, Oncecron
 from servers.process import process_table, spawn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TAKES_WHAT_CANNOT_BE = """
 from oncecron.run import firing_states

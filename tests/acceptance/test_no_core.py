@@ -1,17 +1,12 @@
 """A crash of oncecron leaves no core, which would hold the store's password; what it starts has its own limit."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from servers import eventually
-
-if TYPE_CHECKING:
-    from servers.oncecron import Oncecron
+from servers.oncecron import Oncecron
 
 LIMITS = ["/bin/sh", "-c", 'ulimit -Sc "$0"; exec "$@"']
 SHOWN = "ulimit -Sc; ulimit -Hc"

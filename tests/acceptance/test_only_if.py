@@ -1,22 +1,16 @@
 """`oncecron run --only-if TEST`: a host that fails the test skips and claims nothing, so another host runs the tick."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from log_of import Store
 from servers import Journal, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 from servers.process import descendants, read_process
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from log_of import Store
 
 TICK = ("--tick", "one")
 

@@ -3,25 +3,19 @@
 Judged by what the children wrote: no tick twice, no two at a time, and no process left.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from log_of import Store
 from servers import Journal, assert_exclusive, job
 from servers.namespaces import program, require_root
 from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 from servers.process import command_line, process_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from log_of import Store
 
 REFUSING = Path(__file__).resolve().parent.parent / "children" / "refusing.py"
 NEEDED = {

@@ -1,18 +1,12 @@
 """A PostgreSQL server whose commits take long: a claim may come to light after it was asked for again."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
-from servers import Journal, eventually, job
+from servers import FaultProxy, Journal, PostgresServer, eventually, job
 from servers.oncecron import Oncecron, installed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from servers import FaultProxy, PostgresServer
 
 pytestmark = pytest.mark.own_log
 

@@ -1,29 +1,22 @@
 """What is spooled leaves this host's disk only when the store has it for good."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time
 import uuid
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from log_of import PostgresLog, RedisLog, SQLiteLog
+from log_of import PostgresLog, RedisLog, SQLiteLog, Store
+from servers import Database, FaultProxy, PostgresServer
 from servers.oncecron import Oncecron, installed
 
 from oncecron.core.model import Ending, Firing, Holder
 from oncecron.core.tick import named_tick
 from oncecron.run.spool import Spool, execution_record
 from oncecron.stores.address import masked, parse_address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from log_of import Store
-    from servers import Database, FaultProxy, PostgresServer
 
 REFUSES = """
 create function public.refuse() returns trigger language plpgsql as $$ begin

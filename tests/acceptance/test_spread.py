@@ -1,24 +1,18 @@
 """--spread: hosts wait before they claim, and it is the same tick all the same."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from servers import eventually, job
+from log_of import Store
+from servers import Journal, eventually, job
+from servers.oncecron import Oncecron
 
 from oncecron.config.run_parser import parse_run
 from oncecron.run import firing
 from oncecron.run.spec import turn
-
-if TYPE_CHECKING:
-    from log_of import Store
-    from servers import Journal
-    from servers.oncecron import Oncecron
 
 
 def test_each_host_waits_for_its_turn(any_store: Store, host: Oncecron, journal: Journal) -> None:

@@ -1,19 +1,14 @@
 """A guard that is stopped after its last look at the clock and before its job has begun, or fails by a bug of ours."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
+from pathlib import Path
 from subprocess import PIPE
-from typing import TYPE_CHECKING
 
 from servers import Journal, eventually, job
 from servers.oncecron import Firing
 from servers.process import read_process, send, spawn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TTL = 6
 STOPS_BEFORE_THE_START = """

@@ -1,19 +1,14 @@
 """A process that nobody can kill: one in uninterruptible sleep, or of another user."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
+from pathlib import Path
 from subprocess import PIPE
-from typing import TYPE_CHECKING
 
 from servers import Journal, job
 from servers.oncecron import Firing, Oncecron
 from servers.process import send, spawn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KILLS_NOBODY = """
 from oncecron.run import process_tree, wrapper

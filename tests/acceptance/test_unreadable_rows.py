@@ -3,22 +3,17 @@
 The rows are written past the constraints of a store, as a restore, another program or an older release may write them.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from log_of import PostgresLog, RedisLog, SQLiteLog, Store
+from servers.oncecron import Ended, Oncecron
 from story_stores import rotated, seed, wanted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from servers.oncecron import Ended, Oncecron
 
 WITHOUT_CONSTRAINTS = """
 do $$ declare c record; begin

@@ -12,8 +12,6 @@ waits for so long, by a library that is compiled here.
     load       from the start of `each` to the first command: a list on standard input, and the output of --items
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource
@@ -26,7 +24,9 @@ import time
 import uuid
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from oncecron.core.model import Outcome
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -42,9 +42,6 @@ from oncecron.stores import open_lease_store, open_reader
 from oncecron.stores.address import parse_address
 from oncecron_each.item_model import Chunk, Item, ItemList
 from oncecron_each.store import open_item_store
-
-if TYPE_CHECKING:
-    from oncecron.core.model import Outcome
 
 BATCH, JOBS = 20, 4
 SHORT = BATCH * JOBS

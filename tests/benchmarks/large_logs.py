@@ -5,28 +5,24 @@ of the second half skipped plainly, and those of the first half are recorded in 
 retried. One tick of each key, half a day ago or less, was started by nobody, and each host skipped it: an outage.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import sqlite3
 import time
 import uuid
 from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from servers import Database, RedisServer
 
 from oncecron import __version__
 from oncecron.core.decision import PLAIN_BITS, PLAIN_DONE, PLAIN_WINDOW
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import PLAIN_SKIP_EARLY
 from oncecron.stores.redis import scripts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from servers import Database, RedisServer
 
 KEYS, HOSTS = 1000, 50
 IN_FULL = HOSTS // 2

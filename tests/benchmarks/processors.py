@@ -1,7 +1,5 @@
 """The CPU time of servers."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

@@ -10,17 +10,16 @@ shortest time counts.
     MB          the most memory that the command had
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -29,9 +28,6 @@ from processors import cpu_seconds
 from servers import PostgresServer, RedisServer
 from servers.oncecron import Oncecron, installed
 from servers.process import place_of_servers, public_directory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ROWS = int(os.environ.get("ONCECRON_TEST_ROWS", "1000000"))
 COMMANDS = {

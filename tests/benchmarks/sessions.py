@@ -14,8 +14,6 @@ The data are in memory (/dev/shm), so no commit waits for a disk. Each measureme
 them for all ways to connect, and the medians count: other load then strikes all of them alike.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

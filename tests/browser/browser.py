@@ -1,20 +1,14 @@
 """A headless Chromium that shows pages, and what is asked of each: contrast, focus, nothing cut, no stranger."""
 
-from __future__ import annotations
-
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from pictures import SWITCHES
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 from servers.require import program
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser, Page
 
 SCRIPT = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 

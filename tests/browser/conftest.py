@@ -1,23 +1,17 @@
 """Fixtures: pages of a made-up fleet."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from playwright.sync_api import Browser
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 
 from browser import Shown
 from fleet import Fleet
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from playwright.sync_api import Browser
 
 
 @pytest.fixture

@@ -1,17 +1,12 @@
 """Several hosts that do one thing at the same moment."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from contract_stores import StoreKind
 from hosts import Host
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from contract_stores import StoreKind
 
 Answer = TypeVar("Answer")
 

@@ -1,28 +1,19 @@
 """Fixtures of the contract suite: each test runs once for every kind of store, with its hosts."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
-from contract_stores import KINDS
+from contract_stores import KINDS, StoreKind
 from hosts import TTL, Host
 from postgres_stores import installed
-from servers import eventually
+from servers import Database, PostgresServer, eventually
 
 from oncecron.core.log_rows import Execution, HistoryQuery, LeaseView, Skip
+from oncecron.core.model import Retention
+from oncecron.stores.reader import Reader
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisLeaseStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from contract_stores import StoreKind
-    from servers import Database, PostgresServer
-
-    from oncecron.core.model import Retention
-    from oncecron.stores.reader import Reader
 
 
 class Log:

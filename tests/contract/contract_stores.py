@@ -3,17 +3,17 @@
 To add a store: a class with the members of `StoreKind`, and its name in `KINDS`.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
+import pytest
 from older import older
 from postgres_stores import (
     PooledPostgresKind,
@@ -25,22 +25,16 @@ from redis_stores import RedisKind
 
 from oncecron.core import clock
 from oncecron.core.log_rows import LeastRetention, Roles
+from oncecron.stores.api import LeaseStore
+from oncecron.stores.reader import Reader
 from oncecron.stores.sqlite.lease_store import SQLiteLeaseStore
 from oncecron.stores.sqlite.reader import SQLiteReader
+from oncecron_each.store import ItemStore
 
 sys.path.append(str(Path(__file__).parents[1] / "simulation"))
 
 from memory_reader import MemoryReader
 from memory_store import Memory, MemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
-
-    from oncecron.stores.api import LeaseStore
-    from oncecron.stores.reader import Reader
-    from oncecron_each.store import ItemStore
 
 
 class StoreKind(Protocol):

@@ -3,18 +3,14 @@
 Run as a program it is their parent: it imports once what all of them need, and forks.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
 import subprocess
 import sys
 import traceback
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import NoReturn
 
 
 def run_at_once(program: str, herd: Sequence[Sequence[str]]) -> None:

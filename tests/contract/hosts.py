@@ -1,10 +1,8 @@
 """A host of the contract suite: its own connection, its own name, short calls."""
 
-from __future__ import annotations
-
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from oncecron.core import clock
 from oncecron.core.model import (
@@ -19,9 +17,7 @@ from oncecron.core.model import (
     Retention,
 )
 from oncecron.core.tick import Tick, minute_tick
-
-if TYPE_CHECKING:
-    from oncecron.stores.api import LeaseStore
+from oncecron.stores.api import LeaseStore
 
 KEY = "nightly"
 TTL = 60.0

@@ -1,14 +1,9 @@
 """One of several first firings: finds no schema, and runs a tick all the same."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from contract_stores import SQLiteKind
 from hosts import Host, minute
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def prepare(path: str, key: str) -> Callable[[], object]:

@@ -1,12 +1,13 @@
 """A host of the contract suite that draws items: a lease, and the connection of its worker."""
 
-from __future__ import annotations
+from collections.abc import Sequence
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
+from contract_stores import StoreKind
 from hosts import KEY, Host
 
 from oncecron.core import clock
+from oncecron.core.model import Lease
 from oncecron.core.tick import Tick, named_tick
 from oncecron_each import reports
 from oncecron_each.item_model import (
@@ -20,14 +21,7 @@ from oncecron_each.item_model import (
     Loaded,
 )
 from oncecron_each.reports import ItemQuery, ItemRow
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from contract_stores import StoreKind
-
-    from oncecron.core.model import Lease
-    from oncecron_each.store import ItemStore
+from oncecron_each.store import ItemStore
 
 CAMPAIGN = named_tick("campaign-42")
 LIST = ItemList(KEY, "campaign-42")

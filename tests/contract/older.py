@@ -1,7 +1,5 @@
 """What a store has of a host (`core.presence`), as if it had been written earlier."""
 
-from __future__ import annotations
-
 from oncecron.core.presence import fields_of
 
 

@@ -1,26 +1,20 @@
 """PostgreSQL as a store that keeps the contract: directly, and behind a transaction pooler."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+import pytest
 from older import older
 from servers import Database, PostgresServer, eventually
 
 from oncecron.core.log_rows import LeastRetention, Roles
+from oncecron.stores.api import LeaseStore
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 from oncecron.stores.postgres.reader import PostgresReader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import pytest
-
-    from oncecron.stores.api import LeaseStore
-    from oncecron.stores.reader import Reader
-    from oncecron_each.store import ItemStore
+from oncecron.stores.reader import Reader
+from oncecron_each.store import ItemStore
 
 TTL = 60.0
 TIMES = {

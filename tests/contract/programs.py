@@ -11,22 +11,16 @@ Some things are left out, because the contract lets stores differ there:
 - which of several items that are due is drawn first, and what waits, for a draw that wants nothing.
 """
 
-from __future__ import annotations
-
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from hosts import KEY, Host, minute
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
+from oncecron.core.model import Firing
 from oncecron.core.tick import NO_TICK, named_tick
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hypothesis.strategies import SearchStrategy
-
-    from oncecron.core.model import Firing
 
 HOSTS = ("a", "bb", "ccc")
 PEOPLE = "root@desk"

@@ -3,21 +3,16 @@
 The journal is opened for appending, so that its lines stand in the order in which they were written.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from contract_stores import KINDS
 from hosts import Host
 
 from oncecron.core.model import AskAgain, Lease
 from oncecron.core.tick import minute_tick
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def race(host: Host, journal: int, first: int, ticks: int) -> None:

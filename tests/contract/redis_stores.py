@@ -1,24 +1,19 @@
 """Redis as a store that keeps the contract."""
 
-from __future__ import annotations
-
 import json
 import time
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
+import pytest
 from older import older
 
 from oncecron.core import clock
+from oncecron.stores.api import LeaseStore
+from oncecron.stores.reader import Reader
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisLeaseStore
 from oncecron.stores.redis.reader import RedisReader
-
-if TYPE_CHECKING:
-    import pytest
-
-    from oncecron.stores.api import LeaseStore
-    from oncecron.stores.reader import Reader
-    from oncecron_each.store import ItemStore
+from oncecron_each.store import ItemStore
 
 TTL = 60.0
 TIMES = ("newest_start", "started_at", "finished_at", "lost_at", "last_start", "previous_start", "acquired_at",

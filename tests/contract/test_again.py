@@ -1,20 +1,12 @@
 """Further attempts at a tick, by `again`: exclusive, counted, and none of them opens what has had its start."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core.model import Lease, Retention
-from oncecron.core.tick import NO_TICK, named_tick
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.core.tick import Tick
+from oncecron.core.tick import NO_TICK, Tick, named_tick
 
 
 def test_again_runs_a_tick_that_has_passed(a: Host, b: Host) -> None:

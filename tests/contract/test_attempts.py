@@ -1,23 +1,14 @@
 """Attempts under one lease: ended and kept, begun, given up, and what became of those that nobody followed."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, TTL, Host, blocked_by, execution_record, minute
 
 from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery, owner_digest
-from oncecron.core.model import AskAgain, Lease, LostRun, Refusal, trust_after
-from oncecron.core.tick import NO_TICK, named_tick
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.core.model import Firing
-    from oncecron.core.tick import Tick
+from oncecron.core.model import AskAgain, Firing, Lease, LostRun, Refusal, trust_after
+from oncecron.core.tick import NO_TICK, Tick, named_tick
 
 ANN = "ann@a.example"
 

@@ -1,11 +1,11 @@
 """Records with values that no host can have, or that a wrong clock has made: no key is blocked by them."""
 
-from __future__ import annotations
-
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
@@ -17,10 +17,6 @@ from oncecron.core.model import Lease
 from oncecron.core.presence import seen
 from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.units import DAY
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
 
 FOR_EVER = 9e9
 """Seconds since the epoch: the year 2255."""

@@ -1,23 +1,17 @@
 """Why an execution was started, why it was lost, and who asked for its end: the same words on every store."""
 
-from __future__ import annotations
-
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import EVERYTHING, KEY, Host, ending, execution_record, minute
 from postgres_stores import PostgresKind
 
-from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.log_rows import Execution, HistoryQuery
 from oncecron.core.model import CAUSES, LOST_BY_HOLDER, Lease, Request
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.core.log_rows import Execution
 
 GOES_ON: dict[str, Any] = {"failover": True, "retries": 2}
 STOP = Request("stop", "ann@a.example", 15, None)

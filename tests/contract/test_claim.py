@@ -1,24 +1,16 @@
 """The claim, step by step as the text of `oncecron.core.decision` numbers it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import COMMAND, INTERVAL, KEY, TTL, Host, minute
 
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.log_rows import owner_digest
 from oncecron.core.model import AskAgain, Lease, trust_after
-from oncecron.core.tick import NO_TICK, named_tick
+from oncecron.core.tick import NO_TICK, Tick, named_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.core.tick import Tick
 
 SILENT = 2.5 * INTERVAL
 """Longer than two heartbeats, shorter than the ttl."""

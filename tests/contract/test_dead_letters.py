@@ -1,19 +1,13 @@
 """Dead letters: the last attempts of what might have been tried again and was given up."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, minute
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Lease
 from oncecron.core.tick import NO_TICK
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
 
 
 def test_dead_letters_are_the_last_of_what_was_tried_again(

@@ -1,23 +1,16 @@
 """Spooled records: told late, perhaps twice, perhaps of what the store never saw."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
 from oncecron.core.log_rows import owner_digest
-from oncecron.core.model import Lease, Refusal, Retention
-from oncecron.core.tick import NO_TICK, named_tick
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.core.model import Firing
-    from oncecron.core.tick import Tick
+from oncecron.core.model import Firing, Lease, Refusal, Retention
+from oncecron.core.tick import NO_TICK, Tick, named_tick
 
 
 def won(host: Host, number: int = 1) -> tuple[Firing, Lease]:

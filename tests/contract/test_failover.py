@@ -1,21 +1,15 @@
 """Going on with what was lost: who waits, for how long, who gets it, and when nobody does any more."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from at_once import at_once
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import INTERVAL, KEY, TTL, Host, blocked_by, execution_record, minute
 
 from oncecron.core.model import Lease, Refusal, Request, Retention
-from oncecron.core.tick import NO_TICK, named_tick
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.core.tick import Tick
+from oncecron.core.tick import NO_TICK, Tick, named_tick
 
 GOES_ON: dict[str, Any] = {"failover": True, "retries": 2}
 STANDBYS = 12

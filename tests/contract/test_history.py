@@ -1,10 +1,8 @@
 """What people read: filters and order of executions and refusals."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core import clock
@@ -12,10 +10,6 @@ from oncecron.core.log_rows import INTERNAL, HistoryQuery
 from oncecron.core.tick import NO_TICK
 from oncecron.log.jobs import jobs
 from oncecron.log.sources import Sources
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
 
 
 @pytest.fixture

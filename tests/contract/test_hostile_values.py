@@ -1,22 +1,16 @@
 """Values that no store can have made, in each column of each view: named and left out, and no error of the program."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from conftest import Log
 from hostile_rows import judge
 from hosts import EVERYTHING, KEY, Host, ending, minute
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from conftest import Log
-
-    from oncecron.stores.reader import Reader
+from oncecron.stores.reader import Reader
 
 EVERY = HistoryQuery(limit=None)
 QUESTIONS: dict[str, Callable[[Reader], Any]] = {

@@ -1,27 +1,20 @@
 """Which hosts fire a key: what each firing tells about its host, on every store."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import COMMAND, KEY, Host, minute, skip_record
 
 from oncecron import __version__
 from oncecron.core import clock
-from oncecron.core.log_rows import HostTicks
+from oncecron.core.log_rows import HostTicks, KeyHost
 from oncecron.core.model import COMMAND_SHOWN, Refusal, Retention
 from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import HOUR
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.core.log_rows import KeyHost
 
 
 def seen(log: Log) -> dict[str, KeyHost]:

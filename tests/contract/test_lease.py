@@ -1,19 +1,14 @@
 """Renewing, ending, and losing a lease: compare-and-set on the execution, its owner and the lease."""
 
-from __future__ import annotations
-
 import uuid
-from typing import TYPE_CHECKING
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import INTERVAL, KEY, TTL, Host, minute
 
 from oncecron.core import clock
 from oncecron.core.model import Lease, trust_after
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
 
 
 def foreign(lease: Lease) -> Lease:

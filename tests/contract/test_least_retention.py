@@ -1,23 +1,17 @@
 """The least retention is the owner's: no caller has a younger record removed, and only a real end removes any."""
 
-from __future__ import annotations
-
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery, LeastRetention, Roles
 from oncecron.core.model import Retention
 from oncecron.core.tick import NO_TICK, Tick, named_tick
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from conftest import Log
-    from contract_stores import StoreKind
 
 NOTHING = Retention(executions=0.0, skips=0.0)
 EVERY = HistoryQuery(limit=None)

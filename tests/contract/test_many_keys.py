@@ -1,17 +1,11 @@
 """What reports ask about many keys at once: the answers are those to the same question about each key."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from conftest import Log
 from hosts import KEY, Host, minute
 
 from oncecron.core.log_rows import HistoryQuery, SkipReason
 from oncecron.core.tick import Tick, named_tick
-
-if TYPE_CHECKING:
-    from conftest import Log
 
 KEYS = ("daily", KEY, "weekly")
 

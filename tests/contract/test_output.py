@@ -1,17 +1,11 @@
 """What a job wrote: kept with its execution, and no longer than that."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import EVERYTHING, KEY, Host, execution_record, minute
 
 from oncecron.core.model import Lease, Output, Retention
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
 
 WORDS = Output('first "line"\n\tné 移動 \\xff %s {ns} \U0001f40d\n', 0)
 NOTHING = Retention(executions=0.0, skips=0.0)

@@ -1,23 +1,17 @@
 """Pausing keys and draining hosts: at once for new firings, never for what runs, and by the store's clock."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, minute
 
 from oncecron.core import clock
 from oncecron.core.log_rows import ALL_KEYS, Pause
 from oncecron.core.model import Lease
 from oncecron.core.tick import minute_tick
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.stores.reader import Reader
+from oncecron.stores.reader import Reader
 
 ANN = "ann@a.example"
 YEAR = 365 * 86400  # seconds

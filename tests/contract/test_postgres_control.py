@@ -1,28 +1,22 @@
 """Waiting, taking over and freeing on PostgreSQL: notifications, session locks and sessions."""
 
-from __future__ import annotations
-
 import select
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
+from conftest import Log
 from hosts import KEY, Host, blocked_by, minute
-from servers import eventually
+from postgres_stores import PostgresKind
+from servers import PgBouncer, eventually
 
 from oncecron.core.errors import StoreRefusesError, StoreUnavailable
 from oncecron.core.model import AskAgain, Ending, Lease, Refusal, Request, Retention
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
 from oncecron.stores.postgres.reader import PostgresReader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from conftest import Log
-    from postgres_stores import PostgresKind
-    from servers import PgBouncer
 
 pytestmark = pytest.mark.parametrize("store_kind", ["postgres"])
 

@@ -1,21 +1,16 @@
 """A job's own transaction that has checked its fence, and who writes the same row, on PostgreSQL."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 from hosts import KEY, Host, minute
+from postgres_stores import PostgresKind
 from servers import eventually
 
 from oncecron.core.model import AskAgain
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
-
-if TYPE_CHECKING:
-    from postgres_stores import PostgresKind
 
 pytestmark = pytest.mark.parametrize("store_kind", ["postgres"])
 

@@ -1,19 +1,14 @@
 """The hosts of a key on PostgreSQL: the order of locks, which the other stores do not have."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
+from conftest import Log
 from hosts import KEY, Host, minute
+from postgres_stores import PostgresKind
 from servers import eventually
 
 from oncecron.core.model import Refusal
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from postgres_stores import PostgresKind
 
 pytestmark = pytest.mark.parametrize("store_kind", ["postgres"])
 

@@ -1,17 +1,12 @@
 """What an end reads on PostgreSQL does not depend on the size of the log."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 from hosts import Host, minute
+from postgres_stores import PostgresKind
 
 from oncecron.core.model import Retention
-
-if TYPE_CHECKING:
-    from postgres_stores import PostgresKind
 
 ROWS = int(os.environ.get("ONCECRON_TEST_ROWS", "40000"))
 KEYS = 50

@@ -1,12 +1,11 @@
 """A pause and the claims that are under way at that moment, on PostgreSQL: the other stores decide one at a time."""
 
-from __future__ import annotations
-
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
+from conftest import Log
 from hosts import KEY, Host, minute
+from postgres_stores import PostgresKind
 from servers import eventually
 
 from oncecron.core import clock
@@ -14,10 +13,6 @@ from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.model import AskAgain, Lease, Refusal
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from postgres_stores import PostgresKind
 
 pytestmark = pytest.mark.parametrize("store_kind", ["postgres"])
 

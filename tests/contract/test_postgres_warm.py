@@ -1,7 +1,5 @@
 """The twins of SQL functions on PostgreSQL: a pooler's sessions call them, and they differ in their language alone."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

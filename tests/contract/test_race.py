@@ -1,22 +1,15 @@
 """Many processes at once: the promise, proved from what the winners themselves wrote."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from contract_stores import KINDS
+from conftest import Log
+from contract_stores import KINDS, StoreKind
 from herd import run_at_once
 
 from oncecron.core import clock
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from conftest import Log
-    from contract_stores import StoreKind
 
 PROCESSES = int(os.environ.get("ONCECRON_TEST_RACE_PROCESSES", "20"))
 TICKS = int(os.environ.get("ONCECRON_TEST_RACE_TICKS", "10"))

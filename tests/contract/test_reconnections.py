@@ -1,27 +1,19 @@
 """What many connections keep that have ended: nothing. A firing never collects cycles (`gc` is off)."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from contract_stores import StoreKind
 from hosts import TTL, Host, minute
+from servers import Certificates, RedisServer
 from servers.kept import assert_nothing_kept
-from servers.scripted import says
+from servers.scripted import Scripted, says
 
 from oncecron.core.errors import StoreError
 from oncecron.stores import open_lease_store, steady
 from oncecron.stores.address import parse_address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from contract_stores import StoreKind
-    from servers import Certificates, RedisServer
-    from servers.scripted import Scripted
-
-    from oncecron.stores.api import LeaseStore
+from oncecron.stores.api import LeaseStore
 
 
 def opened(url: str) -> LeaseStore:

@@ -1,21 +1,14 @@
 """What a Redis server does with an execution that it has lost: flushed, or promoted without it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 from hosts import Host, minute
+from servers import RedisServer
 
+from oncecron.core.log_rows import Execution
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.reader import RedisReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from servers import RedisServer
-
-    from oncecron.core.log_rows import Execution
 
 
 @pytest.fixture

@@ -1,24 +1,19 @@
 """What is left on Redis of executions that retention has removed."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hosts import KEY, Host, minute
 from redis_stores import PREFIX
+from servers import RedisServer
 
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.model import Output, Retention
 from oncecron.core.tick import NO_TICK, named_tick
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.reader import RedisReader
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from servers import RedisServer
 
 
 @pytest.fixture

@@ -1,21 +1,15 @@
 """When a firing reads the files of its steps on Redis: a loser few, whoever goes on all of them at once."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hosts import TTL, Host, minute
+from servers import RedisServer
 
 from oncecron.stores.redis import scripts
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisLeaseStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from servers import RedisServer
 
 OF_A_SKIP = {"shared", "fitness", "facts", "look", "skip"}
 ALL = {

@@ -1,19 +1,15 @@
 """The refusals of steps 1 and 6, and how refusals are counted."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, minute, skip_record
 
 from oncecron.core import clock
 from oncecron.core.model import Lease, Refusal
 from oncecron.core.tick import NO_TICK, Tick
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
 
 GAP = 30.0
 

@@ -1,10 +1,9 @@
 """What jobs, accounts and audits ask of a store: traces, timelines, keys."""
 
-from __future__ import annotations
-
 import time
-from typing import TYPE_CHECKING
 
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import COMMAND, KEY, Host, execution_record, minute
 
 from oncecron.core import clock
@@ -13,12 +12,7 @@ from oncecron.core.model import Lease
 from oncecron.core.text import Clock
 from oncecron.core.tick import scheduled_tick
 from oncecron.log.audit import Question, audit
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.log.protocol import Breach
+from oncecron.log.protocol import Breach
 
 
 def test_what_was_lost_says_when(a: Host, b: Host, store: StoreKind, log: Log) -> None:

@@ -1,20 +1,13 @@
 """What people ask of a holder, and how a lease is freed by hand."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, TTL, Host, minute
 
 from oncecron.core import clock
+from oncecron.core.log_rows import Released
 from oncecron.core.model import Lease, Request
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.core.log_rows import Released
 
 ANN = "ann@a.example"
 BOB = "bob@b.example"

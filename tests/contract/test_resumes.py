@@ -1,7 +1,5 @@
 """A firing of `each` resumes what was lost or stopped of its tick, however old, and nothing that has ended."""
 
-from __future__ import annotations
-
 import pytest
 from hosts import Host, minute
 

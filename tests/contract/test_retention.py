@@ -1,20 +1,14 @@
 """What retention and prune remove, and that no tick comes back by it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, blocked_by, execution_record, minute, skip_record
 
 from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Lease, Retention
 from oncecron.core.tick import NO_TICK, Tick, named_tick
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
 
 NOTHING = Retention(executions=0.0, skips=0.0)
 EVERY = HistoryQuery(limit=None)

@@ -1,11 +1,10 @@
 """What a timeline reads: the executions of a log, most of them packed, and what became of each tick on each host."""
 
-from __future__ import annotations
-
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core import clock
@@ -13,13 +12,7 @@ from oncecron.core.log_rows import PACKED_OUTCOMES, EndedRuns, Traced
 from oncecron.core.tick import NO_TICK, named_tick
 from oncecron.log.grid import Grid, columns
 from oncecron.log.sources import Sources
-from oncecron.log.timeline import Span, hosts_timeline, last_runs, ticks_of, timeline
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.log.timeline import KeyTicks
+from oncecron.log.timeline import KeyTicks, Span, hosts_timeline, last_runs, ticks_of, timeline
 
 HOSTILE = 'we"b\\1\x1b[31m é'
 

@@ -4,11 +4,10 @@ PostgreSQL is asked in one way, which the seed chooses; in all ways in the long 
 program that was found, step by step. ONCECRON_TEST_PROGRAMS says how many are tried.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import hypothesis
 import pytest
@@ -17,9 +16,6 @@ from contract_stores import KINDS
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from programs import PROGRAMS, Program, Step
 from worlds import World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PROGRAMS_TRIED = int(os.environ.get("ONCECRON_TEST_PROGRAMS", "20"))
 

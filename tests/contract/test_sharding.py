@@ -1,22 +1,14 @@
 """Parts of a key: a lease, ticks and tokens each, and one number of them for all hosts."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import pytest
 from at_once import at_once
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute
 
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.model import Lease, Retention
-from oncecron.core.tick import named_tick
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.core.tick import Tick
+from oncecron.core.tick import Tick, named_tick
 
 CLAIMERS = 12
 

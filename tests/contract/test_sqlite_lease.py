@@ -1,11 +1,10 @@
 """What is the SQLite store's own in leases and grants: its lease clock, its constraints, its cost."""
 
-from __future__ import annotations
-
 import sqlite3
-from typing import TYPE_CHECKING
 
 import pytest
+from conftest import Log
+from contract_stores import SQLiteKind
 from hosts import KEY, TTL, Host, minute
 
 from oncecron.core import clock
@@ -15,10 +14,6 @@ from oncecron.core.model import Firing, Lease
 from oncecron.core.tick import Tick, minute_tick, named_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.stores.sqlite.connection import statements
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import SQLiteKind
 
 
 @pytest.fixture

@@ -1,19 +1,15 @@
 """Texts that are no valid UTF-8, or have a NUL: every store records them, live and through the spool, all alike."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
 from oncecron.core.model import Lease, Output, Refusal, Request
 from oncecron.core.tick import named_tick
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
 
 STRANGE = (
     ("a\udcffb", r"a\xffb"),  # a byte that is no UTF-8

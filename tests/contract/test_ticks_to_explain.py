@@ -1,10 +1,10 @@
 """Which tick `why` explains, and which run it names, on every store."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+from conftest import Log
+from contract_stores import StoreKind
 from hosts import KEY, Host, minute
 
 from oncecron.core import clock
@@ -15,15 +15,9 @@ from oncecron.log.jobs import jobs
 from oncecron.log.run_phrases import delay
 from oncecron.log.sources import Sources
 from oncecron.log.tick_history import facts_of
-from oncecron.log.which_tick import Ticks
+from oncecron.log.which_tick import Choice, Ticks
 from oncecron.log.why import account
 from oncecron.watch.findings import Limits, Situation, check, usual_states
-
-if TYPE_CHECKING:
-    from conftest import Log
-    from contract_stores import StoreKind
-
-    from oncecron.log.which_tick import Choice
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
 UTC = Clock(utc=True)

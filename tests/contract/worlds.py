@@ -4,11 +4,10 @@ Ids stand in the order in which they came up, tokens by their rank, times within
 knows is left out.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from contract_stores import StoreKind
 from hosts import KEY, Host, ending, execution_record, minute, skip_record
 from item_hosts import deadline
 from programs import HOLDER, HOSTS, PEOPLE, Step
@@ -20,9 +19,6 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import AskAgain, Firing, Lease, Output, Refusal, Request, Retention
 from oncecron_each.item_model import Chunk, Draw, Item, ItemList, ItemResult
 from oncecron_each.reports import ItemQuery, item_lists, items, mend_items
-
-if TYPE_CHECKING:
-    from contract_stores import StoreKind
 
 _NEARLY = 15.0
 

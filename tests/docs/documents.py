@@ -1,7 +1,5 @@
 """The documents, and their tables as the tests read them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

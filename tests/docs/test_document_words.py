@@ -1,7 +1,5 @@
 """The documents are for their readers."""
 
-from __future__ import annotations
-
 import re
 
 from documents import CHANGELOG, README, pages

@@ -1,7 +1,5 @@
 """The manual is what `tools/manual.py` makes of docs/ and the option tables, complete, and free of warnings."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib

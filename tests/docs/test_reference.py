@@ -1,9 +1,7 @@
 """What the reference lists is what the code has: statuses, outcomes, reasons, findings, variables, options."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from command_tree import every_command
 from documents import CHANGELOG, COMMANDS, README, first_column, pages, section, sources
@@ -11,9 +9,6 @@ from documents import CHANGELOG, COMMANDS, README, first_column, pages, section,
 from oncecron.config.options import RUN_OPTIONS
 from oncecron.core import errors, model, timing
 from oncecron.core.log_rows import Execution
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OVERVIEW = COMMANDS / "overview.md"
 RECORDS = COMMANDS / "records.md"

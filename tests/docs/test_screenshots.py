@@ -1,7 +1,5 @@
 """docs/images shows what the commands print today."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

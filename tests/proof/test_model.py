@@ -9,8 +9,6 @@ A run checks half of the right variants and a third of the wrong ones, of which 
 ONCECRON_TEST_MODEL=long checks all, the right ones with three hosts, three ticks, more firings and more faults.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -5,16 +5,12 @@ what follows a number is skipped, a falling range is empty), `starts` is the mai
 minute, with its virtual clock and its `find_jobs`.
 """
 
-from __future__ import annotations
-
 import re
 import time
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 NAMES = (

@@ -1,14 +1,13 @@
 """Answers as table, JSON, NDJSON and CSV: what is published, what a terminal gets, what memory it takes."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import time
 import tracemalloc
+from collections.abc import Iterable
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -30,10 +29,6 @@ from oncecron.core import text as texts
 from oncecron.core.log_rows import Execution, HistoryQuery, JobKey, LeaseView, Skip
 from oncecron.core.text import Clock
 from oncecron.log.hosts import HostSummary
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 EXECUTION = Execution(
     execution_id=7, key="billing", shard=0, tick="2026-11-20T02:00Z", attempt=1, outcome="failed", exit_code=3,

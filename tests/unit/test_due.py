@@ -1,7 +1,5 @@
 """What is due of a key: shards that stopped at different ticks, skips of several reasons, many ticks."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The state that a store's facts mean: numbers or their texts, one meaning."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,13 +1,11 @@
 """The grid of a timeline: what is gathered in a column, where columns begin, and how a terminal shows it."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import time
 from bisect import bisect_right
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,9 +19,6 @@ from oncecron.core.units import DAY, HOUR
 from oncecron.log.grid import WORST_FIRST, Ticks, columns, days, gather
 from oncecron.log.state_kinds import kind_of
 from oncecron.log.timeline import Span
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOW = 1795647600.0  # 2026-11-25T23:00Z, a Wednesday
 HOSTILE = "web\x1b[31m\u202eé"

@@ -1,7 +1,5 @@
 """The lock files have every package that a pyproject.toml requires, in a version that it accepts, with hashes."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import re

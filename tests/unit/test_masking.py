@@ -1,11 +1,10 @@
 """No password is shown: in the address of a store, in a message, or in what is recorded of a command."""
 
-from __future__ import annotations
-
 import os
 import shlex
+from collections.abc import Callable
 from itertools import product
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from crontabs import commands
@@ -25,10 +24,6 @@ from oncecron.stores.postgres.client import check
 from oncecron.stores.postgres.reader import PostgresReader
 from oncecron.stores.redis import explain
 from oncecron.stores.redis.resp import ReplyError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 # Addresses and messages
 

@@ -4,18 +4,18 @@ Texts are put together from what each parser knows, and from anything else. Some
 which shows a parser that looks at everything again and again. ONCECRON_TEST_PARSED says how many each parser reads.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import story_stores
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
 
 from oncecron.config.file import read_file
 from oncecron.config.options import RUN_OPTIONS, values_of
@@ -31,11 +31,6 @@ from oncecron.stores.address import parse_address
 from oncecron.stores.postgres import look
 from oncecron.stores.redis.resp import ProtocolError, ReplyError, ReplyReader
 from oncecron_crontab import directives, fields, percent_sign, scanner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hypothesis.strategies import SearchStrategy
 
 PARSED = int(os.environ.get("ONCECRON_TEST_PARSED", "50"))
 REPEATED = 1000

@@ -1,7 +1,5 @@
 """The plain part of TOML: read as tomllib reads it, or not at all."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

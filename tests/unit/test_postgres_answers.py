@@ -1,13 +1,12 @@
 """What a PostgreSQL server may answer to a firing, and at which addresses it is looked for: without a server."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os
 import select
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
@@ -27,13 +26,9 @@ from oncecron.stores.postgres.address import (
     sqlstate_of,
 )
 from oncecron.stores.postgres.lease_store import PostgresLeaseStore
+from oncecron.stores.postgres.libpq import Row
 from oncecron_each.item_model import Chunk, Draw, ItemList
 from oncecron_each.postgres_store import PostgresItemStore
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from oncecron.stores.postgres.libpq import Row
 
 pytestmark = pytest.mark.quick
 

@@ -1,7 +1,5 @@
 """The SQL files of PostgreSQL: what must hold for each statement and function in them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

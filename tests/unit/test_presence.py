@@ -1,7 +1,5 @@
 """What is known of a host after a firing, from what was known before."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

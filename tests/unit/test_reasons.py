@@ -1,7 +1,5 @@
 """No message has the words of the interpreter: a file, a row or an item is what is wrong."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

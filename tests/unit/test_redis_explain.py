@@ -1,7 +1,5 @@
 """What an error of Redis is: known by its code and by what it answers, in whatever words."""
 
-from __future__ import annotations
-
 import pytest
 
 from oncecron.core.errors import (

@@ -1,7 +1,5 @@
 """Rows of Redis: whatever is in a value, it comes as every store keeps it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

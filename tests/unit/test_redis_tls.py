@@ -1,7 +1,5 @@
 """What TLS does with its sockets."""
 
-from __future__ import annotations
-
 import gc
 import select
 import socket

@@ -1,7 +1,5 @@
 """A schedule's five fields: the same times as cronsim, an independent reader of crontab fields."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from itertools import islice
 

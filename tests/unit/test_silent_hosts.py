@@ -1,8 +1,6 @@
 """Who fires which keys, who is silent, and what `hosts`, `check` and `doctor` say of it, from the rows of a store."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,10 +12,7 @@ from oncecron.core.units import DAY, HOUR
 from oncecron.log.hosts import HostSummary, hosts
 from oncecron.log.job_summary import JobSummary
 from oncecron.log.silent_hosts import Silence, last_ticks, recent
-from oncecron.watch.findings import Limits, Situation, check, usual_states
-
-if TYPE_CHECKING:
-    from oncecron.watch.findings import Finding
+from oncecron.watch.findings import Finding, Limits, Situation, check, usual_states
 
 NOW = 1.8e9
 WELL = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "k", "missed": 0, "overruns": 0,

@@ -1,11 +1,11 @@
 """The heartbeats of the store thread, what it delivers, a store that is away for long, and a lease that is lost."""
 
-from __future__ import annotations
-
 import select
+from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from servers.kept import assert_nothing_kept
@@ -22,10 +22,6 @@ from oncecron.run.spool import execution_record, skip_record
 from oncecron.run.store_thread import StoreThread
 from oncecron.stores import steadied, steady
 from oncecron.stores.address import parse_address
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 TTL = 60.0
 INTERVAL = 10.0

@@ -1,7 +1,5 @@
 """Tables at a terminal: which columns there are, how wide they are, and that no line is longer than the terminal."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

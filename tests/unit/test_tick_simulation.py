@@ -4,18 +4,14 @@ A simulation of 200 periods for each of twelve scenarios. The claim is the store
 none while another runs. The rule under test only names the tick, from the clock of the host that fires.
 """
 
-from __future__ import annotations
-
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 
 from oncecron.core.tick import Tick, minute_tick, scheduled_tick
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HOSTS = 5
 PERIODS = 200

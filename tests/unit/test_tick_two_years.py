@@ -4,13 +4,11 @@ The ticks are those of the --schedule and --tz that `crontab wrap` writes before
 changes are compared whole, and of the others every ONCECRON_TEST_TICK_DAYS-th (1: all of them).
 """
 
-from __future__ import annotations
-
 import functools
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 import debian_cron
@@ -21,9 +19,6 @@ from oncecron.core.tick import next_ticks, scheduled_tick
 from oncecron_crontab.prefix import read_prefix
 from oncecron_crontab.scanner import scan
 from oncecron_crontab.wrap import WrapSettings, wrap
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EVERY = int(os.environ.get("ONCECRON_TEST_TICK_DAYS", "146"))
 DAY = 86400

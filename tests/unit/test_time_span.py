@@ -1,17 +1,12 @@
 """Times as people type them, in a zone with summer time."""
 
-from __future__ import annotations
-
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
 from oncecron.log.time_span import read_time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOW = datetime(2026, 11, 25, 13, 0, tzinfo=UTC).timestamp()
 """14:00 in Berlin."""

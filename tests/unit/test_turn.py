@@ -1,7 +1,5 @@
 """--spread: each host has its own turn at each tick."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import islice
 

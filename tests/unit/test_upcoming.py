@@ -1,7 +1,5 @@
 """The coming ticks: which are listed, and what those beside a change of the clock say of it."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

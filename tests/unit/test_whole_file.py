@@ -1,19 +1,14 @@
 """How a file is replaced: whole or not at all, as closed as it was, and never through a link of another user."""
 
-from __future__ import annotations
-
 import os
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from servers.require import require_root
 
 from oncecron.cli import whole_file
 from oncecron.core.errors import OutputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SOMEBODY = 65534
 

@@ -1,7 +1,5 @@
 """Which keys start some quarters of an hour after their ticks, and which only seem to."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from itertools import takewhile
 from types import SimpleNamespace
