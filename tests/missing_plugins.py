@@ -60,7 +60,6 @@ def _line() -> re.Pattern[str]:
 
 @functools.cache
 def _tops(path: Path) -> dict[str, ast.stmt]:
-    """Return what a file defines."""
     found: dict[str, ast.stmt] = {}
     for node in ast.parse(path.read_text()).body:
         names = [node] if isinstance(node, _NAMED) else getattr(node, "targets", ())

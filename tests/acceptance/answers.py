@@ -7,7 +7,6 @@ from servers.oncecron import Ended, Oncecron
 
 
 def answer(host: Oncecron, *arguments: object) -> list[dict[str, Any]]:
-    """Return what a command answers in JSON."""
     ended = host(*arguments, "--json")
     assert (ended.status, ended.err) == (0, "")
     found: list[dict[str, Any]] = json.loads(ended.out)

@@ -58,18 +58,15 @@ class BreakablePostgres:
         self.log = PostgresLog(self._database)
 
     def url(self, via: Any = None) -> str:
-        """Return the URL of a role that may fire."""
         return self._database.url(via=via) + self._parameters
 
     def stop(self, mode: str) -> None:
-        """Stop the postmaster as pg_ctl does, or kill it."""
         if mode == "kill":
             self.server.kill()
         else:
             self.server.stop(mode)
 
     def turns_to_connect(self, proxy: FaultProxy) -> int:
-        """Return what libpq needs with a password."""
         self._database.connect("owner", via=proxy).close()
         return proxy.connections()[-1].round_trips
 
@@ -81,15 +78,12 @@ class BreakablePostgres:
         return [pid for (pid,) in rows]
 
     def end_session(self, session: int) -> None:
-        """Terminate the backend."""
         self._database.execute("select pg_terminate_backend(%s)", session)
 
     def take_leases_away(self) -> None:
-        """Empty their columns."""
         self._database.execute("select oncecron.settle_v1(key_id, true) from oncecron.job_key")
 
     def leases(self) -> int:
-        """Count rows and locks."""
         count: int = self._database.execute("select count(*) from oncecron.leases")[0][0]
         return count
 
@@ -106,7 +100,6 @@ class BreakableRedis:
         self._client = server.connect(decode_responses=True)
 
     def url(self, via: Any = None) -> str:
-        """Return the URL."""
         return self.server.url(via=via)
 
     def stop(self, mode: str) -> None:
@@ -130,15 +123,12 @@ class BreakableRedis:
         return [int(c["id"]) for c in clients if c["name"].startswith("oncecron:")]
 
     def end_session(self, session: int) -> None:
-        """Kill the connection."""
         self._client.client_kill_filter(_id=str(session))
 
     def take_leases_away(self) -> None:
-        """Delete the hashes."""
         self._client.delete(*self._client.keys("*:lease:*"))
 
     def leases(self) -> int:
-        """Count the hashes."""
         return len(self._client.keys("*:lease:*"))
 
 

@@ -100,7 +100,6 @@ def new_host(request: pytest.FixtureRequest, public_path: Path) -> Callable[...,
 
 @pytest.fixture
 def host(new_host: Callable[..., Oncecron]) -> Oncecron:
-    """Give one host."""
     return new_host()
 
 

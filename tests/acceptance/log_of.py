@@ -11,8 +11,6 @@ from servers import Database, RedisServer
 
 
 class Record(NamedTuple):
-    """An execution."""
-
     tick: str | None
     attempt: int
     outcome: str
@@ -31,8 +29,6 @@ class Record(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """A refusal."""
-
     tick: str
     reason: str
     host: str
@@ -73,8 +69,6 @@ _SKIPS = (
 
 
 class PostgresLog:
-    """A database."""
-
     environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, database: Database) -> None:
@@ -84,17 +78,14 @@ class PostgresLog:
         self._database = database
 
     def executions(self, key: str) -> list[Record]:
-        """Ask as superuser."""
         rows = self._database.execute(_EXECUTIONS.format(_OWNER, "oncecron.executions", "%s"), key)
         return [Record(*row) for row in rows]
 
     def skips(self, key: str) -> list[Skipped]:
-        """Ask as superuser."""
         rows = self._database.execute(_SKIPS.format("oncecron.skips", "%s"), key)
         return [Skipped(*row) for row in rows]
 
     def heartbeat(self, key: str) -> float | None:
-        """Ask as superuser."""
         rows = self._database.execute(
             "select extract(epoch from heartbeat_at)::float8 from oncecron.leases"
             " where key = %s and heartbeat_at is not null",
@@ -116,8 +107,6 @@ class PostgresLog:
 
 
 class SQLiteLog:
-    """A file."""
-
     environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, path: Path) -> None:
@@ -126,14 +115,12 @@ class SQLiteLog:
         path.parent.mkdir(mode=0o700, exist_ok=True)
 
     def executions(self, key: str) -> list[Record]:
-        """Ask in a connection of its own."""
         return [
             Record(*row)
             for row in self._query(_EXECUTIONS.format("owner", "job_execution", "?"), key)
         ]
 
     def skips(self, key: str) -> list[Skipped]:
-        """Ask in a connection of its own."""
         rows = [Skipped(*row) for row in self._query(_SKIPS.format("skip", "?"), key)]
         plain = self._query("select window, host, words from plain_skips where key = ?", key)
         holders = dict(
@@ -142,12 +129,10 @@ class SQLiteLog:
         return [*rows, *(each for row in plain for each in _plain(*row, holders))]
 
     def heartbeat(self, key: str) -> float | None:
-        """Ask in a connection of its own."""
         rows = self._query("select heartbeat_at from lease where key = ?", key)
         return rows[0][0] if rows else None
 
     def plant_request(self, key: str, kind: str, number: object, grace: object) -> None:
-        """Write it past the constraints."""
         with closing(sqlite3.connect(self._path, timeout=10)) as database, database:
             database.execute("pragma ignore_check_constraints = on")
             database.execute(
@@ -166,8 +151,6 @@ class SQLiteLog:
 
 
 class RedisLog:
-    """A server."""
-
     environment: ClassVar[dict[str, str]] = {}
 
     def __init__(self, server: RedisServer) -> None:
@@ -175,7 +158,6 @@ class RedisLog:
         self._client = server.connect(decode_responses=True)
 
     def executions(self, key: str) -> list[Record]:
-        """Read the rows, which are JSON of texts."""
         streams = self._client.scan_iter(_name("log", key, "*"))
         entries = [entry for stream in streams for entry, _ in self._client.xrange(stream)]
         ids = sorted((entry.partition("-")[0] for entry in entries), key=int)
@@ -183,7 +165,6 @@ class RedisLog:
         return [_record(int(i), row) for i, row in zip(ids, rows, strict=True)]
 
     def skips(self, key: str) -> list[Skipped]:
-        """Read members and rows."""
         # Members hold tick, host and reason; rows the rest.
         found = []
         for part in sorted(self._client.scan_iter(_name("skips", key, "*"))):
@@ -203,12 +184,10 @@ class RedisLog:
         return found
 
     def heartbeat(self, key: str) -> float | None:
-        """Read the lease."""
         at = self._client.hget(_name("lease", key), "heartbeat_at")
         return None if at is None else float(at)
 
     def plant_request(self, key: str, kind: str, number: object, grace: object) -> None:
-        """Write the fields."""
         fields = {"request": kind, "requested_by": "eve", "request_signal": str(number)}
         fields["request_grace"] = "" if grace is None else str(grace)
         self._client.hset(_name("lease", key), mapping=fields)
@@ -279,5 +258,4 @@ class LoggedRedis(RedisLog):
         return [row._replace(execution_id=known.get(row.owner, 0)) for row in rows]
 
     def skips(self, key: str) -> list[Skipped]:
-        """Read the log."""
         return self._log.skips(key)

@@ -68,7 +68,6 @@ def _set_time(store: Store, key: str, name: str, tick: str) -> None:
 
 
 def run(store: Store, statement: str, *values: object) -> None:
-    """Run one statement in a database."""
     if isinstance(store, SQLiteLog):
         with closing(sqlite3.connect(store._path, isolation_level=None)) as database:
             assert database.execute(statement, values).rowcount

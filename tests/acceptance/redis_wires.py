@@ -18,7 +18,6 @@ COUNT = "return redis.call('INCR', KEYS[1])"
 
 
 def soon(seconds: float = 5) -> float:
-    """Return a deadline."""
     return clock.lease_time(CLOCK) + seconds
 
 
@@ -31,7 +30,6 @@ class Wires:
     def __call__(
         self, url: str, *, within: float = 5, patience: float = 2, name: str = "oncecron a/1 k", **defaults: str
     ) -> RedisClient:  # fmt: skip
-        """Connect."""
         target = parse(url, tuple(defaults.items()))
         wire = RedisClient(
             target, clock=CLOCK, deadline=soon(within), server_timeout=patience, name=name
@@ -40,7 +38,6 @@ class Wires:
         return wire
 
     def ask(self, url: str, *words: Any, **options: Any) -> Reply:
-        """Connect and ask one thing."""
         return self(url, **options).ask(*words or ("PING",), deadline=soon())
 
     def complaint(self, error: type[OncecronError], url: str, *words: Any, **options: Any) -> str:

@@ -62,7 +62,6 @@ class Terminal:
         self._until("<ready>")
 
     def after_tab(self, line: str) -> str:
-        """Return what a TAB makes of a line."""
         return self._typed(line + "\t")
 
     def offered(self, line: str) -> list[str]:
@@ -94,7 +93,6 @@ class Terminal:
 
 @contextmanager
 def terminal(shell: str, setup: str, environment: Mapping[str, str]) -> Iterator[Terminal]:
-    """Give a shell at a terminal of its own."""
     name, *options = _COMMANDS[shell]
     ours, its = pty.openpty()
     # So that no line is wrapped, and nothing asked before a list.
@@ -194,12 +192,10 @@ class Screen:
         self._environment = {**environment, "TERM": "xterm", "PS1": "$ "}
 
     def __enter__(self) -> Self:
-        """Start the shell."""
         self.tmux("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", "bash --norc")
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """End it, with all that runs in it."""
         self.tmux("kill-server")
 
     def tmux(self, *arguments: object) -> str:
@@ -211,11 +207,9 @@ class Screen:
         return done.stdout.decode()
 
     def resize(self, columns: int, lines: int = 50) -> None:
-        """Give the terminal another size."""
         self.tmux("resize-window", "-x", columns, "-y", lines)
 
     def type(self, line: str) -> None:
-        """Type a line."""
         self.tmux("send-keys", "-l", line)
         self.tmux("send-keys", "Enter")
 

@@ -31,7 +31,6 @@ def audit(host: Oncecron, *arguments: object) -> list[dict[str, Any]]:
 
 
 def kinds(host: Oncecron, *arguments: object) -> list[str]:
-    """Return what was found."""
     return [each["finding"] for each in audit(host, *arguments)]
 
 
@@ -141,17 +140,14 @@ class Ticks:
             )
 
     def at(self, number: int) -> float:
-        """Return when a tick was started."""
         return self.now - 7200 + 1800 * number
 
     def alter(self, number: int, attempt: int = 1, /, **fields: Any) -> None:
-        """Change an execution."""
         alter(self.store, "billing", f"t{number}", attempt, **fields)
 
 
 @pytest.fixture
 def ticks(store: Store, host: Oncecron) -> Ticks:
-    """Give a clean log."""
     ticks = Ticks(store, host)
     assert audit(host) == []
     return ticks

@@ -36,7 +36,6 @@ def wait_for(store: Store, outcome: str) -> None:
 
 
 def recorded(host: Oncecron, key: str = "k") -> dict[str, Any]:
-    """Return the newest record of a key, in full."""
     newest = json.loads(host("history", key, "--limit", 1, "--json").out)[0]
     return json.loads(host("history", "--id", newest["execution_id"], "--json").out)[0]
 

@@ -40,7 +40,6 @@ FINDING = [
 
 @pytest.fixture
 def host(store: Store, new_host: Hosts) -> Oncecron:
-    """One key that is well."""
     host = new_host("host-a")
     host.run("fine", "--tick", "t", "--", "true")
     return host
@@ -62,7 +61,6 @@ def kinds(host: Oncecron, *words: object) -> tuple[int, list[tuple[str, str | No
 
 
 def an_hour_ago() -> str:
-    """Return a tick."""
     return (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%MZ")
 
 

@@ -71,7 +71,6 @@ def test_cron_starts_a_line_at_its_ticks(public_path: Path, start: str, stop: st
 
 
 def crontab(journal: Path) -> str:
-    """Return a line for each schedule."""
     return "".join(
         LINE.format(schedule=schedule, name=name, journal=journal)
         for name, schedule in SCHEDULES.items()
@@ -85,10 +84,8 @@ def ticks(schedule: str, start: str, stop: str) -> list[float]:
 
 
 def lines(journal: Path) -> list[str]:
-    """Return what has been written down."""
     return journal.read_text().splitlines()
 
 
 def of(line: str) -> str:
-    """Return whose start a line tells."""
     return line.split(maxsplit=1)[0]

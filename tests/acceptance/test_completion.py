@@ -116,7 +116,6 @@ def shell(
 
 
 def in_each_shell(*cases: tuple[str, Any], shells: Sequence[str] = SHELLS) -> list[Any]:
-    """Return each case with each shell."""
     return [
         pytest.param(shell, *case, id=f"{case[0]}-{shell}") for case in cases for shell in shells
     ]

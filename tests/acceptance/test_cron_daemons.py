@@ -150,7 +150,6 @@ def crontab_for(path: Path, url: str, redis: str, journal: Journal) -> str:
 
 
 def tick_text(instant: float) -> str:
-    """Return the text of a minute's tick."""
     return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 

@@ -38,7 +38,6 @@ for name in {packages}:
 
 
 def build(tree: Path, *words: object, mask: str = "022", zone: str = "UTC") -> None:
-    """Build the distribution in a directory."""
     command = ["sh", "-c", f'umask {mask}; exec "$@"', "sh", sys.executable, "-m", "hatchling"]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000", "TZ": zone}
     subprocess.run(
@@ -52,7 +51,6 @@ def build(tree: Path, *words: object, mask: str = "022", zone: str = "UTC") -> N
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build all of them."""
     directory = tmp_path_factory.mktemp("built")
     for tree in (ROOT, *(path.parent for path in ROOT.glob("plugins/*/pyproject.toml"))):
         build(tree, directory)
@@ -60,7 +58,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def wheel_of(name: str, directory: Path) -> Path:
-    """Return the wheel of a distribution."""
     return directory / f"{name}-{VERSION}-py3-none-any.whl"
 
 

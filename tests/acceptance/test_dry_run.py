@@ -9,7 +9,6 @@ from servers.oncecron import Ended, Oncecron
 
 
 def said(ended: Ended) -> dict[str, str]:
-    """Return the lines by name."""
     assert ended.err == ""
     lines = (line.partition("  ") for line in ended.out.decode().splitlines())
     return {name: text.strip() for name, _, text in lines}

@@ -53,7 +53,6 @@ class Environment:
         return done.returncode, done.stdout, done.stderr.splitlines()
 
     def offered(self, line: str) -> list[str]:
-        """Return what is offered at a TAB."""
         typed = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
         _, out, said = self.oncecron(_ONCECRON_COMPLETE="bash_complete", **typed)
         assert said == []

@@ -16,15 +16,12 @@ SHOW = ("sh", "-c", 'printf %s "$ONCECRON_FENCING_TOKEN"')
 
 
 def token_of_a_run(ready: Database, state: Path, tick: str, host: str = "host-a") -> int:
-    """Run a job that tells its token."""
     ended = Oncecron(ready.url(), state, host).run("k", "--ttl", TTL, "--tick", tick, "--", *SHOW)
     assert ended.status == 0, ended.err
     return int(ended.out)
 
 
 def token_of_the_lease(ready: Database) -> int:
-    """Wait for a lease and return its token."""
-
     def token() -> int:
         leases = "select fencing_token from oncecron.leases where execution_id is not null"
         return int(ready.execute(leases)[0][0])

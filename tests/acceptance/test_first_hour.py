@@ -100,7 +100,6 @@ class Site:
         assert len(set(minutes)) == len(minutes)
 
     def history(self, kind: str) -> str:
-        """Return the log, by the first host."""
         return self.hosts[0].do(f"oncecron history --json {kind}", "ann")
 
 

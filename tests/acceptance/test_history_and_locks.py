@@ -165,7 +165,6 @@ class Followed:
         return self.next() if line[2] == "running" else line
 
     def end(self) -> Ended:
-        """Press Ctrl-C."""
         self.firing.process.send_signal(signal.SIGINT)
         return self.firing.wait()
 

@@ -46,7 +46,6 @@ def running(host: Oncecron, journal: Journal, *options: object) -> Iterator[Proc
 
 
 def connections(database: Database) -> int:
-    """Return how many sessions hosts have."""
     [(count,)] = database.execute(SESSIONS)
     return int(count)
 
@@ -64,7 +63,6 @@ def heartbeats(database: Database) -> int:
 
 
 def renewed(database: Database, times: int) -> None:
-    """Wait for so many heartbeats."""
     for _ in range(times):
         before = heartbeats(database)
         eventually(lambda before=before: heartbeats(database) > before, 20)
@@ -123,7 +121,6 @@ def test_between_two_attempts_no_connection_is_held(
 
 @pytest.fixture
 def small(new_postgres: Callable[..., PostgresServer]) -> Database:
-    """Start a server with few connections."""
     return installed(
         new_postgres(max_connections=MOST, superuser_reserved_connections=1).create_database()
     )
@@ -170,7 +167,6 @@ def test_on_a_full_server_a_job_holds_none(
 
 
 def firing(key: str) -> Firing:
-    """Return a firing of a named tick."""
     return Firing(
         *(key, 0, named_tick("one"), str(uuid.uuid4()), Holder("host-a", 1, "u"), "true"),
         *(clock.wall(), 60.0, None, None),

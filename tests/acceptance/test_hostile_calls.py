@@ -70,7 +70,6 @@ class Session:
         return row["key_id"], row["version"]
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
 
@@ -83,7 +82,6 @@ def runner(granted: Database) -> Iterator[Session]:
 
 
 def looking(key: str) -> dict[str, Any]:
-    """Return the arguments of a look."""
     common = {"p_key": key, "p_shard": 0, "p_host": "a", "p_owner": str(uuid.uuid4())}
     return {**common, "p_client_backend": 0, "p_ttl": 60}
 
@@ -121,7 +119,6 @@ def granting(key_id: int, version: int) -> dict[str, Any]:
 
 
 def adopting(key: str) -> dict[str, Any]:
-    """Return the arguments of a re-adoption."""
     common = granting(0, 0)
     for name in (
         *("key_id", "version", "divisions", "lateness", "schedule", "zone", "starting_deadline"),
@@ -213,7 +210,6 @@ def claimed(store: PostgresLeaseStore, key: str) -> Lease | None:
 
 
 def deadline() -> float:
-    """Return a deadline for one call."""
     return clock.lease_time(clock.BOOTTIME) + 30
 
 

@@ -118,7 +118,6 @@ class Function:
     is_granted: bool
 
     def call(self) -> str:
-        """Return the statement that calls it."""
         places = [f"%s::{kind}" for _, kind in self.arguments]
         if self.is_variadic:
             places[-1] = f"variadic {places[-1]}"
@@ -170,7 +169,6 @@ class Victims:
         return cursor.fetchall() if cursor.description else []
 
     def begin(self) -> None:
-        """Make it, in an empty schema."""
         tables = ("skip", "key_host", "pause", "job_output", "job_execution", "job_key")
         self.execute("; ".join(f"delete from oncecron.{table}" for table in tables))
         self._leases = [
@@ -224,14 +222,12 @@ class Victims:
         honest.close()
 
     def close(self) -> None:
-        """Close the sessions."""
         self._owner.close()
         for store in self._stores:
             store.close()
 
 
 def deadline() -> float:
-    """Return a deadline for one call."""
     return clock.lease_time(clock.BOOTTIME) + 10
 
 
@@ -259,7 +255,6 @@ def claimed(store: PostgresLeaseStore, firing: Firing) -> Lease:
 
 @pytest.fixture
 def victims(granted: Database) -> Iterator[Victims]:
-    """Give what another host has."""
     victims = Victims(granted)
     yield victims
     victims.close()

@@ -11,7 +11,6 @@ Hosts = Callable[..., Oncecron]
 
 
 def shown(host: Oncecron, *names: str) -> dict[str, dict[str, Any]]:
-    """Return the hosts by name."""
     ended = host("hosts", "--json", *names)
     assert (ended.status, ended.err) == (0, "")
     return {each["host"]: each for each in json.loads(ended.out)}

@@ -53,7 +53,6 @@ def filled_postgres(request: pytest.FixtureRequest, rows: int, path: Path) -> st
 
 
 def filled_sqlite(request: pytest.FixtureRequest, rows: int, path: Path) -> str:
-    """Give a file."""
     del request
     url = f"sqlite://{path}/{rows}.db"
     assert Oncecron(url, path)("init").status == 0
@@ -66,7 +65,6 @@ def filled_sqlite(request: pytest.FixtureRequest, rows: int, path: Path) -> str:
 
 
 def filled_redis(request: pytest.FixtureRequest, rows: int, path: Path) -> str:
-    """Give a server."""
     del path
     new_redis: Callable[..., RedisServer] = request.getfixturevalue("new_redis")
     server = new_redis(aof=True, appendfsync="no")

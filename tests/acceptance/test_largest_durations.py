@@ -31,12 +31,10 @@ ELSEWHERE = {
 
 
 def largest(option: Option) -> str:
-    """Return the largest value of an option."""
     return f"{option.maximum or LONGEST_DURATION:.0f}s"
 
 
 def durations(options: tuple[Option, ...]) -> list[Option]:
-    """Return those that are durations, or ranges of them."""
     return [option for option in options if option.kind in ("duration", "range")]
 
 

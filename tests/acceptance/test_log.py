@@ -21,7 +21,6 @@ TTL = SHORT_TTL
 
 @pytest.fixture(params=["postgres", "sqlite"])
 def log(request: pytest.FixtureRequest, public_path: Path) -> Store:
-    """Give a log of each kind."""
     if request.param == "sqlite":
         return SQLiteLog(public_path / "log" / "log.db")
     return PostgresLog(request.getfixturevalue("log_database"))

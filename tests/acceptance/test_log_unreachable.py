@@ -28,7 +28,6 @@ def log(log_database: Database) -> Store:
 
 @pytest.fixture
 def way(log_database: Database, new_proxy: Callable[..., FaultProxy]) -> FaultProxy:
-    """Give the way that hosts take to the log."""
     return new_proxy(log_database.server)
 
 

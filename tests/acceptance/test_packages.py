@@ -37,7 +37,6 @@ New = Callable[[str, str], Root]
 
 
 def build(tree: Path, directory: Path, **environment: str) -> Path:
-    """Build all packages of a tree."""
     command = [sys.executable, tree / "tools" / "packages.py", directory]
     done = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
@@ -50,7 +49,6 @@ def build(tree: Path, directory: Path, **environment: str) -> Path:
 
 @pytest.fixture(scope="session")
 def packages() -> Path:
-    """Build the packages of this tree."""
     return build(ROOT, public_directory("packages") / "new", SOURCE_DATE_EPOCH="1790000000")
 
 
@@ -70,7 +68,6 @@ def packages_before() -> Path:
 
 
 def of(directory: Path, suffix: str, package: str = "oncecron") -> Path:
-    """Return the package of a kind."""
     [found] = (
         path
         for path in directory.glob(f"*{suffix}")

@@ -22,7 +22,6 @@ def said(host: Oncecron, *words: object) -> str:
 
 
 def reasons(store: Store) -> list[tuple[str, str]]:
-    """Return which ticks were refused, and why."""
     return [(skip.tick, skip.reason) for skip in store.skips("k")]
 
 

@@ -26,7 +26,6 @@ NewRecorder = Callable[..., Recorder]
 
 @pytest.fixture
 def recorder(new_recorder: NewRecorder) -> Recorder:
-    """Give a server that answers 200."""
     return new_recorder()
 
 
@@ -55,7 +54,6 @@ def new_pinging(new_host: Callable[..., Oncecron], public_path: Path) -> Callabl
 
 @pytest.fixture
 def host(new_pinging: Callable[..., Oncecron]) -> Oncecron:
-    """Give one host that reads the file."""
     return new_pinging()
 
 
@@ -93,7 +91,6 @@ def _pings(pid: int, home: Path) -> bool:
 
 
 def paths(requests: list[Received]) -> list[str]:
-    """Return the paths of requests."""
     return [request.path for request in requests]
 
 

@@ -25,7 +25,6 @@ def quiet(host: Oncecron, tick: str = "one") -> bool:
 
 
 def bare(database: Database) -> str:
-    """Return the URL without a password."""
     return database.url().replace(":runner-password@", "@")
 
 

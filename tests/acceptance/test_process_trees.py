@@ -66,7 +66,6 @@ class Trees:
             os.kill(process.pid, number)
 
     def ended(self) -> list[Ended]:
-        """Wait for the end of every firing."""
         return [firing.wait() for firing in self.firings.values()]
 
 

@@ -41,7 +41,6 @@ exec {nsenter} -- /usr/bin/env -i -C /root "$@"
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """Return what a recipe shows in one language."""
     text = (RECIPES / f"{page}.md").read_text(encoding="utf-8")
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
@@ -82,7 +81,6 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[list[DebianSystem]]:
 
 
 def put(host: DebianSystem, path: str, data: bytes) -> None:
-    """Write a file."""
     command = host.command(f"mkdir -p {os.path.dirname(path)}; cat >{path}")
     subprocess.run([*host.prefix, *command], input=data, check=True)
 

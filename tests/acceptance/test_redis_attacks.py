@@ -20,7 +20,6 @@ LEASE = "oncecron:{oncecron}:lease:k#0"
 
 @pytest.fixture
 def server(new_redis: Callable[..., RedisServer]) -> RedisServer:
-    """Start a server with an append-only file."""
     return new_redis(aof=True)
 
 
@@ -31,17 +30,14 @@ def host(server: RedisServer, public_path: Path) -> Callable[..., Oncecron]:
 
 
 def fire(host: Oncecron, tick: str, *command: object) -> Firing:
-    """Fire the key k."""
     return host.fire("k", "--ttl", TTL, "--tick", tick, "--", *command)
 
 
 def outcomes(server: RedisServer) -> dict[str | None, str]:
-    """Return the outcome of each tick."""
     return {row.tick: row.outcome for row in RedisLog(server).executions("k")}
 
 
 def lease(server: RedisServer) -> dict[str, str]:
-    """Return the lease as it is stored."""
     fields: dict[str, str] = server.connect(decode_responses=True).hgetall(LEASE)
     return fields
 

@@ -33,7 +33,6 @@ def host(cluster: RedisCluster, public_path: Path) -> Callable[..., Oncecron]:
 
 
 def namespaces(cluster: RedisCluster) -> dict[str, RedisServer]:
-    """Return a namespace for each node."""
     found: dict[str, RedisServer] = {}
     for server in cluster.servers:
         key = cluster.key_on(server, "space")
@@ -42,7 +41,6 @@ def namespaces(cluster: RedisCluster) -> dict[str, RedisServer]:
 
 
 def owner(cluster: RedisCluster, namespace: str = "oncecron") -> RedisServer:
-    """Return the node that has a namespace."""
     slot = cluster.slot(namespace)
     return cluster.servers[slot * len(cluster.servers) // 16384]
 

@@ -16,7 +16,6 @@ SECRET = "s3cret"
 
 
 def value(server: RedisServer, key: str, database: int = 0) -> bytes | None:
-    """Return what is there."""
     with server.connect(db=database) as client:
         found: bytes | None = client.get(key)
         return found

@@ -56,7 +56,6 @@ def fill(server: RedisServer, rows: int) -> None:
 
 @pytest.fixture
 def large(new_redis: Callable[..., RedisServer]) -> RedisServer:
-    """Start a server with a large log."""
     server = new_redis(aof=True, appendfsync="no")
     fill(server, ROWS)
     return server
@@ -128,7 +127,6 @@ def test_an_end_costs_the_same_in_a_large_log(large: RedisServer, public_path: P
 
 
 def total(client: Any) -> int:
-    """Return how many executions there are."""
     return int(client.hlen("oncecron:{oncecron}:executions"))
 
 

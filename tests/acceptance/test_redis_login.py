@@ -23,7 +23,6 @@ CRON = f"cron on >{SECRET} ~oncecron:* +@all"
 
 
 def counted(server: RedisServer, database: int = 0) -> int:
-    """Return how often COUNT was executed."""
     with server.connect(db=database) as client:
         return int(client.get("n") or 0)
 

@@ -30,7 +30,6 @@ def server(request: pytest.FixtureRequest, new_redis: Callable[..., RedisServer]
 
 @pytest.fixture
 def host(server: RedisServer, public_path: Path) -> Callable[..., Oncecron]:
-    """Give a function that makes a host."""
     return lambda name="host-a": Oncecron(server.url(), public_path, name)
 
 

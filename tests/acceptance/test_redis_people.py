@@ -62,7 +62,6 @@ def calls(server: RedisServer, command: str) -> int:
 
 
 def counted(server: RedisServer, key: str) -> int:
-    """Return how often COUNT was executed."""
     with server.connect() as client:
         return int(client.get(key) or 0)
 
@@ -261,7 +260,6 @@ def test_a_frozen_server_leaves_time_for_the_next(
 
 @pytest.fixture
 def cluster(new_redis_cluster: Callable[..., RedisCluster]) -> RedisCluster:
-    """Start a cluster of three."""
     return new_redis_cluster()
 
 
@@ -349,7 +347,6 @@ def ask(public_path: Path) -> Callable[..., Ended]:
 
 
 def said(ended: Ended, status: int) -> str:
-    """Return the one line of a failure."""
     assert (ended.status, ended.out) == (status, b""), ended
     assert ended.err.startswith("oncecron: Redis ")
     assert ended.err.count("\n") == 1, ended.err

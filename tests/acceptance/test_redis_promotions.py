@@ -47,7 +47,6 @@ def switch(old: RedisServer, new: RedisServer) -> None:
 
 @pytest.fixture
 def pair(new_redis: Callable[..., RedisServer]) -> Pair:
-    """Start a master and its replica."""
     # Without a PING into the replication, which only one of the two may have got when they part.
     pair = Pair(*(new_redis(aof=True, repl_ping_replica_period=3600) for _ in range(2)))
     follow(pair.second, pair.first)

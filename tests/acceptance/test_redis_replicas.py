@@ -29,7 +29,6 @@ class Pair(NamedTuple):
     link: Any
 
     def has_lease(self) -> bool:
-        """Return whether the master has granted."""
         return bool(self.master.connect().exists(LEASE))
 
 
@@ -55,7 +54,6 @@ def host(pair: Pair, public_path: Path) -> Callable[..., Oncecron]:
 
 
 def outcomes(pair: Pair) -> list[tuple[int, str]]:
-    """Return attempts and outcomes, the oldest first."""
     return [(row.attempt, row.outcome) for row in RedisLog(pair.master).executions("k")]
 
 

@@ -44,7 +44,6 @@ def host(group: Sentinels, public_path: Path) -> Callable[..., Oncecron]:
 
 
 def fire(host: Oncecron, tick: str, *command: object) -> Firing:
-    """Fire the key k."""
     return host.fire("k", "--ttl", TTL, "--connect-timeout", "15s", "--tick", tick, "--", *command)
 
 

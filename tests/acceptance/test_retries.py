@@ -22,7 +22,6 @@ def attempts(store: Store, key: str = "k") -> list[tuple[int, str, int | None]]:
 
 
 def ended(store: Store, count: int) -> None:
-    """Wait until so many attempts have ended."""
     eventually(
         lambda: (
             [o for _, o, _ in attempts(store)].count("failed") >= count

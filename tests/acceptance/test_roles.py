@@ -19,12 +19,10 @@ OWNER = "0b8f4a52-8d0e-4c57-8d8f-6a4b0c1d2e3f"
 
 
 def deadline() -> float:
-    """Return a deadline for one call."""
     return clock.lease_time(clock.BOOTTIME) + 30
 
 
 def firing(key: str) -> Firing:
-    """Return a firing that may try again."""
     return Firing(
         key=key,
         shard=0,

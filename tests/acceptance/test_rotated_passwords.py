@@ -50,7 +50,6 @@ def rotate(database: Database) -> None:
 
 
 def with_new_password(database: Database) -> str:
-    """Return the URL with the new password."""
     return database.url().replace(f"{database.run_as}-password", NEW)
 
 

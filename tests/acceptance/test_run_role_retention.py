@@ -18,7 +18,6 @@ OTHER = "5f0c7a1e-2b1d-4e0f-9a3c-7d6e5f4a3b2c"
 
 
 def won(store: PostgresLeaseStore) -> Lease:
-    """Return the lease of a claim."""
     firing = Firing(
         *(
             "real",

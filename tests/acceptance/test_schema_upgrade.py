@@ -63,7 +63,6 @@ pytestmark = pytest.mark.own_log
 
 
 def kind(store: Store) -> str:
-    """Return the name of a store's kind."""
     names = {PostgresLog: "postgres", RedisLog: "redis", SQLiteLog: "sqlite"}
     return names[type(store)]
 
@@ -126,7 +125,6 @@ def ended_by(store: Store) -> list[str | None]:
 
 @pytest.fixture(scope="session")
 def newer() -> Release:
-    """Install the next version."""
     return next_version(public_directory("next-version") / "library")
 
 
@@ -138,7 +136,6 @@ def owner(store: Store, public_path: Path) -> Callable[..., Oncecron]:
 
 @pytest.fixture
 def hosts(new_host: Callable[..., Oncecron]) -> list[Oncecron]:
-    """Give three hosts, after a first run."""
     found = [new_host(f"host-{name}") for name in "abc"]
     assert found[0].run("first", "--tick", "t", "--", "true").status == 0
     return found

@@ -17,7 +17,6 @@ ROWS = 40
 
 
 def parts(journal: Journal) -> list[str]:
-    """Return the parts that were started, sorted."""
     return sorted(line.shard for line in journal.starts())
 
 

@@ -134,7 +134,6 @@ def test_a_capture_without_descriptors_left(
 
 
 def without_descriptors(host: Oncecron, public_path: Path, *options: str) -> None:
-    """Fire with few descriptors, then with more."""
     ran = []
     for most in range(6 + seed() % 3, 36, 3):
         host.prefix = ["prlimit", f"--nofile={most}"]

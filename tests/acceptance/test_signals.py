@@ -24,7 +24,6 @@ RECORDER = ("--ready", "--ignore-term", "--sleep", 60)
 
 
 def number_of(name: str) -> signal.Signals:
-    """Return the signal of a name without SIG."""
     return signal.Signals[f"SIG{name}"]
 
 
@@ -217,7 +216,6 @@ class Terminal:
         self.status: int | None = None
 
     def write(self, text: str) -> None:
-        """Type."""
         os.write(self.master, text.encode())
 
     def expect(self, pattern: str, deadline: float = 15) -> str:

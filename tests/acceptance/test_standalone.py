@@ -69,7 +69,6 @@ def unpack(host: Root, tarball: Path, to: str) -> None:
 
 
 def put_on_the_path(host: Root, place: str) -> None:
-    """Let cron find it."""
     host("ln", "-sfn", f"{place}/bin/oncecron", "/usr/bin/oncecron")
     host("ln", "-sfn", f"{place}/bin/oncecron-shell", "/usr/bin/oncecron-shell")
 

@@ -33,14 +33,12 @@ def store(
     new_postgres: Callable[..., PostgresServer],
     new_redis: Callable[..., RedisServer],
 ) -> Breakable:
-    """Start a server with few connections."""
     kind = str(request.param)
     few = {"max_connections": 40} if kind == "postgres" else {"maxclients": 40}
     return start_breakable(kind, new_postgres, new_redis, **few)
 
 
 def turns(proxy: FaultProxy) -> int:
-    """Return the round trips of the newest connection."""
     return proxy.connections()[-1].round_trips
 
 

@@ -18,7 +18,6 @@ TTL = SHORT_TTL
 
 @pytest.fixture(params=["postgres", "redis", "unheld"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Name the kind of server."""
     return str(request.param)
 
 
@@ -26,7 +25,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 def store(
     kind: str, new_postgres: Callable[..., PostgresServer], new_redis: Callable[..., RedisServer]
 ) -> Breakable:
-    """Start a server that may be broken."""
     return start_breakable(kind, new_postgres, new_redis)
 
 

@@ -28,7 +28,6 @@ def fire(public_path: Path) -> Fire:
 
 
 def one_line(ended: Ended) -> str:
-    """Return the one line that was said."""
     assert ended.out == b""
     assert ended.err.startswith("oncecron: ")
     assert ended.err.count("\n") == 1, ended.err

@@ -18,12 +18,10 @@ def hangs_up(_connection: socket.socket, _number: int) -> None:
 
 
 def resets(connection: socket.socket, _number: int) -> None:
-    """Reset at once."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER)
 
 
 def resets_later(connection: socket.socket, number: int) -> None:
-    """Reset when asked."""
     connection.recv(1000)
     resets(connection, number)
 

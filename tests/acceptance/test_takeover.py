@@ -58,7 +58,6 @@ def store(request: pytest.FixtureRequest, public_path: Any) -> Store:
 
 @pytest.fixture
 def three(new_host: Callable[..., Oncecron]) -> tuple[Oncecron, Oncecron, Oncecron]:
-    """Give three hosts."""
     return new_host("host-a"), new_host("host-b"), new_host("host-c")
 
 
@@ -169,7 +168,6 @@ def breakable(
     new_postgres: Callable[..., PostgresServer],
     new_redis: Callable[..., RedisServer],
 ) -> Breakable:
-    """Start a server that may be broken."""
     return start_breakable(str(request.param), new_postgres, new_redis)
 
 

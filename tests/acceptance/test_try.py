@@ -79,7 +79,6 @@ def test_a_clone_shows_a_run_and_a_skip(public_path: Path) -> None:
 
 @pytest.fixture(params=RELEASES)
 def system(request: pytest.FixtureRequest) -> Iterator[DebianSystem]:
-    """Give a bare Debian with a user."""
     system = DebianSystem(request.param)
     try:
         system.add_user("ann")

@@ -165,7 +165,6 @@ def damages(store: Store) -> dict[str, Any]:
 
 
 def damage(store: Store, what: Any) -> None:
-    """Damage a row."""
     if isinstance(store, PostgresLog):
         store._database.execute(WITHOUT_CONSTRAINTS)
         store._database.execute(what)

@@ -12,7 +12,6 @@ TTL = SHORT_TTL
 
 
 def log_of(ready: Database) -> list[tuple[Any, ...]]:
-    """Return the log, oldest first."""
     return ready.execute(
         "select tick, outcome, exit_code, note from oncecron.executions order by execution_id"
     )

@@ -26,7 +26,6 @@ def why(host: Oncecron, key: str, *arguments: object) -> dict[str, Any]:
 
 
 def told(host: Oncecron, key: str, *arguments: object) -> str:
-    """Return the sentences."""
     ended = host("why", key, *arguments, "--utc")
     assert (ended.status, ended.err) == (0, "")
     return ended.out.decode()

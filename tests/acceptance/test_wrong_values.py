@@ -146,7 +146,6 @@ class Case(NamedTuple):
 
 
 def wrong(option: Option) -> Iterator[Case]:
-    """Yield what this option must refuse."""
     for each in (*OF_KIND.get(option.kind, ()), *_out_of_bounds(option)):
         yield Case(option, *each)
     if option.kind == "choice":

@@ -53,7 +53,6 @@ class Due(NamedTuple):
 
     @property
     def true(self) -> float:
-        """The true time of it."""
         return self.shown - self.site.ahead
 
 
@@ -65,11 +64,9 @@ class TrueTime:
         self.set(FIRST - DAY)
 
     def now(self) -> float:
-        """Return it."""
         return time.time() + self._ahead
 
     def set(self, instant: float) -> None:
-        """Jump."""
         self._ahead = instant - time.time()
         new = self.file.with_suffix(".new")
         new.write_text(f"{self._ahead:+.3f}\n")
@@ -162,11 +159,9 @@ class World:
         return [start.tick for start in self.journal.starts()]
 
     def executions(self) -> list[Record]:
-        """Return the log."""
         return self.log.executions("k")
 
     def skips(self, reason: str) -> list[Skipped]:
-        """Return the refusals for a reason."""
         return [skip for skip in self.log.skips("k") if skip.reason == reason]
 
 

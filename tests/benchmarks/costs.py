@@ -120,8 +120,6 @@ class Oncecron(Contender):
 
 
 class OncecronOnRedis(Oncecron):
-    """The same on Redis."""
-
     name = "oncecron on Redis"
     asks = "redis"
 
@@ -194,8 +192,6 @@ class Scheduled(Oncecron):
 
 
 class ScheduledOnRedis(Scheduled, OncecronOnRedis):
-    """The same on Redis."""
-
     name = "oncecron on Redis --schedule"
 
 

@@ -27,7 +27,6 @@ class Shown:
     """A page as a person sees it, in one size and one colour scheme."""
 
     def __init__(self, browser: Browser, url: str, width: int, scheme: str = "light") -> None:
-        """Open it."""
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=False
         )  # type: ignore[arg-type]  # a literal

@@ -32,11 +32,9 @@ class Log:
         return removed
 
     def executions(self, query: HistoryQuery | None = None) -> list[Execution]:
-        """Return what history yields."""
         return list(self.people.history(query or HistoryQuery()))
 
     def exhausted(self) -> list[Execution]:
-        """Return the dead letters."""
         return self.executions(HistoryQuery(exhausted=True))
 
     def notes(self) -> list[str]:
@@ -44,15 +42,12 @@ class Log:
         return [execution.note or "" for execution in reversed(self.executions())]
 
     def newest(self) -> Execution:
-        """Return the newest execution."""
         return self.executions()[0]
 
     def outcomes(self) -> list[str]:
-        """Return the outcomes, the oldest execution first."""
         return [execution.outcome for execution in reversed(self.executions())]
 
     def skips(self) -> list[Skip]:
-        """Return all refusals."""
         return list(self.people.skips(HistoryQuery()))
 
     def leases(self) -> list[LeaseView]:
@@ -64,26 +59,22 @@ class Log:
         return eventually(lambda: not self.leases())
 
     def counts(self) -> dict[str, int]:
-        """Return how often each reason was counted."""
         return {skip.reason: skip.count for skip in self.skips()}
 
 
 @pytest.fixture(params=sorted(KINDS))
 def store_kind(request: pytest.FixtureRequest) -> str:
-    """Name the kind of store."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def schema(postgres: PostgresServer) -> Iterator[Database]:
-    """Install the schema of PostgreSQL once."""
     with installed(postgres) as database:
         yield database
 
 
 @pytest.fixture
 def installed_database(schema: Database) -> Iterator[Database]:
-    """Give a copy of the database with the schema."""
     with schema.server.create_database(schema).until_dropped() as database:
         yield database
 
@@ -111,7 +102,6 @@ def warm_database(schema: Database) -> Iterator[Database]:
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, store_kind: str) -> Iterator[StoreKind]:
-    """Make an empty store."""
     kind = KINDS[store_kind](request)
     yield kind
     kind.close()
@@ -119,13 +109,11 @@ def store(request: pytest.FixtureRequest, store_kind: str) -> Iterator[StoreKind
 
 @pytest.fixture
 def a(store: StoreKind) -> Host:
-    """Make a host."""
     return Host(store.firing(), "a.example")
 
 
 @pytest.fixture
 def b(store: StoreKind) -> Host:
-    """Make another host."""
     return Host(store.firing(), "bb.example")
 
 

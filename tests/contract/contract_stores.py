@@ -113,17 +113,14 @@ class SQLiteKind:
 
     @staticmethod
     def connect(address: str) -> LeaseStore:
-        """Open the file."""
         return SQLiteLeaseStore(address, namespace="oncecron")
 
     def firing(self) -> LeaseStore:
-        """Open the file once more."""
         store = self.connect(self.address)
         self._given.append(store)
         return store
 
     def items(self) -> ItemStore:
-        """Open the file once more for a worker."""
         from oncecron_each.sqlite_store import SQLiteItemStore
 
         store = SQLiteItemStore(self.address, namespace="oncecron")
@@ -131,7 +128,6 @@ class SQLiteKind:
         return store
 
     def people(self) -> Reader:
-        """Open the file for people."""
         store = SQLiteReader(self.address, namespace="oncecron")
         self._given.append(store)
         return store
@@ -140,7 +136,6 @@ class SQLiteKind:
         """There are none."""
 
     def age(self, seconds: float) -> None:
-        """Move every time in every table."""
         times = {
             "job_key": ("last_start", "previous_start", "expected_since", "forgotten_at"),
             "job_execution": ("started_at", "finished_at", "lost_at"),
@@ -168,7 +163,6 @@ class SQLiteKind:
             database.executescript(";".join([*statements, "COMMIT"]))
 
     def pass_time(self, seconds: float) -> None:
-        """Wait."""
         time.sleep(seconds)
 
     def expire(self, key: str, shard: int = 0) -> None:
@@ -183,19 +177,16 @@ class SQLiteKind:
         )
 
     def stored_items(self) -> int:
-        """Count the rows."""
         [(count,)] = self.run("SELECT count(*) FROM item")
         assert isinstance(count, int)
         return count
 
     def fence(self, key: str) -> int:
-        """Read the row."""
         [(fence,)] = self.run("SELECT fence FROM job_key WHERE key = :key AND shard = 0", key=key)
         assert isinstance(fence, int)
         return fence
 
     def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
-        """Update the row."""
         self.run(
             "UPDATE job_key SET high_water = :high_water, last_start = :last_start, previous_start = :last_start"
             " WHERE key = :key AND shard = 0",
@@ -205,7 +196,6 @@ class SQLiteKind:
         )
 
     def empty(self) -> None:
-        """Delete the rows."""
         items = ("item", "item_slot", "item_batch", "item_mark", "item_list")
         tables = (
             *items,
@@ -217,16 +207,13 @@ class SQLiteKind:
             database.executescript(";".join(statements))
 
     def without_lock(self, backend_pid: int | None) -> bool:
-        """There are no sessions."""
         return backend_pid is None
 
     def run(self, statement: str, **values: object) -> list[tuple[object, ...]]:
-        """Run one statement beside the store."""
         with closing(sqlite3.connect(self.address, isolation_level=None)) as database:
             return database.execute(statement, values).fetchall()
 
     def close(self) -> None:
-        """Close every connection."""
         for store in self._given:
             store.close()
 
@@ -259,29 +246,24 @@ class MemoryKind:
         return half
 
     def empty(self) -> None:
-        """Forget everything, for those too who have it already."""
         vars(self.memory).update(vars(Memory(self._now)))
         self.memory.least = {"executions": 0.0, "skips": 0.0}
 
     def firing(self) -> LeaseStore:
-        """Return what a host asks."""
         return MemoryStore(self.memory)
 
     def items(self) -> ItemStore:
-        """Return what a worker asks."""
         from memory_items import MemoryItems
 
         return self._step_by_step(MemoryItems(self.memory))
 
     def people(self) -> Reader:
-        """Return what people ask."""
         return self._step_by_step(MemoryReader(self.memory))
 
     def cut(self) -> None:
         """There are no connections."""
 
     def age(self, seconds: float) -> None:
-        """Move every time in every row."""
         memory = self.memory
         memory.oldest -= seconds
         memory.stops = {
@@ -303,7 +285,6 @@ class MemoryKind:
                 row["presence"] = older(row["presence"], seconds)
 
     def pass_time(self, seconds: float) -> None:
-        """Move the clock."""
         self._passed += seconds
 
     def expire(self, key: str, shard: int = 0) -> None:
@@ -313,20 +294,16 @@ class MemoryKind:
         lease |= {"expires_at": now - 1, "heartbeat_at": now - 1 - lease["ttl"]}
 
     def stored_items(self) -> int:
-        """Count the rows."""
         return sum(len(found["items"]) for found in self.memory.lists.values())
 
     def fence(self, key: str) -> int:
-        """Read the mark."""
         return int(self.memory.parts[key, 0].marks["fence"])
 
     def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
-        """Set the marks."""
         marks = {"high_water": high_water, "last_start": last_start, "previous_start": last_start}
         self.memory.parts[key, 0].marks |= marks
 
     def without_lock(self, backend_pid: int | None) -> bool:
-        """There are no sessions."""
         return backend_pid is None
 
     def close(self) -> None:

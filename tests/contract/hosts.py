@@ -72,23 +72,19 @@ class Host:
     def fire(
         self, tick: Tick, *, awaited: int | None = None, **parts: Any
     ) -> Lease | Refusal | AskAgain:
-        """Claim with a new firing."""
         return self.ask(self.firing(tick, **parts), awaited=awaited)
 
     def win(self, tick: Tick, **parts: Any) -> Lease:
-        """Claim and get the lease."""
         answer = self.fire(tick, **parts)
         assert isinstance(answer, Lease), answer
         return answer
 
     def lose(self, tick: Tick, **parts: Any) -> Refusal:
-        """Claim and be refused."""
         answer = self.fire(tick, **parts)
         assert isinstance(answer, Refusal), answer
         return answer
 
     def renew(self, lease: Lease) -> Lease | None:
-        """Renew."""
         return self.store.renew(lease, deadline=self.deadline())
 
     def finish(
@@ -118,7 +114,6 @@ class Host:
         return self.store.keep(lease, ending(outcome, note, output), deadline=self.deadline())
 
     def retry(self, lease: Lease) -> Lease | Refusal | None:
-        """Ask for the next attempt."""
         return self.store.retry(lease, deadline=self.deadline())
 
     def retried(self, lease: Lease) -> Lease:
@@ -129,18 +124,15 @@ class Host:
         return answer
 
     def run(self, tick: Tick, outcome: str = "succeeded", **parts: Any) -> Lease:
-        """Win and end."""
         lease = self.win(tick, **parts)
         assert self.finish(lease, outcome)
         return lease
 
     def deliver(self, *records: dict[str, Any]) -> None:
-        """Deliver spooled records."""
         for record in records:
             self.store.deliver(record, deadline=self.deadline())
 
     def deadline(self) -> float:
-        """Return a deadline for one call."""
         return clock.lease_time(self.store.lease_clock) + _PATIENCE
 
 

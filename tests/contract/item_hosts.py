@@ -30,12 +30,10 @@ PATIENCE = 30.0
 
 
 def items(*names: str | int) -> list[Item]:
-    """Return items that are their own payload."""
     return [Item(str(name), str(name)) for name in names]
 
 
 def many(count: int, first: int = 1) -> list[Item]:
-    """Return numbered items."""
     return items(*(f"user-{number}@example.com" for number in range(first, first + count)))
 
 
@@ -49,11 +47,9 @@ class Slot:
         self.number = 0
 
     def ask(self, draw: Draw) -> Drawn | None:
-        """Draw with these words."""
         return self.store.draw(self.lease, draw._replace(slots=8), deadline=deadline(self.store))
 
     def draw(self, wanted: int = 1, *results: ItemResult, **parts: Any) -> Drawn:
-        """Draw the next batch."""
         drawn = self.ask(Draw(self.number + 1, results, wanted, **parts))
         assert drawn is not None
         self.number += bool(drawn.items)
@@ -87,12 +83,10 @@ class Field:
         self.store.expire(slot.lease.key, slot.lease.shard)
 
     def loader(self) -> Slot:
-        """Claim the right to load."""
         host = Host(self.store.firing(), "loader.example")
         return Slot(host, self.store.items(), host.win(CAMPAIGN, key=LOADER, again=True))
 
     def load(self, given: Sequence[Item], items_of: ItemList = LIST, **parts: Any) -> Loaded:
-        """Load a list in one chunk."""
         loader = self.loader()
         loaded = put(loader, Chunk(0, given, is_last=True, **parts), items_of)
         assert loaded is not None
@@ -109,24 +103,19 @@ class Field:
         return counts
 
     def rows(self, *states: str, **parts: Any) -> list[ItemRow]:
-        """Return the items as people see them."""
         return list(reports.items(self.people, ItemQuery(LIST, states, **parts)))
 
     def named(self, *states: str) -> list[str]:
-        """Return which items are in these states."""
         return [row.item for row in self.rows(*states)]
 
 
 def put(loader: Slot, chunk: Chunk, items_of: ItemList = LIST) -> Loaded | None:
-    """Send one step of a load."""
     return loader.store.load(loader.lease, items_of, chunk, deadline=deadline(loader.store))
 
 
 def deadline(store: ItemStore) -> float:
-    """Return a deadline for one call."""
     return clock.lease_time(store.lease_clock) + PATIENCE
 
 
 def positions(drawn: Drawn) -> list[int]:
-    """Return where the drawn items stand in the list."""
     return [item.position for item in drawn.items]

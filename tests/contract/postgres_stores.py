@@ -64,7 +64,6 @@ class PostgresKind:
 
     @staticmethod
     def way(request: pytest.FixtureRequest) -> Any:
-        """Return what the hosts connect through."""
         del request
 
     @staticmethod
@@ -73,13 +72,11 @@ class PostgresKind:
         return PostgresLeaseStore(address, namespace="oncecron", ttl=TTL)
 
     def firing(self) -> LeaseStore:
-        """Return another host's store."""
         store = self.connect(self.address)
         self._given.append(store)
         return store
 
     def items(self) -> ItemStore:
-        """Return another worker's store."""
         from oncecron_each.postgres_store import PostgresItemStore
 
         store = PostgresItemStore(self.address, namespace="oncecron", ttl=TTL)
@@ -93,7 +90,6 @@ class PostgresKind:
         return store
 
     def cut(self) -> None:
-        """Terminate the sessions of the hosts' role."""
         self.database.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where usename = 'runner'"
             " and datname = current_database()"
@@ -115,7 +111,6 @@ class PostgresKind:
             self.database.execute(OLDER_HOST, older(presence, seconds), *place)
 
     def pass_time(self, seconds: float) -> None:
-        """Wait."""
         time.sleep(seconds)
 
     def expire(self, key: str, shard: int = 0) -> None:
@@ -132,18 +127,15 @@ class PostgresKind:
             "select 1 from pg_locks where locktype = 'advisory' and objsubid = 2") == [])  # fmt: skip
 
     def stored_items(self) -> int:
-        """Count the rows."""
         [(count,)] = self.database.execute("select count(*) from oncecron.item")
         return int(count)
 
     def fence(self, key: str) -> int:
-        """Read the row."""
         statement = "select fence from oncecron.job_key where key = %s and shard = 0"
         [(fence,)] = self.database.execute(statement, key)
         return int(fence)
 
     def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
-        """Update the row."""
         self.database.execute(
             "update oncecron.job_key set high_water = to_timestamp(%s), last_started_at = to_timestamp(%s),"
             " previous_started_at = to_timestamp(%s) where key = %s and shard = 0",
@@ -160,12 +152,10 @@ class PostgresKind:
         self.database.execute("; ".join(statements))
 
     def without_lock(self, backend_pid: int | None) -> bool:
-        """Ask which sessions hold an advisory lock."""
         statement = "select 1 from pg_locks where locktype = 'advisory' and pid = %s"
         return self.database.execute(statement, backend_pid) == []
 
     def close(self) -> None:
-        """Close every connection."""
         for store in self._given:
             store.close()
 
@@ -177,7 +167,6 @@ class PooledPostgresKind(PostgresKind):
 
     @staticmethod
     def way(request: pytest.FixtureRequest) -> Any:
-        """Return the pooler."""
         return request.getfixturevalue("pgbouncer")
 
 

@@ -45,7 +45,6 @@ class Step(NamedTuple):
     how: dict[str, Any]
 
     def __str__(self) -> str:
-        """Return a line for people."""
         how = ", ".join(
             name if value is True else f"{name}={value}"
             for name, value in self.how.items()
@@ -181,7 +180,6 @@ def _steps(draw: Callable[[SearchStrategy[Any]], Any]) -> Step:
 def _step(
     draw: Callable[[SearchStrategy[Any]], Any], /, what: str, host: int = HOLDER, **fixed: Any
 ) -> Step:
-    """One step of which some options are fixed."""
     return Step(what, host, {**draw(st.fixed_dictionaries(_HOW[what])), **fixed})
 
 

@@ -39,17 +39,14 @@ class RedisKind:
 
     @staticmethod
     def connect(address: str) -> LeaseStore:
-        """Connect at the first call."""
         return RedisLeaseStore(parse(address, {}), namespace="oncecron", ttl=TTL)
 
     def firing(self) -> LeaseStore:
-        """Return another host's store."""
         store = self.connect(self.address)
         self._given.append(store)
         return store
 
     def items(self) -> ItemStore:
-        """Return another worker's store."""
         from oncecron_each.redis_store import RedisItemStore
 
         store = RedisItemStore(parse(self.address, {}), namespace="oncecron", ttl=TTL)
@@ -57,17 +54,14 @@ class RedisKind:
         return store
 
     def people(self) -> Reader:
-        """Return what people ask."""
         store = RedisReader(parse(self.address, {}), namespace="oncecron")
         self._given.append(store)
         return store
 
     def cut(self) -> None:
-        """Kill all connections but the test's own."""
         self.client.client_kill_filter(_type="normal", skipme=True)
 
     def age(self, seconds: float) -> None:
-        """Move every time in every value."""
         for name in self.client.keys(f"{PREFIX}*"):
             kind = self.client.type(name)
             if kind == "hash":
@@ -84,7 +78,6 @@ class RedisKind:
                     self.client.zincrby(name, -seconds, member)
 
     def pass_time(self, seconds: float) -> None:
-        """Wait."""
         time.sleep(seconds)
 
     def expire(self, key: str, shard: int = 0) -> None:
@@ -94,15 +87,12 @@ class RedisKind:
         self.client.hset(f"{PREFIX}lease:{key}#{shard}", mapping=times)
 
     def stored_items(self) -> int:
-        """Count the fields."""
         return sum(self.client.hlen(name) for name in self.client.keys(f"{PREFIX}items:*"))
 
     def fence(self, key: str) -> int:
-        """Read the field."""
         return int(self.client.hget(f"{PREFIX}key:{key}#0", "fence"))
 
     def mark(self, key: str, high_water: float | None, last_start: float | None) -> None:
-        """Set the fields."""
         marks = {"high_water": high_water, "last_start": last_start, "previous_start": last_start}
         for name, value in marks.items():
             if value is not None:
@@ -115,11 +105,9 @@ class RedisKind:
         self.client.hset(PREFIX + "namespace", mapping={"least_executions": 0, "least_skips": 0})
 
     def without_lock(self, backend_pid: int | None) -> bool:
-        """There are no session locks."""
         return backend_pid is None
 
     def close(self) -> None:
-        """Close every connection."""
         for store in self._given:
             store.close()
         self.client.close()

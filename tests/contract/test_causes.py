@@ -19,7 +19,6 @@ RELEASE = Request("release", "bob@b.example", 15, None)
 
 
 def causes(log: Log) -> list[str]:
-    """Return the causes, the oldest execution first."""
     return [execution.cause for execution in reversed(log.executions())]
 
 

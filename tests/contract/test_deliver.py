@@ -14,7 +14,6 @@ from oncecron.core.tick import NO_TICK, Tick, named_tick
 
 
 def won(host: Host, number: int = 1) -> tuple[Firing, Lease]:
-    """Return a firing with its lease."""
     firing = host.firing(minute(number))
     lease = host.ask(firing)
     assert isinstance(lease, Lease)
@@ -192,7 +191,6 @@ def run_of(host: Host, number: int, token: int) -> tuple[dict[str, Any], dict[st
 
 
 def by_tick(log: Log) -> dict[str | None, str]:
-    """Return the outcome of each tick."""
     return {execution.tick: execution.outcome for execution in log.executions()}
 
 

@@ -61,7 +61,6 @@ def findings(log: Log, *, now: float = NOW, kept: float = 86400.0) -> list[tuple
 
 
 def job(log: Log, *, now: float = NOW) -> JobSummary:
-    """Return the only key at a glance."""
     [found] = jobs(Sources(log.people, log.people, now))
     newest = max((each.high_water or 0.0 for each in log.people.job_keys()), default=0.0)
     since = {at for at in in_timeline(log, now, DAY, "missed") if at > newest}
@@ -89,7 +88,6 @@ def in_timeline(log: Log, now: float, kept: float, *words: str) -> set[float]:
 
 
 def ticks(first: int, last: int) -> tuple[str | None, str | None, int]:
-    """Return a range of missing ticks."""
     return minute(first).text, minute(last).text, last - first + 1
 
 
@@ -425,5 +423,4 @@ def test_what_the_configuration_file_expects_counts_until_a_host_has_fired_it(
 
 
 def silent(log: Log) -> float | None:
-    """Return since when the only key is silent."""
     return job(log, now=clock.wall()).silent_since

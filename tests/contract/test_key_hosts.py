@@ -18,14 +18,12 @@ from oncecron.core.units import HOUR
 
 
 def seen(log: Log) -> dict[str, KeyHost]:
-    """Return the hosts of the only key, by name."""
     found = {each.host: each for each in log.people.key_hosts()}
     assert {each.key for each in found.values()} <= {KEY}
     return found
 
 
 def ticks(host: KeyHost) -> list[str]:
-    """Return the ticks without their times."""
     return [tick for tick, _ in host.ticks]
 
 
@@ -266,7 +264,6 @@ class Raced:
         self.looks, self._look, self._between, self._times = 0, host.store.look, between, times  # type: ignore[attr-defined]
 
     def __call__(self, *given: Any, **how: Any) -> Any:
-        """Look."""
         self.looks += 1
         facts = self._look(*given, **how)
         if self.looks <= self._times:

@@ -43,7 +43,6 @@ def old(a: Host, log: Log) -> Log:
 
 
 def by_an_end(host: Host, wanted: Retention) -> None:
-    """End an execution."""
     host.finish(host.win(FAR), retention=wanted)
 
 

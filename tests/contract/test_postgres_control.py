@@ -55,7 +55,6 @@ def lock_holders(store: PostgresKind) -> list[int]:
 
 
 def backend(host: Host) -> int:
-    """Return the host's session."""
     assert isinstance(host.store, PostgresLeaseStore)
     assert host.store._client
     return host.store._client.backend_pid
@@ -63,7 +62,6 @@ def backend(host: Host) -> int:
 
 @pytest.fixture
 def superuser(store: PostgresKind) -> Iterator[PostgresReader]:
-    """Ask as who may end any session."""
     people = PostgresReader(store.database.url("postgres"), namespace="oncecron")
     yield people
     people.close()

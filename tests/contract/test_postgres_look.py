@@ -60,7 +60,6 @@ class ComparedKind(PostgresKind):
 
 @pytest.fixture
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    """Make the store once."""
     made = World(ComparedKind(request))
     yield made
     made.kind.close()

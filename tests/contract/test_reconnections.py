@@ -17,7 +17,6 @@ from oncecron.stores.api import LeaseStore
 
 
 def opened(url: str) -> LeaseStore:
-    """Open a store as a firing does."""
     address = parse_address(url)
     return steady(open_lease_store(address, "oncecron", TTL), address, None)
 

@@ -28,7 +28,6 @@ HELLO = Output("hello\n", 0)
 
 @pytest.fixture
 def server(new_redis: Callable[..., RedisServer]) -> RedisServer:
-    """Start a server that may be damaged."""
     return new_redis(aof=True)
 
 
@@ -39,7 +38,6 @@ def connect(server: RedisServer, connect: Connect) -> Connect:
 
 
 def log(server: RedisServer) -> list[Execution]:
-    """Return the executions, the oldest first."""
     people = RedisReader(parse(server.url(), {}), namespace="oncecron")
     found = list(people.history(HistoryQuery()))[::-1]
     people.close()
@@ -47,12 +45,10 @@ def log(server: RedisServer) -> list[Execution]:
 
 
 def outcomes(server: RedisServer) -> list[tuple[int, str]]:
-    """Return attempts and outcomes, the oldest first."""
     return [(execution.attempt, execution.outcome) for execution in log(server)]
 
 
 def snapshot(server: RedisServer) -> dict[bytes, bytes]:
-    """Return all that a server knows."""
     with server.connect() as client:
         return {name: client.dump(name) for name in client.keys("*")}
 

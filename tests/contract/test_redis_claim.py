@@ -45,18 +45,15 @@ class Steps(Host):
     store: RedisLeaseStore
 
     def look(self, firing: Firing, *, awaited: int | None = None) -> State:
-        """Take the first step."""
         deadline = self.deadline()
         return state_of(self.store.look(firing, awaited=awaited, closely=True, deadline=deadline))
 
     def grant(self, firing: Firing, state: State, grant: Grant = START) -> Any:
-        """Take the last one."""
         deadline = self.deadline()
         host = seen(state, firing, won=True)
         return self.store.grant(firing, state, grant, host, alone=False, deadline=deadline)
 
     def expire(self, firing: Firing, state: State) -> None:
-        """Take the one between."""
         self.store.expire(firing, state, "a note", deadline=self.deadline())
 
 
@@ -68,14 +65,12 @@ def connect(connect: Callable[..., Steps]) -> Connect:
 
 @pytest.fixture
 def people(redis_server: RedisServer) -> Iterator[RedisReader]:
-    """Open the store for people."""
     store = RedisReader(parse(redis_server.url(), {}), namespace="oncecron")
     yield store
     store.close()
 
 
 def data(server: RedisServer) -> dict[bytes, bytes | None]:
-    """Return everything that is stored."""
     with server.connect() as client:
         return {name: client.dump(name) for name in client.scan_iter()}
 

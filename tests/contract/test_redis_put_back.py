@@ -13,13 +13,11 @@ from oncecron.stores.redis.reader import RedisReader
 
 @pytest.fixture
 def a(redis_server: RedisServer, connect: Callable[..., Host]) -> Host:
-    """Give one host."""
     return connect(redis_server.url())
 
 
 @pytest.fixture
 def b(redis_server: RedisServer, connect: Callable[..., Host]) -> Host:
-    """Give another."""
     return connect(redis_server.url(), "bb")
 
 

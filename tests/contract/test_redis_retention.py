@@ -26,13 +26,11 @@ def client(redis_server: RedisServer) -> Iterator[Any]:
 
 @pytest.fixture
 def a(redis_server: RedisServer, connect: Callable[..., Host]) -> Host:
-    """Give a host."""
     return connect(redis_server.url())
 
 
 @pytest.fixture
 def people(redis_server: RedisServer) -> Iterator[RedisReader]:
-    """Open the store for people."""
     target = parse(redis_server.url(), {})
     with closing(RedisReader(target, namespace="oncecron")) as store:
         yield store

@@ -58,7 +58,6 @@ LAST = 5
 
 @pytest.fixture
 def known(connect: Callable[..., Host], redis_server: RedisServer) -> Host:
-    """Fill a server."""
     a, b = connect(redis_server.url()), connect(redis_server.url(), "b")
     a.run(minute(1), schedule="* * * * *", zone="UTC")
     a.win(minute(2))

@@ -68,7 +68,6 @@ def test_the_timeline_is_in_the_order_of_starts_part_by_part(
 
 
 def findings(log: Log) -> list[Breach]:
-    """Return what an audit finds."""
     question = Question(
         log.people, log.people, None, 86400.0, clock.wall(), Clock(utc=True), _no_wait
     )

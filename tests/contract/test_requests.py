@@ -20,14 +20,12 @@ def ask(log: Log, lease: Lease, request: Request = STOP) -> bool:
 
 
 def heard(host: Host, lease: Lease) -> Request | None:
-    """Return what a renewal tells."""
     renewed = host.renew(lease)
     assert renewed is not None
     return renewed.request
 
 
 def release(log: Log, execution_id: int | None, *, shard: int = 0, force: bool = False) -> Released:
-    """Free a part of the key."""
     return log.people.release(KEY, shard, execution_id, author=BOB, force=force)
 
 

@@ -99,7 +99,6 @@ def test_what_became_of_each_tick(log: Log) -> None:
 
 
 def every_tick(log: Log, now: float | None = None) -> dict[str, KeyTicks]:
-    """Return all that a timeline knows."""
     now = now or clock.wall() + 1
     return ticks_of(Sources(log.people, log.people, now), Span(now - 86400, now), hosts=True)
 
@@ -115,7 +114,6 @@ def words(found: KeyTicks, host: str | None = None) -> dict[str | None, str]:
 
 
 def minute_text(at: float) -> str | None:
-    """Return the text of an instant."""
     return minute(round((at - (minute(0).instant or 0.0)) / 60)).text
 
 

@@ -40,7 +40,6 @@ INSTALLERS = 20
 
 @pytest.fixture
 def store_kind() -> str:
-    """Let every fixture mean this store."""
     return "sqlite"
 
 

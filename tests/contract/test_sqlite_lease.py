@@ -18,7 +18,6 @@ from oncecron.stores.sqlite.connection import statements
 
 @pytest.fixture
 def store_kind() -> str:
-    """Let every fixture mean this store."""
     return "sqlite"
 
 

@@ -36,12 +36,10 @@ class Explained(NamedTuple):
 
 
 def sources(log: Log) -> Sources:
-    """Return where it reads."""
     return Sources(log.people, log.people, NOW)
 
 
 def ticks(log: Log) -> Ticks:
-    """Return what there is to choose from."""
     return Ticks(sources(log), KEY, (), UTC)
 
 
@@ -187,7 +185,6 @@ def test_an_outcome_that_no_tick_has(log: Log) -> None:
 
 
 def minutes_ago(number: int) -> str:
-    """Return the age of a minute."""
     return f"{40 - number}m"
 
 

@@ -27,11 +27,9 @@ class Moment(float):
     """A time; two are equal within seconds, since stores are asked one after the other."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare within seconds."""
         return isinstance(other, float) and abs(self - other) < _NEARLY
 
     def __ne__(self, other: object) -> bool:
-        """Compare within seconds."""
         return not self == other
 
     __hash__ = None  # type: ignore[assignment]
@@ -79,7 +77,6 @@ class World:
         self.begin()
 
     def begin(self) -> None:
-        """Forget everything."""
         for store in (*self.stores, *self.items):
             store.close()
         self.kind.empty()
@@ -90,7 +87,6 @@ class World:
         self._tokens = [0]
 
     def do(self, step: Step, firing: Firing | None) -> Any:
-        """Return the answer to a step."""
         method = getattr(self, "_" + step.what.replace(" ", "_"))
         try:
             return self._shown(method(self._slot(step), firing, **step.how))

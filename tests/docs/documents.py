@@ -10,7 +10,6 @@ COMMANDS = ROOT / "docs" / "commands"
 
 
 def pages() -> list[Path]:
-    """Return the pages below docs/."""
     return sorted((ROOT / "docs").rglob("*.md"))
 
 
@@ -21,7 +20,6 @@ def sources() -> list[Path]:
 
 
 def manual_pages() -> list[Path]:
-    """Return the manual pages."""
     return sorted((ROOT / "man").iterdir())
 
 

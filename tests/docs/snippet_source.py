@@ -64,7 +64,6 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """Where it begins."""
         return self.blocks[0].name
 
     @property
@@ -74,19 +73,16 @@ class Scenario:
 
 
 def pages() -> list[Path]:
-    """Return README and all pages of docs/."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks() -> list[Block]:
-    """Return the fenced blocks of all pages."""
     return [
         block for page in pages() for block in blocks_of(page, page.read_text(encoding="utf-8"))
     ]
 
 
 def blocks_of(page: Path, text: str) -> Iterator[Block]:
-    """Yield the fenced blocks of one page."""
     lines = text.splitlines()
     number = 0
     while number < len(lines):

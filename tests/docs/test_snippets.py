@@ -42,12 +42,10 @@ PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def of(*languages: str) -> list[Block]:
-    """Return the blocks of some languages that are parsed."""
     return [b for b in BLOCKS if b.language in languages and "not parsed" not in b.comments]
 
 
 def named(block: Block) -> str:
-    """Return a test's name."""
     return block.name
 
 
@@ -120,7 +118,6 @@ def test_most_is_run() -> None:
 
 
 def example(text: str) -> list[Block]:
-    """Return the blocks of a page."""
     return list(blocks_of(Path(__file__), text))
 
 

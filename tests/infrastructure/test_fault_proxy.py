@@ -23,7 +23,6 @@ class Upper:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Listen no more."""
         with contextlib.suppress(OSError):
             self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self.listener.close()
@@ -58,17 +57,14 @@ def upper() -> Iterator[Upper]:
 
 @pytest.fixture
 def proxy(upper: Upper, new_proxy: Callable[..., FaultProxy]) -> FaultProxy:
-    """Start the proxy in front of it."""
     return new_proxy(upper)
 
 
 def connect(proxy: FaultProxy) -> socket.socket:
-    """Connect a client."""
     return socket.create_connection((proxy.host, proxy.port), timeout=5)
 
 
 def ask(client: socket.socket, line: bytes) -> bytes:
-    """Send a line and return the answer."""
     client.sendall(line)
     return client.recv(1000)
 

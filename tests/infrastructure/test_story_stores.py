@@ -44,7 +44,6 @@ def _as_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def story(**parameters: Any) -> list[Any]:
-    """Return the items of one story on four stores."""
     return [Item("test_it", **parameters, store=store) for store in STORES]
 
 

@@ -1,5 +1,6 @@
 """Waiting, skipping, skewed clocks and processes."""
 
+import ast
 import os
 import signal
 import subprocess
@@ -17,6 +18,18 @@ import time
 print(time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic(),
       open('/proc/self/stat').read().rpartition(')')[2].split()[19])
 """
+
+
+def test_a_test_says_what_it_proves() -> None:
+    """In one sentence."""
+    without = [
+        f"{path}: {node.name}"
+        for path in (*TESTS.rglob("test_*.py"), *TESTS.parent.glob("plugins/*/tests/**/test_*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+        if not ast.get_docstring(node)
+    ]
+    assert without == []
 
 
 @pytest.mark.parametrize("skew", [90.5, -3600])

@@ -31,7 +31,6 @@ SEEDS = 3
 
 
 def arguments() -> argparse.Namespace:
-    """Read the command line."""
     assert __doc__
     parser = argparse.ArgumentParser(prog="tests/chaos", description=__doc__.splitlines()[0])
     parser.add_argument(

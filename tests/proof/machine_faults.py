@@ -19,12 +19,10 @@ class MachineFaults(HostFaults):
         self, host: MachineHost, stores: Sequence[Host], proxies: Sequence[FaultProxy], random: Random,
         firings: Callable[[], list[Firing]],
     ) -> None:  # fmt: skip
-        """Take the machines of the store too."""
         super().__init__(host, proxies, random, firings)
         self._stores = stores
 
     def further(self) -> list[Kind]:
-        """Return what befalls its network."""
         return self._of_the_network() if self.host.machine and self._stores else []
 
     def _of_the_network(self) -> list[Kind]:

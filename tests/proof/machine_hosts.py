@@ -37,7 +37,6 @@ class MachineHost(FiringHost):
         return [*(self.machine.prefix if self.machine else []), *as_ourselves(), *command]
 
     def processes(self) -> list[Process]:
-        """Return all that runs here."""
         return self.machine.processes() if self.machine else super().processes()
 
     # Its network; only with namespaces

@@ -57,7 +57,6 @@ class People:
         return bool(self._typed)
 
     def step(self) -> None:
-        """Do what is due."""
         if now() < self._next or len(self._typed) >= MOST_AT_ONCE:
             return
         self._next = now() + self._random.expovariate(1 / GAP)

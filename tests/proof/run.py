@@ -60,7 +60,6 @@ class ProofRun(Run):
         return [each.key for each, _ in self.living.values() if each.key not in of_items]
 
     def meanwhile(self) -> None:
-        """Let people work."""
         self.people.step()
 
     def look(self) -> bool:
@@ -69,7 +68,6 @@ class ProofRun(Run):
         return self.people.waiting
 
     def give_back(self) -> bool:
-        """Undo what they did."""
         return self.people.give_back()
 
     def say_how_far(self) -> None:
@@ -92,7 +90,6 @@ class ProofRun(Run):
 
 
 def one(wanted: Proof, tell: Callable[[str], None]) -> history.History:
-    """Run once and return what happened."""
     with ExitStack() as stack:
         operator = stack.enter_context(ThreadPoolExecutor(1, "operator"))
         network = Network() if wanted.rooted else None

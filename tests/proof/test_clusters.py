@@ -29,14 +29,12 @@ class Standing(NamedTuple):
     hosts: list[Oncecron]
 
     def fire(self, *command: object, host: int = 0, budget: int = 30) -> Firing:
-        """Fire the next tick of a key."""
         limits = ("--ttl", TTL, "--connect-timeout", f"{budget}s")
         return self.hosts[host].fire("k", *limits, "--tick", f"t{next(_ticks)}", "--", *command)
 
 
 @contextlib.contextmanager
 def standing(kind: str, network: Network | None, state: Path) -> Iterator[Standing]:
-    """Start a cluster and its hosts."""
     (state / "run").mkdir(mode=0o755)
     cluster = clusters.start(kind, network, state / "run", TTL)
     try:
@@ -168,7 +166,6 @@ def test_each_fault_bites_and_passes(store: Standing) -> None:
 
 
 def suffer(store: Standing, fault: clusters.StoreFault, bite: Bite) -> None:
-    """See one fault through."""
     assert fault.seconds[0] <= fault.seconds[1]
     try:
         with bite(store):

@@ -48,7 +48,6 @@ class Run:
 
     @property
     def started(self) -> float:
-        """When it certainly had begun."""
         return self.first.time
 
     @property
@@ -73,7 +72,6 @@ class Run:
         return [line.detail for line in own if line.kind == "signal"]
 
     def __str__(self) -> str:
-        """Say who ran what, when."""
         line = self.first
         return (
             f"{line.key} tick {line.tick} shard {line.shard} attempt {line.attempt} token"
@@ -95,7 +93,6 @@ class Journal:
         return [_line(text) for text in whole.splitlines()]
 
     def runs(self) -> list[Run]:
-        """Return the runs in the order of their starts."""
         by_run: dict[str, list[Line]] = collections.defaultdict(list)
         for line in self.lines():
             by_run[line.run].append(line)

@@ -66,7 +66,6 @@ class Machine:
         return str(done.stdout)
 
     def processes(self) -> list[Process]:
-        """Return all processes here, but for the holder."""
         ours = _namespace(self.holder.pid, self._own)
         others = (p for p in process_table() if p.pid != self.holder.pid)
         return [process for process in others if _namespace(process.pid, self._own) == ours]
@@ -134,7 +133,6 @@ class Host(Machine):
             self._ip("link set eth0 down")
 
     def heal(self) -> None:
-        """Undo both cuts."""
         self.network.plug(self._port)
         self._ip("link set eth0 up", *_neighbours())
 

@@ -22,8 +22,6 @@ DIRECTORY = Path(_VENV).resolve() / "crons"
 
 
 class Daemon(NamedTuple):
-    """How a daemon is started."""
-
     command: list[str]
     variables: dict[str, str]
     """What its environment has besides PATH."""

@@ -59,7 +59,6 @@ def read_process(pid: int) -> Process | None:
 
 
 def process_table() -> list[Process]:
-    """Return all processes of this machine."""
     entries = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return [entry for entry in entries if entry is not None]
 

@@ -59,7 +59,6 @@ class FaultProxy(proxy.FaultProxy if proxy else object):
         return [Traffic(*row) for row in self._tell("traffic")]
 
     def round_trips(self) -> int:
-        """Return the round trips of all connections together."""
         return sum(connection.round_trips for connection in self.connections())
 
     def sigstop(self) -> None:

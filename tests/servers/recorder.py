@@ -13,8 +13,6 @@ from servers.waiting import eventually
 
 
 class Received(NamedTuple):
-    """One request."""
-
     method: str
     path: str
     query: dict[str, str]

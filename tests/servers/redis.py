@@ -135,7 +135,6 @@ class RedisServer:
         return self._url("rediss", via or self.tls_endpoint, database, login, options)
 
     def unix_url(self, database: int = 0) -> str:
-        """Return the URL of the socket."""
         return f"unix://{self.directory}/socket?db={database}"
 
     @staticmethod
@@ -145,18 +144,15 @@ class RedisServer:
         return f"{scheme}://{at}{to.host}:{to.port}/{database}" + (f"?{query}" if query else "")
 
     def flush(self) -> None:
-        """Remove all data."""
         with self.connect() as client:
             client.flushall()
 
     def log(self) -> str:
-        """Return the server's log."""
         with contextlib.suppress(FileNotFoundError):
             return (self.directory / "log").read_text(errors="replace")
         return ""
 
     def stop(self) -> None:
-        """Shut down in order."""
         if self.process is not None:
             end(self.process, signal.SIGTERM)
             self.process = None
@@ -168,7 +164,6 @@ class RedisServer:
             self.process = None
 
     def restart(self) -> None:
-        """Stop and start again, on the same port."""
         self.stop()
         self.start()
 
@@ -178,12 +173,10 @@ class RedisServer:
             self.process.send_signal(signal.SIGSTOP)
 
     def sigcont(self) -> None:
-        """Thaw it."""
         if self.process is not None:
             self.process.send_signal(signal.SIGCONT)
 
     def remove(self) -> None:
-        """End it and remove its files."""
         self.kill()
         remove_directory(self.directory)
 

@@ -131,7 +131,6 @@ class Sentinels:
         eventually(done, deadline, retry_on=(AssertionError, *AWAY))
 
     def remove(self) -> None:
-        """End all and remove their files."""
         for server in (*self.sentinels, *self.servers):
             server.remove()
 
@@ -222,14 +221,12 @@ class RedisCluster:
         ).removeprefix("redis")
 
     def key_on(self, server: RedisServer, prefix: str = "key") -> str:
-        """Return a key whose slot is this server's."""
         number = self.servers.index(server)
         low, high = (SLOTS * n // len(self.servers) for n in (number, number + 1))
         keys = (f"{prefix}{n}" for n in range(10_000))
         return next(key for key in keys if low <= self.slot(key) < high)
 
     def slot(self, key: str) -> int:
-        """Return the slot of a key."""
         return int(self.ask(self.servers[0], "CLUSTER KEYSLOT", key))
 
     def move_slot(self, slot: int, source: RedisServer, target: RedisServer, step: str) -> None:
@@ -243,18 +240,15 @@ class RedisCluster:
             self.ask(server, "CLUSTER SETSLOT", slot, "NODE", target_id)
 
     def node_id(self, server: RedisServer) -> str:
-        """Return how the cluster names this server."""
         told = self.ask(server, "CLUSTER MYID")
         return told.decode() if isinstance(told, bytes) else str(told)
 
     @staticmethod
     def ask(server: RedisServer, *words: Any) -> Any:
-        """Ask one node, as administrator."""
         with server.connect() as client:
             return client.execute_command(*words)
 
     def remove(self) -> None:
-        """End all and remove their files."""
         for server in self.servers:
             server.remove()
 

@@ -20,7 +20,6 @@ def only_this_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def put(path: Path, text: str, mode: int = 0o600) -> str:
-    """Write a file and return its path."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(text)
     path.chmod(mode)

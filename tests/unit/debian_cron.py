@@ -135,5 +135,4 @@ def _found(entries: Sequence[Entry], wild: list[int], fixed: list[int]) -> list[
 
 
 def started(schedule: str, zone: str, start: int, stop: int) -> list[int]:
-    """Return the minutes in which one schedule is started."""
     return [now for now, found in starts([schedule], zone, start, stop) if found]

@@ -43,7 +43,6 @@ class OneKey(claim_loop.ClaimLoop):
         self._looks_lightly = looks_lightly
 
     def change(self, **facts: Any) -> None:
-        """Change the state, as another firing would."""
         self.state = self.state._replace(version=self.state.version + 1, **facts)
 
     def pass_time(self, seconds: float) -> None:
@@ -59,7 +58,6 @@ class OneKey(claim_loop.ClaimLoop):
         )
 
     def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> Facts:
-        """Return the state."""
         self._note("look closely" if closely else "look", deadline)
         if self._looks_lightly and not closely:
             return {"state": self.state._replace(lock="unknown", recovering_for=0.0)}
@@ -76,7 +74,6 @@ class OneKey(claim_loop.ClaimLoop):
         alone: bool,
         deadline: float,
     ) -> Lease | None:
-        """Write a lease."""
         del presence
         self._note("grant alone" if alone else "grant", deadline)
         unsafe = self.state.recovering_for > 0 or (
@@ -91,7 +88,6 @@ class OneKey(claim_loop.ClaimLoop):
         return self._lease(firing, attempt)
 
     def expire(self, firing: Firing, state: State, note: str, *, deadline: float) -> LostRun | None:
-        """Remove an expired lease."""
         self._note("expire", deadline)
         if self._has_changed_since(state):
             return None

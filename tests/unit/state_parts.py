@@ -27,12 +27,10 @@ class Orders:
         self.given: list[tuple[str, str | None]] = []
 
     def __getattr__(self, name: str) -> Any:
-        """Note the order, and the note of its ending."""
         return lambda ending=None: self.given.append((name, ending.note if ending else None))
 
     @property
     def names(self) -> list[str]:
-        """The orders without their notes."""
         return [name for name, _ in self.given]
 
 
@@ -48,7 +46,6 @@ class Told:
         self.interrupted: list[str] = []
 
     def say(self, text: str) -> None:
-        """Note a line."""
         self.lines.append(text)
 
     def hold(self) -> None:
@@ -58,17 +55,14 @@ class Told:
         """Let it go on."""
 
     def spool(self, record: dict[str, Any]) -> bool:
-        """Note a record, unless the disk is full."""
         if not self.disk_is_full:
             self.spooled.append(record)
         return not self.disk_is_full
 
     def spool_not_started(self, firing: Any, why: str) -> None:
-        """Note for which shard the positive word was given."""
         self.unstarted.append((firing.shard, why))
 
     def record_interrupted(self, _firing: Any, why: str) -> None:
-        """Note why the firing ended before an answer."""
         self.interrupted.append(why)
 
     def say_store_failure(self, _error: Exception) -> int:
@@ -76,11 +70,9 @@ class Told:
         return 69
 
     def delay_after(self, _lease: Lease) -> float:
-        """Return the seconds until the next attempt."""
         return 5.0
 
     def say_no_retry(self, _lease: Lease, event: Any, stop_reason: str | None = None) -> str:
-        """Return a note."""
         return event.why.reason if isinstance(event.why, Refusal) else stop_reason or "away"
 
     def send(self, _record: object) -> None:
@@ -93,7 +85,6 @@ class Told:
         """Ignore a start."""
 
     def say_end(self, ending: Ending) -> None:
-        """Note what oncecron has ended."""
         if ending.outcome in ("timed-out", "stopped"):
             self.lines.append(ending.outcome)
 
@@ -112,32 +103,25 @@ class FakeJob:
         self.calls: list[tuple[object, ...]] = []
 
     def start(self, *_: Any) -> None:
-        """Start, if there is such a command."""
         if self.cannot_start:
             raise OSError(8, "Exec format error")
 
     def judge(self, _now: float, _trusted_until: float) -> JobEnd | None:
-        """Return how it ended."""
         return self.ended
 
     def poll_timeout(self, _now: float, _trusted_until: float) -> float:
-        """Wait for nothing but its end."""
         return 7.0
 
     def forward(self, number: int, _now: float, *, already_there: bool) -> None:
-        """Note a signal."""
         self.calls.append(("forward", number, already_there))
 
     def obey(self, request: Any, _now: float) -> None:
-        """Note a request."""
         self.calls.append(("obey", request))
 
     def kill(self, stop: Any, _now: float) -> None:
-        """Note why it was killed."""
         self.calls.append(("kill", stop.outcome))
 
     def terminate(self, stop: Any, _now: float) -> None:
-        """Note why it was ended."""
         self.calls.append(("terminate", stop.note))
 
 
@@ -155,7 +139,6 @@ class Bench(Guard):
         self.report = self.reports.append  # type: ignore[method-assign]
 
     def now(self) -> float:
-        """Return the time that the test says."""
         return self.time
 
     def really_reporting(self) -> "Bench":

@@ -27,7 +27,6 @@ PASSWORD = "postgresql://u:s3cret@h/d"
 
 @pytest.fixture(autouse=True)
 def _only_this_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No configuration of the machine."""
     for name in ("ONCECRON_STORE", "ONCECRON_STORE_FILE", "ONCECRON_NAMESPACE", "ONCECRON_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -425,7 +424,6 @@ class Disk:
     """A spool that knows that the store is away."""
 
     def note_unreachable(self, _key: str) -> bool:
-        """Return that this is no news."""
         return False
 
 

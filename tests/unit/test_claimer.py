@@ -50,19 +50,15 @@ class Scripted:
         return answer
 
     def listen(self, firing: Any, *, deadline: float) -> bool:
-        """Listen, where it can."""
         return self.stirs
 
     def watch_fd(self) -> int | None:
-        """Give a number."""
         return 7 if self.stirs else None
 
     def close(self) -> None:
-        """Note when."""
         self.closed.append(self.time.now)
 
     def sleep(self, seconds: float, _fd: int | None) -> bool:
-        """Let the time pass."""
         self.time.now += seconds
         return False
 
@@ -94,12 +90,10 @@ def new_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
 
 def held(ends_in: float, heartbeat: float = 1.0, **parts: Any) -> Refusal:
-    """Return that somebody runs, whose lease ends then."""
     return Refusal("held", HOLDER, blocked_by=BlockingLease(42, ends_in, heartbeat, **parts))
 
 
 def granted(shard: int) -> Lease:
-    """Return a lease."""
     return Lease("k", shard, "t", "o", 2, 43, 9, TTL, 0.0, 0.0)
 
 

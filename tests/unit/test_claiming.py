@@ -37,7 +37,6 @@ UNCONFIRMED = Unconfirmed(
 
 
 def ask(store: OneKey, **how: Any) -> Any:
-    """Claim."""
     return claim(store, FIRING, deadline=how.pop("deadline", NEVER), **how)
 
 
@@ -54,8 +53,6 @@ def interfere(store: OneKey, times: int) -> None:
 
 
 def failing(error: Exception) -> Callable[..., Any]:
-    """Return a step that fails."""
-
     def fail(*_: object, **__: object) -> None:
         raise error
 

@@ -53,7 +53,6 @@ class Stream(io.StringIO):
         self.terminal = terminal
 
     def isatty(self) -> bool:
-        """Say so."""
         return self.terminal
 
 
@@ -269,17 +268,14 @@ class Log:
     """A log of one key in four shards and one key alone."""
 
     def job_keys(self) -> list[JobKey]:
-        """Return the shards of the keys."""
         return [JobKey("nightly", shard, None, None) for shard in range(4)] + [
             JobKey("hourly", 0, None, None)
         ]
 
     def history(self, _query: object) -> list[Execution]:
-        """Return nothing."""
         return []
 
     def skips(self, _query: object) -> list[Skip]:
-        """Return one skip of each key."""
         rest = ("t1", "held", "host-a", 1, "host-b", 2, 0.0, 4, "detail")
         return [Skip("nightly", 3, *rest), Skip("hourly", 0, *rest)]
 

@@ -23,7 +23,6 @@ MOST_CLAIMS = 60
 
 
 def kind(answer: Answer) -> str:
-    """Return which answer it is."""
     if isinstance(answer, Refusal):
         return answer.reason
     if isinstance(answer, AskAgain):

@@ -51,7 +51,6 @@ OVER = LEASE._replace(expires_at=950.0)
 
 
 def pause(key: str, until: float | None) -> Pause:
-    """Return a pause."""
     return Pause(key, None, f"ann@{key}", None, 0.0, until)
 
 
@@ -75,7 +74,6 @@ def at_a_glance(
 
 
 def told(*executions: Execution, leases: tuple[LeaseView, ...] = (), **known: Any) -> Any:
-    """Return the account of a tick."""
     traced = [Traced(each, None, None, None) for each in executions]
     facts = Facts("k", "t1", None, (), traced, (), (), leases, (), {}, frozenset(), (), NOW)
     return account(facts._replace(**known), Clock(utc=True))

@@ -144,7 +144,6 @@ def test_the_ticks_of_a_span_are_those_that_follow_each_other() -> None:
 def drawing(
     width: int | None, lines: Sequence[tuple[str, Sequence[Ticks]]], span: float = DAY, **how: bool
 ) -> list[str]:
-    """Return the lines of a picture."""
     style = Style(
         "table",
         Clock(utc=True, zone=None, now=NOW),

@@ -30,7 +30,6 @@ class Silent:
         self.may_answer = threading.Event()
 
     def claim(self, firing: Any, **_: Any) -> Any:
-        """Note for which part."""
         self.asked.append(firing.shard)
         self.was_asked.set()
         self.may_answer.wait(30)
@@ -50,7 +49,6 @@ class Slow:
         self.finished: list[Ending] = []
 
     def claim(self, firing: Any, **_: Any) -> Lease:
-        """Grant what is trusted no more."""
         return self._lease(firing.owner, clock.lease_time(self.lease_clock))
 
     def renew(self, lease: Lease, *, deadline: float) -> Lease:
@@ -61,7 +59,6 @@ class Slow:
         return self._lease(lease.owner, clock.lease_time(self.lease_clock) + lease.ttl)
 
     def finish(self, lease: Lease, ending: Ending, *_: Any, deadline: float) -> bool:
-        """Take it."""
         self.finished.append(ending)
         return True
 
@@ -93,7 +90,6 @@ class NoSignals:
         self.fd = os.eventfd(0, os.EFD_NONBLOCK)
 
     def read(self) -> list[Any]:
-        """Return none."""
         return []
 
 

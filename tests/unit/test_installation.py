@@ -200,7 +200,6 @@ def lay(directory: Path, name: str, version: str, module: str) -> None:
 
 @pytest.fixture
 def package_home(tmp_path: Path) -> Path:
-    """Give the directory of the package oncecron."""
     return tmp_path / "oncecron"
 
 

@@ -77,21 +77,16 @@ class Alone(system.Calls):
         self._ends = iter(ends)
 
     def waitpid(self, *_: int) -> tuple[int, int]:
-        """Return the next end."""
         if end := next(self._ends, None):
             return end
         raise ChildProcessError
 
     def listdir(self, _path: str) -> list[str]:
-        """Return no process."""
         return []
 
 
 class Seven:
-    """Starts nothing."""
-
     def start(self, *_: object) -> int:
-        """Return a pid."""
         return 7
 
 

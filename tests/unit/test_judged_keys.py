@@ -87,7 +87,6 @@ class World:
             self.leases = [lease]
 
     def findings(self, *, brief: bool) -> list[Finding]:
-        """Return what is wrong."""
         people = cast(
             "Reader",
             SimpleNamespace(

@@ -83,13 +83,11 @@ def modules() -> list[tuple[str, ast.Module]]:
 
 
 def paths() -> list[Path]:
-    """Return the file of every module."""
     return [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
 
 
 @functools.cache
 def names() -> frozenset[str]:
-    """Return the name of every module."""
     return frozenset(map(name_of, paths()))
 
 

@@ -17,7 +17,6 @@ class Light(light_typing.NamedTuple):
 
     @property
     def doubled(self) -> int:
-        """Say that methods are kept."""
         return 2 * self.count
 
 

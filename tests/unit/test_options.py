@@ -34,7 +34,6 @@ EVERY_OPTION = [(name, option) for name, one in COMMANDS.items() for option in o
 
 
 def parsed_by_click(arguments: list[str]) -> ParsedRun:
-    """Return what click reads."""
     found: list[ParsedRun] = []
 
     def use(given: dict[str, str], words: list[str]) -> int:

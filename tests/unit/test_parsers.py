@@ -278,7 +278,6 @@ def store(text: str) -> None:
 
 
 def file(text: bytes) -> None:
-    """Read a configuration file."""
     with tempfile.NamedTemporaryFile() as written:
         written.write(text)
         written.flush()

@@ -80,15 +80,12 @@ class Known(SimpleNamespace):
     is_over = False
 
     def newest(self, key: str) -> str | None:
-        """Return how far a key is."""
         return f"{key} 1/2" if key == self.key else None
 
     def of_tick(self, key: str, tick: str) -> str | None:
-        """Return how far a tick is."""
         return f"{tick} 1/2" if key == self.key else None
 
     def is_settled(self, _ended: Execution) -> bool:
-        """Return whether all is settled."""
         return self.is_over
 
 
@@ -128,7 +125,6 @@ def test_what_a_plugin_explains_the_core_leaves_out(bring: Bring) -> None:
 
 
 def failing(*_asked: object) -> Iterator[Any]:
-    """Fail when it is asked, after the first answer."""
     yield FileProblem("f", "first")
     raise KeyError("idea")
 
@@ -153,7 +149,6 @@ def test_a_plugin_that_fails_is_one_line_and_the_others_are_asked(
 
 
 def unreachable() -> list[str]:
-    """Ask a store that does not answer."""
     raise StoreUnavailable("refused")
 
 
@@ -170,7 +165,6 @@ def test_work_that_fails_is_not_known(bring: Bring, capfd: pytest.CaptureFixture
 
 
 def fail(*_asked: object) -> Any:
-    """Fail."""
     raise KeyError("idea")
 
 

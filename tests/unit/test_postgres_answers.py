@@ -74,19 +74,15 @@ class FakeLogin:
 
     @property
     def socket(self) -> int:
-        """A descriptor that is not readable."""
         return self._end
 
     def poll(self) -> int:
-        """Return the same each time."""
         return self.status
 
     def error(self) -> str:
-        """Say where it was."""
         return f"refused at {self.place['hostaddr']}"
 
     def finish(self) -> None:
-        """Close it."""
         self.is_closed = True
         os.close(self._end)
         os.close(self._other)

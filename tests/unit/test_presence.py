@@ -19,14 +19,12 @@ MOST = 14_000
 
 
 def minute(number: int) -> Tick:
-    """Return the tick of a minute."""
     return minute_tick(NOW + 60 * number)
 
 
 def fire(
     before: str | None, tick: Tick, *, at: float = NOW, won: bool = False, **parts: Any
 ) -> str:
-    """Return what is known after a firing."""
     firing = Firing(
         *("nightly", 0, tick, "owner", Holder("a.example", 1, "root"), "./bill.sh", at, 60.0),
         *(None, None, False, None, None),

@@ -58,13 +58,11 @@ def until_gone(tree: process_tree.Tree, deadline: float = 30) -> None:
 
 
 def spawn(*command: str, process_group: int | None = None) -> int:
-    """Start a command as the guard would."""
     program = shutil.which(command[0]) or command[0]
     return process_tree.start(program, command, dict(os.environ), process_group, set())
 
 
 def reaped(tree: process_tree.Tree, pid: int, deadline: float = 30) -> int:
-    """Wait for a status."""
     give_up = time.monotonic() + deadline
     while pid not in tree.statuses:
         assert time.monotonic() < give_up, f"{pid} has not ended"

@@ -74,7 +74,6 @@ def test_a_clock_that_had_read_a_later_time_before_the_start_is_no_overlap() -> 
 
 
 def ended(traced: Traced, outcome: Outcome, lost_at: float | None = None) -> Traced:
-    """Return an attempt with another end."""
     code = 0 if outcome == "succeeded" else None
     return traced._replace(
         execution=traced.execution._replace(outcome=outcome, exit_code=code), lost_at=lost_at

@@ -31,7 +31,6 @@ class Lazy(Reader):
         self.views = views
 
     def rows(self, view: str, **_bounds: Any) -> Iterator[Row]:
-        """Yield them."""
         return iter(self.views[view])
 
 
@@ -43,7 +42,6 @@ def lazy(**views: list[Row]) -> Lazy:
 
 
 def execution(number: int, host: str = "a", outcome: str = "failed", tick: str = "one") -> Row:
-    """Return a row of the log."""
     known = (number, "k", 0, tick, 1, outcome, 1, None, host, 5, "ann", "x", AT + number)
     return (
         *known, None, None, 7, "0" * 16, None, 1, "schedule", None, None, None, None, None, None,
@@ -51,12 +49,10 @@ def execution(number: int, host: str = "a", outcome: str = "failed", tick: str =
 
 
 def pause(key: str) -> Row:
-    """Return a row of the pauses."""
     return (key, None, "ann@desk", None, AT, None)
 
 
 def skip(at: Any, host: str = "b", reason: str = "held") -> Row:
-    """Return a row of the skips."""
     return ("k", 0, "one", reason, "a", 5, host, 6, at, 1, None, None)
 
 

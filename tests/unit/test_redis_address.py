@@ -29,7 +29,6 @@ def read(text: str, **defaults: str) -> Target:
 
 
 def complaint(text: str, **defaults: str) -> str:
-    """Return the one line that is told."""
     with pytest.raises(ConfigurationError) as caught:
         read(text, **defaults)
     told = str(caught.value)

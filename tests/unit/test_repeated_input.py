@@ -50,7 +50,6 @@ def pipe(*blocks: bytes, size: int | None = None, ended: bool = True) -> int:
 
 
 def sockets(data: bytes, *, ended: bool) -> int:
-    """Return the end of a pair of sockets."""
     here, there = socket.socketpair()
     there.sendall(data)
     if ended:

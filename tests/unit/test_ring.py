@@ -53,7 +53,6 @@ class Overtaken(Ring):
         self._bytes = self  # type: ignore[assignment]
 
     def __setitem__(self, where: slice, what: bytes) -> None:
-        """Write as ever."""
         self._memory[where] = what
 
     def __bytes__(self) -> bytes:

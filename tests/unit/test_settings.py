@@ -27,7 +27,6 @@ pytestmark = pytest.mark.usefixtures("only_this_directory")
 
 
 def complaint(error: type[OncecronError], **given: str) -> str:
-    """Return the one line that is told."""
     with pytest.raises(error) as caught:
         settings(given.pop("job", "billing"), **given).address()
     text = str(caught.value)

@@ -45,8 +45,6 @@ def test_anything_else_is_a_bug_or_has_its_own_words(error: Exception) -> None:
 
 
 def without_psycopg(monkeypatch: pytest.MonkeyPatch, error: ImportError) -> None:
-    """Let the import of psycopg fail."""
-
     class Failing:
         def find_spec(self, name: str, *_: object) -> None:
             if name == "psycopg":

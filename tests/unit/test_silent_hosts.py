@@ -38,7 +38,6 @@ def findings(*rows: KeyHost, min_hosts: int = 1, drained: tuple[str, ...] = ()) 
 
 
 def diagnoses(*rows: KeyHost) -> dict[str, tuple[str, str, str | None]]:
-    """Return state, text and cure by subject."""
     return {each.subject: (each.state, each.text, each.cure) for each in of_crontabs(rows, NOW)}
 
 

@@ -34,7 +34,6 @@ class _Running(ast.NodeTransformer):
     """Leaves out what is for types alone."""
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        """Return what runs."""
         self.generic_visit(node)
         return node.orelse if ast.unparse(node.test) == "TYPE_CHECKING" else node
 

@@ -38,7 +38,6 @@ def state(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def spool(state: Path) -> Spool:
-    """Give an empty spool."""
     return Spool(str(state), STORE, "oncecron")
 
 

@@ -49,7 +49,6 @@ TABLE = read_table()
 
 
 def in_state(name: str, bench: Bench) -> Iterator[State]:
-    """Yield the forms of a state."""
     job = FakeJob()
     if name == "Claiming":
         yield firing_states.Claiming(bench)
@@ -125,7 +124,6 @@ def bench(new_spec: Callable[..., RunSpec]) -> Bench:
 
 
 def what_follows(state: State, happens: Callable[[State], State]) -> str:
-    """Return what the table would say."""
     try:
         after = happens(state)
     except ImpossibleEventError:
@@ -256,7 +254,6 @@ def test_who_leaves_without_a_lease_is_told_of_none(bench: Bench, happens: event
 
 
 def running(bench: Bench) -> tuple[firing_states.Running, FakeJob]:
-    """Return a state with its job."""
     job = FakeJob()
     return firing_states.Running(bench, job, LEASE), job  # type: ignore[arg-type]
 

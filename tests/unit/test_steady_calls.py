@@ -41,11 +41,9 @@ class Store:
         raise self.error
 
     def close(self) -> None:
-        """Count it."""
         self.closed += 1
 
     def readdress(self, address: Address) -> None:
-        """Remember the address."""
         self.addresses.append(address)
 
 
@@ -56,7 +54,6 @@ class Configured:
         self.found = list(found)
 
     def __call__(self) -> Address | None:
-        """Read it."""
         first = self.found.pop(0)
         if isinstance(first, Exception):
             raise first
@@ -131,7 +128,6 @@ def test_an_answer_that_cannot_be_read(error: Exception) -> None:
 
 
 def methods(contract: type) -> dict[str, Any]:
-    """Return the public methods of a contract."""
     return {
         name: each
         for name, each in vars(contract).items()

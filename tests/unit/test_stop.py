@@ -28,7 +28,6 @@ def _no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(given: dict[str, str]) -> Settings:
-    """Return the settings of a command line."""
     return Settings(stop.RELEASE_OPTIONS, given)
 
 
@@ -36,7 +35,6 @@ class Locked:
     """A store in which a session holds every lock."""
 
     def release(self, *_part: object, **_how: object) -> Released:
-        """Answer so."""
         return Released("locked", 0.0, 99)
 
 

@@ -59,7 +59,6 @@ class Away:
 
     @steadied
     def renew(self, *_: object, **__: object) -> None:
-        """Fail."""
         error = StoreUnavailable("away")
         raise error
 
@@ -108,18 +107,15 @@ class Slow:
         self.asked: list[tuple[float, str]] = []
 
     def note(self, what: str) -> None:
-        """Note what is asked, and when."""
         self.asked.append((self.now - 1000, what))
 
     def deliver(self, record: dict[str, Any], *, deadline: float) -> None:
-        """Take it, or be too late."""
         self.note(f"{record['kind']} of {record['key']}")
         self.now = min(self.now + self.seconds, deadline)
         if self.now == deadline:
             raise StoreUnavailable("no answer")
 
     def claim(self, firing: Any, **_: Any) -> Any:
-        """Answer as the test says."""
         self.note("claim")
         answer = self.answer(firing.owner)
         if isinstance(answer, Exception):
@@ -127,17 +123,14 @@ class Slow:
         return answer
 
     def renew(self, lease: Lease, **_: Any) -> Lease:
-        """Renew it."""
         self.note("renew")
         return lease
 
     def finish(self, *_: Any, **__: Any) -> bool:
-        """Record it."""
         self.note("finish")
         return True
 
     def listen(self, *_: Any, **__: Any) -> bool:
-        """Listen, if it can."""
         self.note("listen")
         if len(self.times("listen")) > self.can_listen_after:
             return True
@@ -151,12 +144,10 @@ class Slow:
         self.note("close")
 
     def times(self, wanted: str) -> list[float]:
-        """When it was asked for that."""
         return [at for at, what in self.asked if what == wanted]
 
     @property
     def order(self) -> list[str]:
-        """What it was asked, in order."""
         return [what for _, what in self.asked if what not in ("close", "listen")]
 
 
@@ -189,11 +180,9 @@ class Passing(system.Calls):
         self._store, self._sleep = store, sleep
 
     def clock_gettime(self, _clock: int) -> float:
-        """Return the time of the store."""
         return self._store.now
 
     def start_thread(self, function: Callable[..., None], args: tuple[object, ...]) -> None:
-        """Run it to its end."""
         function(*args)
 
     def poll(self) -> Any:
@@ -219,7 +208,6 @@ def threaded(
 
 
 def never() -> None:
-    """Sleep where nothing should."""
     pytest.fail("it sleeps")
 
 
@@ -337,7 +325,6 @@ class Losing:
         self.delivered: list[Any] = []
 
     def renew(self, _lease: Lease, *, deadline: float) -> None:
-        """Answer that it is lost."""
         if self.silent > 0:
             self.silent -= 1
             error = StoreUnavailable("silent")
@@ -347,7 +334,6 @@ class Losing:
     retry = renew
 
     def deliver(self, record: Any, *, deadline: float) -> None:
-        """Take it."""
         self.delivered.append(record)
 
     def close(self) -> None:

@@ -14,7 +14,6 @@ NOW = datetime(2026, 11, 25, 13, 0, tzinfo=UTC).timestamp()
 
 @pytest.fixture(autouse=True)
 def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let this host be there."""
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
     yield

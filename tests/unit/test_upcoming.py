@@ -14,7 +14,6 @@ def at(text: str) -> float:
 
 
 def of(schedule: str, zone: str, since: str, count: int = 3) -> list[Coming]:
-    """Return so many coming ticks and no others."""
     return coming_ticks(None, schedule, zone, at(since), count, changes=False)
 
 

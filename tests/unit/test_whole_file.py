@@ -14,7 +14,6 @@ SOMEBODY = 65534
 
 
 def access(path: Path) -> tuple[int, int, int]:
-    """Return mode, owner and group."""
     status = path.stat()
     return stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid
 

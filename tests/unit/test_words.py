@@ -47,7 +47,6 @@ def calls_by_sh(script: str, directory: Path) -> list[list[bytes]] | None:
 
 
 def calls_by_tokens(script: str) -> list[list[bytes]] | None:
-    """Return the same as the tokens have it."""
     try:
         found = words.tokens(script.encode())
     except words.UnclosedError:

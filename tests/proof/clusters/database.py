@@ -225,7 +225,6 @@ class ClusterDatabase:
 def storm_fault(
     connect: Callable[[], Any], most: int, refusals: tuple[type[Exception], ...], well: Callable[[], None],
 ) -> StoreFault:  # fmt: skip
-    """Return a storm of such connections as a fault."""
     blowing: list[Storm] = []
 
     def begin(_: Random) -> str:

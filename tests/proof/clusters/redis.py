@@ -27,8 +27,6 @@ MOST_CLIENTS = 60
 
 
 class SingleRedis(FileRegister):
-    """The server."""
-
     kind = "redis"
 
     def __init__(self, place: Network | None, directory: Path, ttl: float, _: Path) -> None:

@@ -17,8 +17,6 @@ MEGABYTES = 16
 
 
 class SQLiteCluster(FileRegister):
-    """The file."""
-
     kind = "sqlite"
 
     def __init__(self, place: Network | None, directory: Path, *_: object) -> None:
