@@ -332,13 +332,13 @@ def with_names(answers: dict[str, str]) -> str:
     return "\n".join(f"{name}: {answer}" for name, answer in answers.items())
 
 
-def moment(text: str, now: float, option: str = "since", *, utc: bool = False) -> float:
+def moment(text: str, now: float, option: str = "since", *, utc: bool | None) -> float:
     """Return the time (seconds since the epoch) of an age, a date or a time. Without offset it is local; `utc`: or UTC.
 
     Raises `UsageError`.
     """
     try:
-        return read_time(text, now, utc=utc)
+        return read_time(text, now, utc=utc or False)
     except ValueError as error:
         raise UsageError(f"--{option}: {error}") from error
 

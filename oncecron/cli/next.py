@@ -90,7 +90,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         given, key = {**given, "schedule": key}, None
     settings = Settings(OPTIONS, given, key)
     now = time.time()
-    since = now if settings["since"] is None else moment(settings["since"], now)
+    since = now if settings["since"] is None else moment(settings["since"], now, utc=False)
     schedule, zone = _schedule(settings, key)
     try:
         ticks = coming_ticks(

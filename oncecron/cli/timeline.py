@@ -111,7 +111,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 
 def _span(settings: Settings, now: float) -> Span:
     """Return the time that is wanted. Raises `UsageError`."""
-    utc = settings["utc"] or False
+    utc = settings["utc"]
     since = max(moment(settings["since"], now, utc=utc), now - LONGEST_DURATION)  # no log is older
     until = settings["until"]
     until = now if until is None else moment(until, now, "until", utc=utc)

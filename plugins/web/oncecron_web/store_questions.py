@@ -113,7 +113,7 @@ def live_overview() -> Callable[[Sources, Settings, Query], Shown]:
     def ask(sources: Sources, settings: Settings, query: Query) -> Shown:
         nonlocal explained
         now = sources.now
-        since = max(_since(query, now) or now - DAY, now - PAGE_TIMELINE)
+        since = max(_since(query, settings, now) or now - DAY, now - PAGE_TIMELINE)
         found = overview(sources, settings, since=since, explained=explained)
         explained = found["explained"]
         return found
@@ -125,7 +125,7 @@ def key_page(sources: Sources, settings: Settings, query: Query) -> Shown:
     """Ask for the page of a key. Raises `NotFoundError`, `UsageError`, `StoreError`."""
     key, limit = query.get("name", ""), _limit(query)
     now, clock = sources.now, Clock(settings["utc"])
-    outcomes, since = _outcomes(query), _since(query, now)
+    outcomes, since = _outcomes(query), _since(query, settings, now)
     spooled = _spooled(sources, settings, key)
     situation, checked = _checked(sources, settings, keys=[key], brief=False)
     job = next(iter(situation.jobs), None)
@@ -153,7 +153,7 @@ def key_page(sources: Sources, settings: Settings, query: Query) -> Shown:
 def host_page(sources: Sources, settings: Settings, query: Query) -> Shown:
     """Ask for the page of a host. Raises `NotFoundError`, `UsageError`, `StoreError`."""
     name, limit = query.get("name", ""), _limit(query)
-    outcomes, since = _outcomes(query), _since(query, sources.now)
+    outcomes, since = _outcomes(query), _since(query, settings, sources.now)
     known = {each.host: each for each in hosts(sources.key_hosts, sources.pauses, sources.now)}
     if name not in known:
         raise _unknown("host", name, known)
@@ -186,11 +186,11 @@ def _outcomes(query: Query) -> list[str]:
     return words
 
 
-def _since(query: Query, now: float) -> float | None:
+def _since(query: Query, settings: Settings, now: float) -> float | None:
     """Return the time from when on something is shown. Raises `UsageError`."""
     if "since" not in query:
         return None
-    since = moment(query["since"], now)
+    since = moment(query["since"], now, utc=settings["utc"])
     if since >= now:
         raise UsageError(f"since: {query['since']} is not in the past")
     return since

@@ -40,7 +40,7 @@ def _report(given: dict[str, str], words: list[str]) -> int:
         raise UsageError("--html: the name of the file is empty (an unset variable?)")
     keys = {valid_key(word) for word in words}
     now = clock.wall()
-    since = moment(settings["since"], now, utc=settings["utc"] or False)
+    since = moment(settings["since"], now, utc=settings["utc"])
     since = max(since, now - LONGEST_DURATION)
     if since >= now:
         raise UsageError(f"--since: {settings['since']} is not in the past")

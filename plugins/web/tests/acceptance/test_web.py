@@ -163,6 +163,16 @@ def test_addresses(any_web: Web, address: str, status: int, words: tuple[str, ..
         assert each in page.text.replace("&#39;", "'")
 
 
+def test_utc(host: Oncecron) -> None:
+    """With --utc, a time in an address is in UTC as those of the page: in an hour there is no past."""
+    soon = time.strftime("%FT%T", time.gmtime(time.time() + 3600))
+    host.environment["TZ"] = "Pacific/Kiritimati"  # 14 hours ahead of UTC
+    for words, status in (((), 200), (("--utc",), 400)):
+        with serving(host, *words) as web:
+            for page in ("?", "key?name=fine&", "host?name=web1&"):
+                assert web.get(f"/{page}since={soon}").status == status, page
+
+
 @pytest.fixture(scope="module")
 def any_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
     """Serve the pages of the cheapest store to many tests."""
