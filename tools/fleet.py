@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.core import clock
 from oncecron.core.log_rows import Roles
 from oncecron.core.model import Ending, Firing, Holder, Lease, Output, Retention
-from oncecron.core.tick import next_ticks, scheduled_tick
 from oncecron.core.units import DAY, MINUTE
+from oncecron.host.local_time import next_ticks, scheduled_tick
 from oncecron.stores import open_lease_store, open_reader
 from oncecron.stores.address import Address
 

@@ -27,7 +27,7 @@ from rich.text import Text
 from oncecron.cli.main import invoke
 from oncecron.core import clock
 from oncecron.core.model import Ending, Firing, Holder, Lease, Retention
-from oncecron.core.tick import scheduled_tick
+from oncecron.host.local_time import scheduled_tick
 from oncecron.stores import open_lease_store, open_reader
 from oncecron.stores.address import Address
 

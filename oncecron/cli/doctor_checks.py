@@ -14,8 +14,8 @@ from oncecron import __version__
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import OncecronError
 from oncecron.core.text import count, listed, visible
-from oncecron.core.time_zone import host_zone
 from oncecron.host import installation
+from oncecron.host.local_time import host_zone
 from oncecron.log.hosts import of_last_day
 from oncecron.log.silent_hosts import recent
 

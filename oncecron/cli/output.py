@@ -18,6 +18,7 @@ from oncecron.core.columns import display_width, fold
 from oncecron.core.errors import OutputError
 from oncecron.core.text import ABSENT, visible
 from oncecron.core.units import format_duration
+from oncecron.host.local_time import zone_name
 from oncecron.log.state_kinds import kind_of
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Writer:
 
     def _zone(self) -> Iterator[tuple[int, str]]:
         if self._style.clock.now is not None and self._table.has_times:
-            yield 0, self._style.dim(f"times in {self._style.clock.zone_name()}") + "\n"
+            yield 0, self._style.dim(f"times in {zone_name(self._style.clock)}") + "\n"
 
     def _fields(self, record: Any) -> Iterator[tuple[int, str]]:
         values = self._public_fields(record)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron.core.columns import terminal_width
 from oncecron.core.progress import no_progress
 from oncecron.host import stderr
 
@@ -61,14 +60,14 @@ class Bar:
         bar.length, bar.pos, bar.show_pos = total, done, bool(done or total)
         bar.current_item = what
         self.hide()
-        columns = terminal_width(2) or _USUAL_COLUMNS
+        columns = stderr.terminal_width(2) or _USUAL_COLUMNS
         stderr.write(bar.format_progress_line()[: columns - 1])
         self._is_drawn = True
 
     def hide(self) -> None:
         """Clear its line, for one that is written now."""
         if self._is_drawn:
-            stderr.write(f"\r{' ' * ((terminal_width(2) or _USUAL_COLUMNS) - 1)}\r")
+            stderr.write(f"\r{' ' * ((stderr.terminal_width(2) or _USUAL_COLUMNS) - 1)}\r")
         self._is_drawn = False
 
     def close(self) -> None:

@@ -7,8 +7,9 @@ import os
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 from oncecron.core import clock
-from oncecron.core.columns import terminal_width
 from oncecron.core.text import Clock
+from oncecron.host.local_time import shown_zone
+from oncecron.host.stderr import terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +86,7 @@ def style_for(
     is_short = terminal and not wide and format_ == "table"
     return Style(
         format_,
-        Clock(utc, zone, clock.wall()) if is_short else Clock(utc),
+        Clock(utc, shown_zone(zone), clock.wall()) if is_short else Clock(utc),
         colour,
         columns_of(stream) if is_short else None,
         shows_unicode(stream),

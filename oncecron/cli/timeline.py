@@ -32,6 +32,7 @@ from oncecron.core.errors import UsageError
 from oncecron.core.text import short_time, visible
 from oncecron.core.tick import minute_tick
 from oncecron.core.units import DAY, HOUR, LONGEST_DURATION, MINUTE
+from oncecron.host.local_time import zone_name
 from oncecron.host.stderr import complain
 from oncecron.log.grid import GRID_STEPS, Ticks, columns, gather
 from oncecron.log.jobs import jobs, severity
@@ -216,7 +217,7 @@ class Drawing:
             until = "now" if is_now else short_time(span.until, shown.now, shown)
         units = ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (1, "s"))
         size, unit = next(each for each in units if step % each[0] == 0)
-        title = f"{since} to {until} ({shown.zone_name()}); a column is {int(step / size)}{unit}"
+        title = f"{since} to {until} ({zone_name(shown)}); a column is {int(step / size)}{unit}"
         return cut(title, self._width, self._style.ellipsis)
 
     def _step(self) -> float:

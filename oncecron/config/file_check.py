@@ -12,9 +12,9 @@ from oncecron.config.file_reader import FileProblem, of_conflict, parse, read_pr
 from oncecron.config.options import KEY_RULE, RUN_OPTIONS, is_key
 from oncecron.config.rules import conflicts
 from oncecron.config.settings import Settings
-from oncecron.core import tick
 from oncecron.core.errors import ConfigurationError, UnknownZoneError
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.host import local_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -77,7 +77,7 @@ def _of_schedule(section: Mapping[str, str], place: FileProblem) -> Iterator[Fil
     if {"schedule", "tz"}.isdisjoint(section):
         return
     try:
-        tick.scheduled_tick(section.get("schedule", "@daily"), section.get("tz"), time.time())
+        local_time.scheduled_tick(section.get("schedule", "@daily"), section.get("tz"), time.time())
     except ValueError as error:
         wrong_zone = isinstance(error, UnknownZoneError) and "tz" in section
         name = "tz" if wrong_zone else "schedule"

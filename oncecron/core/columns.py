@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import unicodedata
 
@@ -66,14 +65,6 @@ def fold(text: str, width: int, indent: int = 0) -> list[str]:
             blanks = min(indent, width - display_width(part)) if lines else 0
             lines.append(" " * blanks + part)
     return lines or [""]
-
-
-def terminal_width(descriptor: int) -> int | None:
-    """Return how many columns the terminal has that a descriptor is; None: it is none, or it does not say."""
-    try:
-        return os.get_terminal_size(descriptor).columns or None
-    except OSError:
-        return None
 
 
 def _pieces(word: str, width: int) -> Iterator[str]:

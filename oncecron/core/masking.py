@@ -201,12 +201,18 @@ def _spans(text: str, store: bool) -> list[tuple[int, int]]:
 
 def _may_end_a_login(query: str) -> bool:
     """Return whether what looks like a query may be the rest of a password, which has a `?` in it."""
+    return any(
+        "@" in piece and name not in _SHOWN and not is_secret
+        for piece, name, _, is_secret in _parameters(query)
+    )
+
+
+def _parameters(query: str) -> Iterator[tuple[str, str, bool, bool]]:
+    """Yield each parameter, its name, whether it may be a name, and whether it is that of a secret."""
     for piece in query.split("&"):
         name, equals, _ = piece.partition("=")
-        is_secret = equals != "" and _NAME.issuperset(name) and is_secret_name(name)
-        if "@" in piece and name not in _SHOWN and not is_secret:
-            return True
-    return False
+        is_name = equals != "" and _NAME.issuperset(name)
+        yield piece, name, is_name, is_name and is_secret_name(name)
 
 
 def _in_pairs(text: str) -> list[tuple[int, int]]:
@@ -253,10 +259,7 @@ def _are_hosts(text: str) -> bool:
 def _in_parameters(text: str, start: int, store: bool) -> Iterator[tuple[int, int]]:
     """Yield what is hidden of a query: a secret and what is behind it, where that is no known parameter of a store."""
     first = True  # behind a hidden value, a name may be a part of it
-    for piece in text[start:].split("&"):
-        name, equals, _ = piece.partition("=")
-        is_name = equals != "" and _NAME.issuperset(name)
-        is_secret = is_name and is_secret_name(name)
+    for piece, name, is_name, is_secret in _parameters(text[start:]):
         end = start + len(piece)
         if is_secret or (store and name not in _SHOWN):
             shown = len(name) + 1 if is_secret or (first and is_name) else 0

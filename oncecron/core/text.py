@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.masking import visible as visible  # noqa: PLC0414 - one of the formats
 from oncecron.core.tick import instant_of
-from oncecron.core.time_zone import find_zone, host_zone
 from oncecron.core.units import DAY, HOUR, MINUTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import tzinfo
 
 ABSENT = "-"
 _SAME_WEEK = 6  # days within which the name of a day means one date
@@ -26,8 +26,8 @@ class Clock(NamedTuple):
     """How times are shown: in UTC, in the zone of this host, or in another zone with the UTC beside it."""
 
     utc: bool
-    zone: str | None = None
-    """The name of the other zone."""
+    zone: tzinfo | None = None
+    """The other zone."""
     now: float | None = None
     """When a person looks, for whom times are short; None: they are exact."""
 
@@ -59,28 +59,19 @@ class Clock(NamedTuple):
             return text or ABSENT
         return self.seconds(instant) if self.now is None else tick_time(instant, self.now, self)
 
-    def zone_name(self) -> str:
-        """Return the name of the zone, for the one place that says it."""
-        if self.zone is not None or self.utc:
-            return self.zone or "UTC"
-        try:
-            return host_zone()
-        except ValueError:  # it has no name
-            return datetime.now().astimezone().tzname() or "local time"
-
     def _text(self, time: float, precision: str) -> str:
         if self.zone is not None:
-            return self._in_zone(time, self.zone)
+            return _in_zone(time, self.zone)
         if self.utc:
             text = datetime.fromtimestamp(time, UTC).isoformat(timespec=precision)
             return text.removesuffix("+00:00") + "Z"
         return datetime.fromtimestamp(time).astimezone().isoformat(timespec=precision)
 
-    @staticmethod
-    def _in_zone(time: float, zone: str) -> str:
-        there, utc = (datetime.fromtimestamp(time, each) for each in (find_zone(zone) or UTC, UTC))
-        beside = f"{utc:%H:%M}Z" if utc.date() == there.date() else f"{utc:%Y-%m-%d %H:%M}Z"
-        return f"{there:%Y-%m-%d %H:%M:%S %Z} ({beside})"
+
+def _in_zone(time: float, zone: tzinfo) -> str:
+    there, utc = (datetime.fromtimestamp(time, each) for each in (zone, UTC))
+    beside = f"{utc:%H:%M}Z" if utc.date() == there.date() else f"{utc:%Y-%m-%d %H:%M}Z"
+    return f"{there:%Y-%m-%d %H:%M:%S %Z} ({beside})"
 
 
 def relative_time(time: float, now: float) -> str:
@@ -116,17 +107,8 @@ def near_time(time: float, now: float, clock: Clock) -> str:
 
 
 def _day_and_distance(time: float, now: float, clock: Clock) -> tuple[datetime, int]:
-    there, today = (
-        datetime.fromtimestamp(
-            each,
-            (find_zone(clock.zone) or UTC)
-            if clock.zone is not None
-            else UTC
-            if clock.utc
-            else None,
-        )
-        for each in (time, now)
-    )
+    zone = clock.zone or (UTC if clock.utc else None)
+    there, today = (datetime.fromtimestamp(each, zone) for each in (time, now))
     return there, abs((there.date() - today.date()).days)
 
 

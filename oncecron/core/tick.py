@@ -15,7 +15,8 @@ main loop):
 
 Between two changes local time is a plain number line, and each such stretch is searched by itself.
 
-Every firing imports this module, so a function that needs a heavy module imports it.
+`host.local_time` has the ticks of a schedule in a zone. Every firing imports this module, so a function that needs a
+heavy module imports it.
 """
 
 # ruff: noqa: PLC0415 - see the last sentence above
@@ -25,7 +26,6 @@ from __future__ import annotations
 from time import gmtime
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.timing import EARLY
 from oncecron.core.units import DAY
 
 if TYPE_CHECKING:
@@ -57,55 +57,7 @@ NO_TICK = Tick(None, None, "none")
 
 def minute_tick(fired_at: float) -> Tick:
     """Return the host's minute, from `fired_at` in epoch seconds by the host's clock."""
-    return _at(fired_at // 60 * 60, "minute")
-
-
-def scheduled_tick(schedule: str, zone: str | None, fired_at: float) -> Tick:
-    """Return the latest scheduled time, as `scheduled` does."""
-    return scheduled(schedule, zone, fired_at)[0]
-
-
-def scheduled(schedule: str, zone: str | None, fired_at: float) -> tuple[Tick, int]:
-    """Return the latest scheduled time that is no later than `fired_at` + `EARLY`, however long ago it was.
-
-    And by how many seconds local time is ahead of UTC then: other hosts may have another tz database.
-
-    `schedule` is five crontab fields or a nickname such as `@daily`; `zone` is a name of the tz database, None for
-    the host's; `fired_at` is in epoch seconds by the host's clock.
-
-    Raises ValueError if Debian's cron would not accept the schedule, if it never fires, or if the zone is unknown.
-    """
-    from oncecron.core.time_zone import BorrowedZone, host_zone
-
-    with BorrowedZone(host_zone() if zone is None else zone) as borrowed:
-        latest = Schedule(schedule, borrowed.offset).latest(int((fired_at + EARLY) // 1))
-        return _at(latest, "schedule"), borrowed.offset(latest)
-
-
-def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
-    """Return an endless iterator over the ticks later than `after` (epoch seconds), in ascending order.
-
-    Raises ValueError as `scheduled_tick` does, immediately and not at the first step.
-    """
-    from oncecron.core.time_zone import offsets
-
-    return _ascending(Schedule(schedule, offsets(zone)), int(after // 1))
-
-
-def _ascending(schedule: Schedule, after: int) -> Iterator[Tick]:
-    while True:
-        after = schedule.following(after)
-        yield _at(after, "schedule")
-
-
-def instants_between(schedule: str, zone: str | None, after: float, until: float) -> list[int]:
-    """Return the instants of the ticks later than `after` and no later than `until`, rising: those of `next_ticks`.
-
-    Raises ValueError as `scheduled_tick` does.
-    """
-    from oncecron.core.time_zone import offsets
-
-    return list(Schedule(schedule, offsets(zone)).between(int(after // 1), int(until // 1)))
+    return at(fired_at // 60 * 60, "minute")
 
 
 def named_tick(name: str) -> Tick:
@@ -177,7 +129,8 @@ def instant_of(name: str | None) -> float | None:
     return instant if _utc_text(instant) == name else None
 
 
-def _at(instant: float, rule: str) -> Tick:
+def at(instant: float, rule: str) -> Tick:
+    """Return the tick of an instant."""
     return Tick(_utc_text(instant), float(instant), rule)
 
 

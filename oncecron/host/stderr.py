@@ -33,7 +33,7 @@ def complain(text: str) -> None:
         clear()
     line = "oncecron: " + visible(without_logins(" ".join(text.split())))
     if system.calls.isatty(2):
-        from oncecron.core.columns import fold, terminal_width  # noqa: PLC0415 - only where a person reads it
+        from oncecron.core.columns import fold  # noqa: PLC0415 - only where a person reads it
 
         line = "\n".join(fold(line, terminal_width(2) or len(line), 2))
     write(line + "\n")
@@ -109,6 +109,14 @@ def write(text: str) -> None:
             system.calls.write(2, data[begin : begin + select.PIPE_BUF])
     except OSError:
         return
+
+
+def terminal_width(descriptor: int) -> int | None:
+    """Return how many columns the terminal has that a descriptor is; None: it is none, or it does not say."""
+    try:
+        return os.get_terminal_size(descriptor).columns or None
+    except OSError:
+        return None
 
 
 def fill_standard_descriptors() -> None:

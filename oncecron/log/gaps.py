@@ -22,6 +22,7 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.text import listed
 from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
 from oncecron.core.units import DAY
+from oncecron.host import local_time
 from oncecron.log.job_summary import by_key, is_living
 from oncecron.log.missed import expected_shards, grace_of, is_held_back, paused_since
 
@@ -86,7 +87,9 @@ class Gaps:
         """Return what was due; nothing where this host knows no such zone, or the schedule is none."""
         with contextlib.suppress(ValueError):
             expected, before = self._expected, math.ceil(self._before) - 1
-            return tick.instants_between(expected.schedule, expected.zone, self._since, before)
+            return local_time.instants_between(
+                expected.schedule, expected.zone, self._since, before
+            )
         return ()
 
     def note(self, skip: SkipReason) -> None:

@@ -18,8 +18,9 @@ from oncecron.core import tick
 from oncecron.core.clock import believed, is_ahead
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import ALL_KEYS, Expectation
-from oncecron.core.time_zone import canonical
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
+from oncecron.host import local_time
+from oncecron.host.local_time import canonical
 from oncecron.log.job_summary import by_key
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class _Calendar:
         if which not in self._ticks:
             found: list[tick.Tick] = []
             with contextlib.suppress(ValueError):
-                coming = tick.next_ticks(*which)
+                coming = local_time.next_ticks(*which)
                 due = itertools.takewhile(lambda each: _instant(each) <= self._now, coming)
                 found = list(itertools.islice(due, MISSED_AT_MOST))
             self._ticks[which] = found
@@ -255,7 +256,7 @@ class _Calendar:
             # OverflowError: only a person ends the pause.
             with contextlib.suppress(ValueError, StopIteration, OverflowError):
                 after = max(self._now, math.ceil(paused_until) - 1)
-                self._next[which] = _instant(next(tick.next_ticks(*which[:2], after)))
+                self._next[which] = _instant(next(local_time.next_ticks(*which[:2], after)))
         return self._next[which]
 
 

@@ -10,9 +10,10 @@ from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.core import tick, time_zone
+from oncecron.core import tick
 from oncecron.core.timing import EARLY
 from oncecron.core.units import DAY
+from oncecron.host import local_time
 from oncecron.log.time_span import LATEST_TIME
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def coming_ticks(
 
     Raises ValueError as `tick.next_ticks` does.
     """
-    calendar = _Calendar(schedule, time_zone.host_zone() if zone is None else zone)
+    calendar = _Calendar(schedule, local_time.host_zone() if zone is None else zone)
     following = list(islice(calendar.ticks(since), count + 1))
     wanted = set(following[:count])
     marks = dict(calendar.marks([int(since) - 1, *following]))
@@ -81,17 +82,17 @@ class _Calendar:
     def __init__(self, schedule: str, zone: str) -> None:
         self._schedule = schedule
         self.name = zone
-        self._instants = tick.Schedule(schedule, time_zone.offsets(zone))
+        self._instants = tick.Schedule(schedule, local_time.offsets(zone))
 
     def ticks(self, since: float, zone: str | None = None) -> Iterator[int]:
         """Yield the ticks at or after an instant."""
-        ticks = tick.next_ticks(self._schedule, zone or self.name, -(-since // 1) - 1)
+        ticks = local_time.next_ticks(self._schedule, zone or self.name, -(-since // 1) - 1)
         instants = (int(each.instant or 0) for each in ticks)
         return takewhile(lambda instant: instant < LATEST_TIME, instants)
 
     def around(self, change: _Change) -> list[int]:
         """Return the last tick before a change, and the first tick at or after it."""
-        last = tick.scheduled_tick(self._schedule, self.name, change.at - 1 - EARLY)
+        last = local_time.scheduled_tick(self._schedule, self.name, change.at - 1 - EARLY)
         return [int(last.instant or 0), *islice(self.ticks(change.at), 1)]
 
     def marks(self, ticks: Sequence[int]) -> Iterator[tuple[int, str]]:

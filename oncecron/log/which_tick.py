@@ -19,6 +19,7 @@ from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.core.units import DAY, MINUTE
+from oncecron.host import local_time
 from oncecron.log.gaps import expected_gaps, read_reasons
 from oncecron.log.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_lost
 from oncecron.log.jobs import as_known
@@ -229,7 +230,7 @@ class Ticks:
         for _, expected in expected_shards(self._keys):
             begin = max(since, expected.since) - 1
             with contextlib.suppress(ValueError):  # this host knows no such zone
-                first = next(tick.next_ticks(expected.schedule, expected.zone, begin))
+                first = next(local_time.next_ticks(expected.schedule, expected.zone, begin))
                 at = first.instant or 0.0
                 if at < self._sources.now:
                     yield at, Which(first.text)

@@ -14,12 +14,12 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncecron.core import tick
 from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.text import Clock, listed, part_of, visible
 from oncecron.core.timing import SAME_TIME
 from oncecron.core.units import format_duration
+from oncecron.host import local_time
 from oncecron.log.job_summary import NO_END, is_living
 from oncecron.log.jobs import as_known, jobs
 from oncecron.log.missed import MISSED_AT_MOST
@@ -493,7 +493,7 @@ class _Sentences:
             zone = f" ({plan.zone})" if plan.zone else ""
             schedule = f"The key's last schedule, {plan.schedule}{zone},"
             try:
-                near = tick.scheduled_tick(plan.schedule, plan.zone, facts.instant)
+                near = local_time.scheduled_tick(plan.schedule, plan.zone, facts.instant)
             except ValueError:  # this host knows no such zone
                 return
             if near.instant == facts.instant:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING
 from oncecron.core import tick
 from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
-from oncecron.core.time_zone import canonical, offsets
 from oncecron.core.units import plain_duration
+from oncecron.host import local_time
+from oncecron.host.local_time import canonical, offsets
 from oncecron.log.job_summary import Remark
 from oncecron.log.silent_hosts import last_ticks
 
@@ -202,5 +203,5 @@ def _fired_at(log: Reader, key: str, text: str) -> float | None:
 def _is_scheduled(text: str, plan: Expectation) -> bool:
     instant = tick.instant_of(text) or 0.0
     with contextlib.suppress(ValueError):  # this host knows no such zone
-        return next(tick.next_ticks(plan.schedule, plan.zone, instant - 1)).instant == instant
+        return next(local_time.next_ticks(plan.schedule, plan.zone, instant - 1)).instant == instant
     return False

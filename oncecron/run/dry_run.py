@@ -9,7 +9,7 @@ import os
 import sys
 
 from oncecron.core import clock
-from oncecron.core.columns import fold, terminal_width
+from oncecron.core.columns import fold
 from oncecron.core.decision import Cut, Expire, Grant, LookCloser, Regain, State, decide
 from oncecron.core.errors import EX_TEMPFAIL, UNREADABLE
 from oncecron.core.facts import state_of
@@ -18,6 +18,7 @@ from oncecron.core.model import AskAgain, Refusal
 from oncecron.core.text import Clock, visible
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.core.units import format_duration
+from oncecron.host.stderr import terminal_width
 from oncecron.run.program import look_up
 from oncecron.run.reporter import skip_message, waiting_message
 from oncecron.stores import open_lease_store

@@ -288,8 +288,10 @@ def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None, i
     rule = next(iter(tick_rules(settings.__getitem__, settings.is_typed)), "minute")
     try:
         if rule == "schedule":
+            from oncecron.host.local_time import scheduled  # noqa: PLC0415 - many firings have no schedule
+
             schedule = settings["schedule"]
-            found, utc_offset = tick.scheduled(schedule, settings["tz"], fired_at)
+            found, utc_offset = scheduled(schedule, settings["tz"], fired_at)
             return found, schedule, utc_offset
         if rule == "tick":
             return tick.named_tick(settings["tick"]), None, None

@@ -14,7 +14,7 @@ import pytest
 from servers import CronHost, eventually, skewed
 from true_time import MINUTE, at
 
-from oncecron.core.tick import next_ticks
+from oncecron.host.local_time import next_ticks
 
 RATE = 75
 LATE = 9 * MINUTE

@@ -16,7 +16,7 @@ from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.require import program
 
 from oncecron.config import run_parser
-from oncecron.core.tick import next_ticks
+from oncecron.host.local_time import next_ticks
 from oncecron.run.spec import key_of
 from oncecron_crontab.lint import LintedCrontab, lint
 from oncecron_crontab.scanner import scan

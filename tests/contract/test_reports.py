@@ -10,7 +10,7 @@ from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import Lease
 from oncecron.core.text import Clock
-from oncecron.core.tick import scheduled_tick
+from oncecron.host.local_time import scheduled_tick
 from oncecron.log.audit import Question, audit
 from oncecron.log.protocol import Breach
 

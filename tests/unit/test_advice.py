@@ -15,8 +15,8 @@ from oncecron.cli.main import invoke
 from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS
 from oncecron.config.settings import Settings
 from oncecron.core.errors import CommandError, ConfigurationError, OncecronError, StoreUnavailable
-from oncecron.core.time_zone import find_zone
 from oncecron.host.installation import broken
+from oncecron.host.local_time import find_zone
 from oncecron.run.program import look_up
 from oncecron.run.reporter import Reporter
 from oncecron.stores.address import as_role, command_line, parse_address

@@ -13,9 +13,9 @@ from oncecron.cli.terminal import Style
 from oncecron.cli.timeline import Drawing
 from oncecron.core.columns import display_width
 from oncecron.core.text import Clock
-from oncecron.core.tick import instants_between, next_ticks
 from oncecron.core.timing import MISSED_AFTER
 from oncecron.core.units import DAY, HOUR
+from oncecron.host.local_time import instants_between, next_ticks
 from oncecron.log.grid import WORST_FIRST, Ticks, columns, days, gather
 from oncecron.log.state_kinds import kind_of
 from oncecron.log.timeline import Span

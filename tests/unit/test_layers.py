@@ -446,7 +446,7 @@ def test_only_who_draws_pages_needs_what_they_are_made_with() -> None:
 
 def test_a_schedule_needs_no_calendar() -> None:
     """A firing with `--schedule` and `--tz` pays less than a millisecond for them."""
-    code = "from oncecron.core.tick import scheduled_tick; scheduled_tick('0 2 * * 1-5', 'Europe/Berlin', 1e9)"
+    code = "from oncecron.host.local_time import scheduled_tick; scheduled_tick('0 2 * * 1-5', 'Europe/Berlin', 1e9)"
     assert not loaded_by(code) & (HEAVY | {"datetime", "calendar"})
 
 

@@ -25,6 +25,7 @@ from oncecron.core import shell_words as words
 from oncecron.core.errors import UNREADABLE, ConfigurationError, StoreRefusesError, UsageError
 from oncecron.core.facts import state_of
 from oncecron.core.model import CAUSES, OUTCOMES, Firing, Holder, stored_request
+from oncecron.host import local_time
 from oncecron.run import job, spool
 from oncecron.stores import check_address, check_with_driver
 from oncecron.stores.address import parse_address
@@ -286,8 +287,8 @@ def file(text: bytes) -> None:
 
 def schedule(text: str) -> None:
     """Read it, and look for its tick and for the next ones."""
-    tick.scheduled_tick(text, "Europe/Berlin", NOW)
-    ticks = tick.next_ticks(text, None, NOW)
+    local_time.scheduled_tick(text, "Europe/Berlin", NOW)
+    ticks = local_time.next_ticks(text, None, NOW)
     assert next(ticks) != next(ticks)
 
 

@@ -2,6 +2,7 @@
 
 import io
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
@@ -159,7 +160,7 @@ def test_the_zone_of_short_times_is_said_once() -> None:
     """Below the table; above one that goes on as long as somebody looks."""
     stream = io.StringIO()
     kind = Kind((), columns=(column(0, "STARTED", is_time=True),))
-    style = Style("table", Clock(utc=True, zone="Europe/Berlin", now=0.0), width=60)
+    style = Style("table", Clock(utc=True, zone=ZoneInfo("Europe/Berlin"), now=0.0), width=60)
     for is_endless in (False, True):
         writer = Writer(kind, style, stream)
         writer.is_endless = is_endless

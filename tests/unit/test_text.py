@@ -40,7 +40,7 @@ MINUTE, HOUR, DAY = 60, 3600, 86400
 def test_times_are_short_for_a_person_who_looks_now(after: float, near: str, logged: str) -> None:
     """Relative within the hour, else on the clock and the calendar of one zone; whole for a program."""
     now = NOW.timestamp()
-    clock = Clock(utc=True, zone="Europe/Berlin", now=now)
+    clock = Clock(utc=True, zone=ZoneInfo("Europe/Berlin"), now=now)
     assert (clock.near(now + after), clock.logged(now + after)) == (near, logged)
     assert Clock(utc=True).near(now + after) == Clock(utc=True).seconds(now + after)
     assert Clock(utc=True, now=now).near(None) == "-"
@@ -56,7 +56,7 @@ def test_times_are_short_for_a_person_who_looks_now(after: float, near: str, log
 )  # fmt: skip
 def test_a_tick_is_a_time_for_a_person(tick: str, shown: str) -> None:
     """With the zone in the hour that the clock shows twice; a name stays a name, and for a program a tick is one."""
-    clock = Clock(utc=True, zone="Europe/Berlin", now=NOW.timestamp())
+    clock = Clock(utc=True, zone=ZoneInfo("Europe/Berlin"), now=NOW.timestamp())
     assert clock.tick(tick) == shown
     assert Clock(utc=False).tick(tick) == tick
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncecron.core import time_zone
 from oncecron.core.errors import UnknownZoneError
-from oncecron.core.tick import Tick, minute_tick, named_tick, next_ticks, scheduled_tick
-from oncecron.core.time_zone import BorrowedZone, host_zone, offsets
+from oncecron.core.tick import Tick, minute_tick, named_tick
+from oncecron.host import local_time
+from oncecron.host.local_time import BorrowedZone, host_zone, next_ticks, offsets, scheduled_tick
 
 DAY = 86400
 
@@ -341,8 +341,8 @@ def test_an_unknown_zone_is_refused(zone: str) -> None:
 def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Return a folder that stands for /etc, on a host that sets no zone in its environment."""
     monkeypatch.delenv("TZ", raising=False)
-    monkeypatch.setattr(time_zone, "_LOCALTIME", str(tmp_path / "localtime"))
-    monkeypatch.setattr(time_zone, "_TIMEZONE", str(tmp_path / "timezone"))
+    monkeypatch.setattr(local_time, "_LOCALTIME", str(tmp_path / "localtime"))
+    monkeypatch.setattr(local_time, "_TIMEZONE", str(tmp_path / "timezone"))
     return tmp_path
 
 
@@ -446,7 +446,7 @@ def test_a_copied_file_is_named_by_etc_timezone(
     with pytest.raises(ValueError, match=r"localtime is a copy, .* --tz"):
         host_zone()
     rules = ZoneInfo("Asia/Kolkata")
-    monkeypatch.setattr(time_zone, "localtime", _LocalTimes(rules))
+    monkeypatch.setattr(local_time, "localtime", _LocalTimes(rules))
     (host / "timezone").write_text("Asia/Kolkata\n")
     assert host_zone() == "Asia/Kolkata"
     (host / "timezone").write_text("Europe/Berlin\n")
@@ -506,7 +506,7 @@ def test_a_borrowed_zone_is_given_back(own: str | None, monkeypatch: pytest.Monk
 def test_a_zone_of_another_place_is_read_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the variable says where zones are, or the system has none."""
     for place in ("/nonexistent", "/usr/share/zoneinfo"):
-        monkeypatch.setattr(time_zone, "_DATABASE", place)
+        monkeypatch.setattr(local_time, "_DATABASE", place)
         with BorrowedZone("Asia/Kolkata") as zone:
             assert zone.offset(0) == 19800
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from oncecron.core.tick import Tick, minute_tick, scheduled_tick
+from oncecron.core.tick import Tick, minute_tick
+from oncecron.host.local_time import scheduled_tick
 
 HOSTS = 5
 PERIODS = 200

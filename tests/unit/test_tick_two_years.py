@@ -15,7 +15,7 @@ import debian_cron
 import pytest
 import story_stores
 
-from oncecron.core.tick import next_ticks, scheduled_tick
+from oncecron.host.local_time import next_ticks, scheduled_tick
 from oncecron_crontab.prefix import read_prefix
 from oncecron_crontab.scanner import scan
 from oncecron_crontab.wrap import WrapSettings, wrap

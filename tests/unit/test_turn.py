@@ -3,7 +3,7 @@
 from collections import Counter
 from itertools import islice
 
-from oncecron.core.tick import next_ticks
+from oncecron.host.local_time import next_ticks
 from oncecron.run.spec import turn
 
 HOSTS = [f"web{number}.example.net" for number in range(1, 6)]

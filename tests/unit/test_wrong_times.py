@@ -8,8 +8,9 @@ from typing import Any, cast
 import pytest
 
 from oncecron.core.log_rows import Expectation, HostTicks, JobKey, KeyHost
-from oncecron.core.tick import Tick, minute_tick, next_ticks
+from oncecron.core.tick import Tick, minute_tick
 from oncecron.core.units import DAY, HOUR, MINUTE
+from oncecron.host.local_time import next_ticks
 from oncecron.log.wrong_times import differing_zones, wrong_zones
 
 NIGHT = 1_799_978_400.0

@@ -6,8 +6,8 @@ import re
 import time
 from typing import TYPE_CHECKING
 
-from oncecron.core import tick
 from oncecron.core.schedule_fields import read_schedule
+from oncecron.host import local_time
 from oncecron_crontab.crons import CRON_TZ, CRONS
 from oncecron_crontab.fields import for_schedule
 from oncecron_crontab.percent_sign import depends_on_cron
@@ -59,7 +59,7 @@ def never_runs(entry: Entry) -> bool:
     except ValueError:  # it runs, and --schedule cannot say when
         return False
     try:
-        tick.scheduled_tick(schedule, "UTC", time.time())
+        local_time.scheduled_tick(schedule, "UTC", time.time())
     except ValueError:
         return True
     return False
@@ -83,7 +83,7 @@ def zone_of(crontab: Crontab, entry: Entry, cron: Cron | None, zone: str, *, giv
     if not variable or not named:
         return zone
     try:
-        tick.scheduled_tick("@daily", named, 0)
+        local_time.scheduled_tick("@daily", named, 0)
     except ValueError as error:
         raise ValueError(f"{variable.name.decode()}: {error}") from None
     return named

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core.masking import visible, without_logins
 from oncecron.core.text import Clock
+from oncecron.host.local_time import shown_zone
 from oncecron.watch.findings import STATES, cure, sentence, title
 
 if TYPE_CHECKING:
@@ -250,7 +251,7 @@ def _fields(change: Change, evidence: Evidence | None, shown: Clock) -> dict[str
 
 
 def _body(message: Message, limit: int) -> Iterator[str]:
-    shown = Clock(utc=True, zone=message.zone)
+    shown = Clock(utc=True, zone=shown_zone(message.zone))
     if message.test:
         yield "This is a test of `oncecron notify --test`. Nothing is wrong."
     left = limit // 2

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.config.ping_table import PING_TIMEOUT
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.text import Clock
+from oncecron.host.local_time import shown_zone
 from oncecron.log.silent_hosts import recent, silences
 from oncecron.watch.findings import OK, check
 from oncecron_notify.changes import (
@@ -106,7 +107,9 @@ def prepare(context: Context, notify: Notify) -> list[Prepared]:
     situation = context.gather(limits)
     failing = failing_channels(noticed.values())
     judged = {
-        zone: _judged(Now(situation, limits, Clock(utc=True, zone=zone), notify.names, failing))
+        zone: _judged(
+            Now(situation, limits, Clock(utc=True, zone=shown_zone(zone)), notify.names, failing)
+        )
         for zone in {channel.zone for channel in notify.channels}
     }
     unproven = unproven_silences(situation, limits)
@@ -186,7 +189,7 @@ def _with_evidence(context: Context, prepared: Sequence[Prepared]) -> list[Prepa
     for each in prepared:
         if each.message is not None:
             first = itertools.islice(_about_a_tick(each.message), _ACCOUNTS)
-            clock = Clock(utc=True, zone=each.channel.zone)
+            clock = Clock(utc=True, zone=shown_zone(each.channel.zone))
             evidence = {place: explain(change.finding, clock) for place, change in first}
             each = each._replace(message=each.message._replace(evidence=evidence))  # noqa: PLW2901 - the same with more
         explained.append(each)

@@ -11,7 +11,7 @@ from oncecron.config.ping_table import wrong_keys
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.suggestion import not_one_of, unknown
-from oncecron.core.time_zone import offsets
+from oncecron.host.local_time import offsets
 from oncecron.watch.findings import (
     LONGEST_PATIENCE,
     OPTIONS,

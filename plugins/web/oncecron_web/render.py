@@ -21,6 +21,7 @@ from oncecron.core.text import Clock, tick_time
 from oncecron.core.tick import instant_of
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import MINUTE, format_duration
+from oncecron.host.local_time import zone_name
 from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.watch.findings import cure
 from oncecron_web import charts
@@ -91,6 +92,7 @@ def environment() -> Environment:
         "step": _step,
         "weeks": charts.calendar,
         "word": word,
+        "zone_name": zone_name,
     }
     found.globals |= {
         "bars_shown": charts.BARS,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from oncecron.cli.command import TableCommand
 from oncecron.config.options import Option
-from oncecron.core import tick, time_zone
 from oncecron.core.errors import ConfigurationError, UsageError
+from oncecron.host import local_time
 from oncecron.host.names import user_name
 from oncecron.host.stderr import complain
 from oncecron_crontab.cli.installed import CRON, chosen_cron
@@ -80,7 +80,7 @@ def program_path() -> str:
 
 def _given_zone(zone: str) -> str:
     try:
-        tick.scheduled_tick("@daily", zone, 0)
+        local_time.scheduled_tick("@daily", zone, 0)
     except ValueError as error:
         raise UsageError(f"--tz: {error}") from error
     return zone
@@ -89,14 +89,14 @@ def _given_zone(zone: str) -> str:
 def host_zone_of_cron() -> str:
     """Return the time zone of this host's cron, as far as it can be known. Raises `ConfigurationError`."""
     try:
-        zone = time_zone.host_zone()
+        zone = local_time.host_zone()
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
     try:
-        of_files = time_zone.host_zone({})
+        of_files = local_time.host_zone({})
     except ValueError:
         of_files = zone
-    if time_zone.canonical(zone) != time_zone.canonical(of_files):
+    if local_time.canonical(zone) != local_time.canonical(of_files):
         complain(
             f"using the time zone {zone} from $TZ, but the zone of this host is {of_files}; use --tz to choose"
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.config.options import AUTO_KEY, is_key
 from oncecron.core.suggestion import did_you_mean
-from oncecron.core.time_zone import canonical
+from oncecron.host.local_time import canonical
 from oncecron.stores.address import masked
 from oncecron_crontab.lint.line import Diagnostic, excerpt, is_literal
 from oncecron_crontab.lint.schedules import meaning

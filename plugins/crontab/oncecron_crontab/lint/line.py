@@ -20,6 +20,7 @@ from oncecron.core import tick
 from oncecron.core.derived_key import PREFIX_VARIABLE, command_of, derived_key
 from oncecron.core.masking import masked_line
 from oncecron.core.shell_words import quoted
+from oncecron.host import local_time
 from oncecron.plugins import job_command
 from oncecron_crontab.directives import read_directives
 from oncecron_crontab.generators import generated_lines
@@ -385,6 +386,6 @@ def _check_tick(values: Mapping[str, Any], parsed: ParsedRun) -> None:
     """Raise `ValueError` if a schedule, its zone, or the name of a tick is invalid."""
     for rule in tick_rules(values.get, parsed.given.__contains__):
         if rule == "schedule":
-            tick.scheduled_tick(values["schedule"], values["tz"] or "UTC", time.time())
+            local_time.scheduled_tick(values["schedule"], values["tz"] or "UTC", time.time())
         elif rule == "tick":
             tick.named_tick(values["tick"])

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
-from oncecron.core.time_zone import canonical
+from oncecron.host.local_time import canonical
 from oncecron_crontab.crons import CRON_TZ, CRONS
 from oncecron_crontab.fields import NAMES, Field, read_field, without_empty_day
 from oncecron_crontab.firing_times import never_runs, schedule_of, zone_variable

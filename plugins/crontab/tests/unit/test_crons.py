@@ -9,8 +9,8 @@ from crontabs import EXAMPLES, commands, lines
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from oncecron.core import tick, time_zone
-from oncecron.core.time_zone import canonical, find_zone
+from oncecron.host import local_time
+from oncecron.host.local_time import canonical, find_zone
 from oncecron_crontab.cli import wrap as wrap_command
 from oncecron_crontab.cli.installed import installed_cron
 from oncecron_crontab.crons import CRONS, Cron
@@ -116,7 +116,7 @@ def test_two_names_of_utc_are_no_doubt(
 ) -> None:
     """Containers have the one in $TZ and the other in /etc/localtime."""
     (tmp_path / "localtime").symlink_to(f"/usr/share/zoneinfo/{of_files}")
-    monkeypatch.setattr(time_zone, "_LOCALTIME", str(tmp_path / "localtime"))
+    monkeypatch.setattr(local_time, "_LOCALTIME", str(tmp_path / "localtime"))
     monkeypatch.setenv("TZ", "UTC")
     assert wrap_command.host_zone_of_cron() == "UTC"
     assert ("but the zone of this host is" in capfd.readouterr().err) == warned
@@ -193,7 +193,7 @@ def test_no_line_of_any_cron_is_lost(words: list[str], end: str, name: str, abov
     for entry in scan(done.data, cron=cron).entries():
         prefix = read_prefix(entry.command)
         if prefix and "schedule" in prefix.options:
-            tick.scheduled_tick(prefix.options["schedule"], "UTC", 0)
+            local_time.scheduled_tick(prefix.options["schedule"], "UTC", 0)
 
 
 def assert_same_to_cron(before: Entry, after: Entry, cron: Cron) -> None:
@@ -285,7 +285,7 @@ def test_the_schedule_is_what_the_cron_reads(cron: str, fields: str, schedule: s
         schedule = "0 9 * * 5-7"
     [found] = schedules(f"{fields} /opt/x\n", cron)
     assert found == schedule
-    tick.scheduled_tick(found, "UTC", 0)
+    local_time.scheduled_tick(found, "UTC", 0)
     line = wrapped(f"{fields} /opt/x\n", cron).data
     assert line.startswith(f"{fields} /bin/oncecron run --key x-".encode())
     assert unwrap(scan(line)).data == f"{fields} /opt/x\n".encode()

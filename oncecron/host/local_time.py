@@ -1,4 +1,4 @@
-"""Find the time zone of the host, or the one with a given name.
+"""The time zone of this host, and the ticks of a schedule there or in another zone.
 
 A firing imports this module only with a schedule.
 """
@@ -11,12 +11,15 @@ import os
 from time import localtime, time, tzset
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.timing import QUARTER_YEAR
+from oncecron.core.tick import Schedule, Tick, at
+from oncecron.core.timing import EARLY, QUARTER_YEAR
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import tzinfo
     from typing import Self
+
+    from oncecron.core.text import Clock
 
 _DATABASE = "/usr/share/zoneinfo"
 _MAGIC = b"TZif"
@@ -96,6 +99,16 @@ def _zone_of_copy() -> str:
     return name
 
 
+def zone_name(clock: Clock) -> str:
+    """Return the name of the zone in which times are shown, for the one place that says it."""
+    if clock.zone is not None or clock.utc:
+        return str(clock.zone or "UTC")
+    try:
+        return host_zone()
+    except ValueError:  # it has no name
+        return localtime().tm_zone or "local time"
+
+
 def find_zone(name: str) -> tzinfo | None:
     """Return the zone with this name, or None for UTC, which needs no tz database. Raises ValueError."""
     if name in _NAMES_OF_UTC:
@@ -112,6 +125,13 @@ def find_zone(name: str) -> tzinfo | None:
         if not available_timezones():
             cure = "this host has no tz database: install tzdata"
         raise UnknownZoneError(f"unknown time zone {name!r}; {cure}") from None
+
+
+def shown_zone(name: str | None) -> tzinfo | None:
+    """Return the zone of a `Clock`; None for its own. Raises ValueError."""
+    from datetime import UTC
+
+    return None if name is None else find_zone(name) or UTC
 
 
 def _is_misleading(name: str) -> bool:
@@ -136,6 +156,11 @@ def _refuse_misleading(name: str) -> None:
     raise UnknownZoneError(
         f"the time zone {name!r} is not the same on every host; use a name such as Europe/Berlin"
     )
+
+
+def canonical(name: str) -> str:
+    """Return one name for all names of UTC, to compare zones."""
+    return "UTC" if name in _NAMES_OF_UTC else name
 
 
 class BorrowedZone:
@@ -189,11 +214,6 @@ def _database_file(name: str) -> str | None:
         return None
 
 
-def canonical(name: str) -> str:
-    """Return one name for all names of UTC, to compare zones."""
-    return "UTC" if name in _NAMES_OF_UTC else name
-
-
 def offsets(name: str | None) -> Callable[[int], int]:
     """Return a function from an instant to how far local time is ahead of UTC, in seconds; None is the host's zone.
 
@@ -211,3 +231,45 @@ def offset(zone: tzinfo | None, instant: int) -> int:
 
     ahead = datetime.fromtimestamp(instant, zone).utcoffset()
     return (ahead or timedelta()) // timedelta(seconds=1)
+
+
+def scheduled_tick(schedule: str, zone: str | None, fired_at: float) -> Tick:
+    """Return the latest scheduled time, as `scheduled` does."""
+    return scheduled(schedule, zone, fired_at)[0]
+
+
+def scheduled(schedule: str, zone: str | None, fired_at: float) -> tuple[Tick, int]:
+    """Return the latest scheduled time that is no later than `fired_at` + `EARLY`, however long ago it was.
+
+    And by how many seconds local time is ahead of UTC then: other hosts may have another tz database.
+
+    `schedule` is five crontab fields or a nickname such as `@daily`; `zone` is a name of the tz database, None for
+    the host's; `fired_at` is in epoch seconds by the host's clock.
+
+    Raises ValueError if Debian's cron would not accept the schedule, if it never fires, or if the zone is unknown.
+    """
+    with BorrowedZone(host_zone() if zone is None else zone) as borrowed:
+        latest = Schedule(schedule, borrowed.offset).latest(int((fired_at + EARLY) // 1))
+        return at(latest, "schedule"), borrowed.offset(latest)
+
+
+def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
+    """Return an endless iterator over the ticks later than `after` (epoch seconds), in ascending order.
+
+    Raises ValueError as `scheduled_tick` does, immediately and not at the first step.
+    """
+    return _ascending(Schedule(schedule, offsets(zone)), int(after // 1))
+
+
+def _ascending(schedule: Schedule, after: int) -> Iterator[Tick]:
+    while True:
+        after = schedule.following(after)
+        yield at(after, "schedule")
+
+
+def instants_between(schedule: str, zone: str | None, after: float, until: float) -> list[int]:
+    """Return the instants of the ticks later than `after` and no later than `until`, rising: those of `next_ticks`.
+
+    Raises ValueError as `scheduled_tick` does.
+    """
+    return list(Schedule(schedule, offsets(zone)).between(int(after // 1), int(until // 1)))
