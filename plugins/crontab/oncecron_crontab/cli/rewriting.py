@@ -50,19 +50,15 @@ _CHECK = Option(
     "check", "flag", "Change nothing. Exit with status 2 if there is something to change."
 )
 _DIFF = Option("diff", "flag", "Show the changes as a unified diff instead of the new crontab.")
-_JSON = Option(
-    "json", "flag", "Print what happens to each line, and why, as JSON (one array) instead of the new crontab.",
-)  # fmt: skip
-REWRITING_OPTIONS = (USER_FIELD, _INSTALL, USER, _IN_PLACE, _CHECK, _DIFF, _JSON)
+REWRITING_OPTIONS = (USER_FIELD, _INSTALL, USER, _IN_PLACE, _CHECK, _DIFF)
 CRONTABS = "[FILE|DIRECTORY|-]..."
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_WITHOUT_OUTPUT = ("install", "in-place", "check", "diff", "json")
+_WITHOUT_OUTPUT = ("install", "in-place", "check", "diff")
 """With one of these options, the new crontab is not written to standard output."""
 _EXCLUSIVE = (
     ("install", "in-place"),
     ("install", "user-field"),
     ("user", "user-field"),
-    ("json", "diff"),
 )
 _REFUSED = 1
 _LONGEST_SHOWN = 60
@@ -88,11 +84,8 @@ def rewrite(
         for source in _sources(given, words, command)
     ]
     errors = sum(len(plan.rewritten.errors) for plan in plans)
-    if "json" in given:
-        shown_changes.give_records(plans, command)
-    else:
-        for plan in plans:
-            _report(plan)
+    for plan in plans:
+        _report(plan)
     if command == "wrap" and len(plans) > 1:
         warnings.warn_of_shared_keys(plans)
     if errors:
@@ -116,7 +109,7 @@ def _check(given: Mapping[str, str], words: list[str], command: str) -> None:
     if "user" in given and "install" not in given:
         _check_owner(given["user"], command)
     if len(words) > 1 and not any(name in given for name in _WITHOUT_OUTPUT):
-        raise UsageError("several crontabs: add --diff, --check, --json or --in-place")
+        raise UsageError("several crontabs: add --diff, --check or --in-place")
     if "in-place" not in given:
         return
     if not words or files.STANDARD_INPUT in words:
@@ -160,9 +153,7 @@ def _files(given: Mapping[str, str], words: list[str], command: str) -> Iterator
             yield files.read_source([word] if word else [], command)
             continue
         if not any(name in given for name in _WITHOUT_OUTPUT):
-            raise UsageError(
-                f"{visible(word)} is a directory: add --diff, --check, --json or --in-place"
-            )
+            raise UsageError(f"{visible(word)} is a directory: add --diff, --check or --in-place")
         for path in found.not_read:
             complain(f"{visible(path)}: unchanged: cron does not read a file with this name")
         for path in found.crontabs:
@@ -245,17 +236,17 @@ def _carry_out(
     output.standard_output()  # nothing is written if the answer cannot be
     writing = "check" not in given and ("install" in given or "in-place" in given)
     for plan in plans:
-        if "diff" in given or ("install" in given and "json" not in given):
+        if "diff" in given or "install" in given:
             shown_changes.give_difference(plan.source, plan.rewritten.data)
         if command == "wrap":
             warnings.warn_of_missing_store(plan)
         if writing:
-            _answer(given, f"{visible(plan.source.path)}: {_put(given, plan, done)}")
-        elif "check" in given and "json" not in given:
+            _say(f"{visible(plan.source.path)}: {_put(given, plan, done)}")
+        elif "check" in given:
             would = _counted(plan.rewritten.changed) if plan.rewritten.changed else "nothing"
-            _answer(given, f"{visible(plan.source.path)}: {would} to change")
+            _say(f"{visible(plan.source.path)}: {would} to change")
     if len(plans) > 1 and (writing or "check" in given):
-        _answer(given, _summary(plans, done if writing else "to change"))
+        _say(_summary(plans, done if writing else "to change"))
     changed = any(plan.rewritten.changed for plan in plans)
     return EX_CHANGES if "check" in given and changed else 0
 
@@ -273,12 +264,8 @@ def _put(given: Mapping[str, str], plan: files.Plan, done: str) -> str:
     return f"{summary}; to restore the old crontab: {restore}"
 
 
-def _answer(given: Mapping[str, str], text: str) -> None:
-    """Print what was done: with --json on standard error, because standard output has the records."""
-    if "json" in given:
-        complain(text)
-    else:
-        output.say(text, output.standard_output())
+def _say(text: str) -> None:
+    output.say(text, output.standard_output())
 
 
 def _summary(plans: Sequence[files.Plan], done: str) -> str:

@@ -1,7 +1,6 @@
 """`oncecron crontab wrap --install`: a user's crontab is changed by crontab(1), kept, verified, and restored."""
 
 import errno
-import json
 import os
 import re
 import subprocess
@@ -343,7 +342,7 @@ def test_a_host_without_crontab_is_named(broken: Broken, public_path: Path) -> N
     refused(host("crontab", "wrap", "--install"), 78, "the program crontab is not installed here")
 
 
-# --check, --json, colours
+# --check, colours
 
 
 def test_check_installs_nothing(broken: Broken, public_path: Path) -> None:
@@ -379,46 +378,6 @@ def test_a_missing_store_is_reported(broken: Broken, public_path: Path) -> None:
             assert (words in done.err) == missing, (data, done)
     wrapped = (public_path / "installed").read_bytes()
     assert words not in broken(data=wrapped)("crontab", "unwrap", "--install").err
-
-
-def test_what_happens_to_each_line_as_json(broken: Broken, public_path: Path) -> None:
-    """And nothing else on standard output."""
-    data = STORED + b"# oncecron: off\n@daily /bin/mine\n"
-    done = broken(data=data)("crontab", "wrap", "--install", "--json")
-    records = json.loads(done.out)
-    assert [(each["line"], each["action"], each["key"]) for each in records] == [
-        (3, "wrap", "bill"),
-        (4, "leave", None),
-        (6, "leave", None),
-    ]
-    assert {tuple(each) for each in records} == {
-        ("file", "user", "line", "action", "key", "reason")
-    }
-    assert (records[0]["file"], records[0]["reason"]) == (None, None)
-    assert records[2]["reason"] == "`# oncecron: off` is above it"
-    assert "to restore the old crontab" in done.err
-    assert "unchanged" not in done.err
-    again = json.loads(broken(data=(public_path / "installed").read_bytes())(
-        "crontab", "wrap", "--json", "--install").out)  # fmt: skip
-    assert (again[0]["action"], again[0]["key"]) == ("leave", "bill")
-    assert again[0]["reason"] == "it is already wrapped"
-
-
-def test_json_of_lines_that_cannot_be_wrapped(broken: Broken, public_path: Path) -> None:
-    """Nothing is changed, and each record says why."""
-    path = public_path / "crontab"
-    path.write_bytes(MINE + b"61 * * * * \xff\n")
-    done = broken()("crontab", "wrap", "--json", path)
-    records = json.loads(done.out)
-    assert done.status == 1
-    assert [(each["line"], each["action"]) for each in records] == [
-        (2, "leave"),
-        (3, "leave"),
-        (4, "refuse"),
-    ]
-    assert records[0]["reason"] == "another line has errors, so nothing is changed"
-    assert "bad minute" in records[2]["reason"]
-    assert records[0]["file"] == str(path)
 
 
 def test_the_difference_has_colours_on_request(broken: Broken, public_path: Path) -> None:
@@ -475,7 +434,6 @@ def test_if_one_file_is_wrong_none_is_changed(broken: Broken, public_path: Path)
         ("wrap --install FILE", "leave the FILE out"),
         ("wrap --install --in-place", "--install and --in-place exclude each other"),
         ("unwrap --install --user-field", "--install and --user-field exclude each other"),
-        ("wrap --json --diff FILE", "--json and --diff exclude each other"),
         ("unwrap --user root FILE", "--user is for --install"),
         ("wrap --user root --user ann FILE", "several --user are for --install"),
         ("wrap --user= FILE", "--user is empty"),
