@@ -108,28 +108,3 @@ def test_a_shard_without_a_start_is_found(ticks: Ticks) -> None:
 
 
 # Which further attempts an audit accepts
-
-
-@pytest.mark.turns(2)
-@pytest.mark.parametrize(
-    ("outcome", "cause", "by_the_same", "found"),
-    [
-        ("failed", "takeover", False, []),
-        ("succeeded", "takeover", False, ["twice"]),
-        ("failed", "schedule", False, ["twice"]),
-        ("failed", "retry", False, ["twice"]),
-        ("failed", "retry", True, []),
-        ("timed-out", "retry", True, []),
-        ("succeeded", "retry", True, ["twice"]),
-    ],
-)
-def test_which_further_attempts_have_a_reason(
-    ticks: Ticks, outcome: str, cause: str, found: list[str], *, by_the_same: bool
-) -> None:
-    """A takeover of what succeeded has none, nor has a retry of another firing's attempt."""
-    ticks.host.run("billing", "--again", "--tick", "t1", "--", "true")
-    eventually(lambda: [e.outcome for e in ticks.store.executions("billing")][3:] == ["succeeded"])
-    owner = {"owner": ticks.store.executions("billing")[0].owner, "owner_attempt": 2}
-    ticks.alter(1, outcome=outcome)
-    ticks.alter(1, 2, cause=cause, **(owner if by_the_same else {}))
-    assert [kind for kind in kinds(ticks.host) if kind == "twice"] == found

@@ -101,30 +101,6 @@ def test_what_was_run_later_by_hand_is_not_missing(store: Store, new_host: Hosts
     assert [each["count"] for each in audit(host, *since)] == [2]
 
 
-def test_a_pause_and_another_schedule_leave_no_gaps(
-    store: Store, new_host: Hosts, operator: Oncecron
-) -> None:
-    """What was refused as paused need not have run, nor what was due before this schedule."""
-    host = new_host("host-a")
-    for ago in (9, 7):
-        host.run("billing", "--tick", day(ago), "--", "true")
-    host.run("billing", "--tick", day(6).replace(":00Z", ":30Z"), "--", "true")
-    host.run("billing", "--tick", day(5), "--", "true")
-    assert operator("pause", "billing").status == 0
-    for ago in (4, 3):
-        host.run("billing", "--tick", day(ago), "--", "true")
-    assert operator("resume", "billing").status == 0
-    host.run("billing", "--tick", day(2), "--", "true")
-    host.run("billing", *DAILY, "--", "true")
-    told_all(store, 6)
-    expect_since(store, "billing", day(5))
-    assert [(each["tick"], each["count"]) for each in audit(host)] == [(day(1), 1)]
-    host.run("other", "--tick", "t", "--", "true")
-    assert audit(host, "billing", "other") == audit(host)
-    assert audit(host, "other") == []
-    refused(host("audit", "biling"), 1, "did you mean billing?")
-
-
 class Ticks:
     """A clean log: three ticks of a key, each a minute long, half an hour apart by what is recorded."""
 
@@ -213,17 +189,6 @@ def test_what_has_no_end_is_found(ticks: Ticks) -> None:
     assert kinds(ticks.host) == []
 
 
-def test_tokens_that_do_not_rise_are_found(ticks: Ticks) -> None:
-    """Equal ones, and lower ones of later starts."""
-    tokens = [each.fencing_token for each in ticks.store.executions("billing")]
-    ticks.alter(3, fencing_token=tokens[0])
-    assert kinds(ticks.host) == ["token"]
-    ticks.alter(3, fencing_token=tokens[1])
-    [found] = audit(ticks.host)
-    assert (found["finding"], found["tick"]) == ("token", "t3")
-    assert f"not higher than token {tokens[1]}" in found["reason"]
-
-
 class Retried(Ticks):
     """The same with a fourth tick, whose first attempt failed and was retried."""
 
@@ -262,6 +227,10 @@ def start_now(ticks: Retried, *command: str) -> None:
 FORGED: dict[str, tuple[str, str, Callable[[Retried], None]]] = {
     "token that fell": (
         "token", "t3", lambda ticks: ticks.alter(3, fencing_token=1_000_000)
+    ),
+    "token of an earlier start": (
+        "token", "t3",
+        lambda ticks: ticks.alter(3, fencing_token=ticks.store.executions("billing")[0].fencing_token),
     ),
     "attempt without its predecessor": (
         "gap", "t4", lambda ticks: ticks.alter(4, 2, attempt=3)

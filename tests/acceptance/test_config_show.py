@@ -97,13 +97,6 @@ def test_the_services_that_hear_of_a_key(host: Oncecron) -> None:
     assert pings() == [f"{first} (bi*, x)", f"{webhook} (y)", f"{last} (*)"]
 
 
-def test_a_similar_section_is_named(host: Oncecron) -> None:
-    """For a key without one."""
-    ended = host("config", "show", "bil")
-    assert (ended.status, ended.err.count("\n")) == (0, 1)
-    assert "has no section [job.bil]; did you mean [job.bill]?" in ended.err
-
-
 def test_what_a_firing_refuses_is_refused(host: Oncecron) -> None:
     """A wrong section of the key, a wrong key, a file that is not there."""
     path = Path(host.environment["ONCECRON_CONFIG"])

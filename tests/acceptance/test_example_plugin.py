@@ -107,42 +107,6 @@ def test_a_plugin_brings_a_command_and_a_finding(host: Environment) -> None:
         assert host.oncecron("check", "--config", file, "--critical", "disk")[0] == 2 * expected
 
 
-def test_a_plugin_that_does_not_load_is_a_line_for_people_and_nothing_to_a_firing(
-    host: Environment,
-) -> None:
-    """Nor is it to a command that asks no plugin."""
-    module = host.modules / "oncecron_disk.py"
-    text = module.read_text()
-    module.write_text(f"{text}import none\n")
-    left_out = (
-        "oncecron: the plugin oncecron_disk cannot be loaded and is left out: "
-        "No module named 'none'; install oncecron-disk again"
-    )
-    try:
-        for each in ("run", "each") if ONCECRON.names["each"].is_installed else ("run",):
-            items = ["--stdin"] if each == "each" else []
-            fired = host.oncecron(each, "--key", each, "--tick", "1", *items, "--", "echo", "ran")
-            assert (fired[0], fired[2]) == (0, []), fired
-        assert host.oncecron("history")[2] == []
-        status, out, said = host.oncecron("check")
-        assert (status, said) == (0, [left_out])
-        assert " disk=" not in out
-        status, _, said = host.oncecron("disk")
-        assert (status, said[0]) == (64, left_out)
-        assert said[1].startswith("oncecron: unknown command 'disk'; ")
-        assert host.oncecron("--help")[2] == [left_out]
-        module.write_text(text.replace("disk.used", "disk.unknown"))
-        failed = (
-            "oncecron: the plugin oncecron_disk failed, and its answer is left out: AttributeError: 'usage' object "
-            "has no attribute 'unknown'; report it to the authors of oncecron-disk"
-        )
-        status, out, said = host.oncecron("check")
-        assert (status, said) == (0, [failed])
-        assert "ONCECRON OK: " in out
-    finally:
-        module.write_text(text)
-
-
 @pytest.mark.parametrize("name", MISSING)
 def test_a_command_that_is_not_installed_says_how_to_install_it(
     host: Environment, name: str

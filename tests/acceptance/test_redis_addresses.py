@@ -43,19 +43,6 @@ def refused(ended: Ended, *words: str) -> bool:
 # Sockets, users, files
 
 
-def test_a_password_in_a_file(
-    new_redis: NewRedis, fire: Callable[..., Ended], public_path: Path
-) -> None:
-    """$ONCECRON_STORE_FILE holds the URL, and nobody else may read it."""
-    server = new_redis(aof=True, user=USER)
-    file = public_path / "store-url"
-    file.write_text(server.url(login=LOGIN) + "\n")
-    file.chmod(0o600)
-    assert runs(fire("", ONCECRON_STORE_FILE=str(file)))
-    file.chmod(0o644)
-    assert refused(fire("", ONCECRON_STORE_FILE=str(file)), str(file))
-
-
 def test_options_in_the_table_redis(
     new_redis: NewRedis, certificates: Certificates, fire: Callable[..., Ended], public_path: Path
 ) -> None:

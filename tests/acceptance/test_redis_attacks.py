@@ -45,42 +45,6 @@ def lease(server: RedisServer) -> dict[str, str]:
 # The data
 
 
-@pytest.mark.turns(2, "attacks")
-def test_after_a_flush_the_execution_is_put_back(
-    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """At the next heartbeat, under its old token; the job is undisturbed and nobody else runs."""
-    firing = fire(host(), "one", *job(journal, "--sleep", 4, "--beats", "--exit", 3))
-    journal.wait_for("start")
-    server.flush()
-    eventually(lambda: lease(server) != {})
-    assert fire(host("host-b"), "two", *job(journal)).wait().status == 0
-    ended = firing.wait()
-    assert (ended.status, ended.err) == (3, "")
-    [row] = RedisLog(server).executions("k")
-    assert (row.tick, row.outcome, "put back" in (row.note or "")) == ("one", "failed", True)
-    assert str(row.fencing_token) == journal.runs()[0].first.token
-    assert len(journal.runs()) == 1
-
-
-@pytest.mark.turns(2, "attacks")
-def test_another_owner_in_the_lease_ends_the_job_at_once(
-    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """KILL without grace, exit 75; the foreign lease is left as it is."""
-    command = job(journal, "--sleep", 60, "--ignore-term", "--beats")
-    firing = fire(host(), "one", *command)
-    journal.wait_for("start")
-    server.connect().hset(LEASE, "owner", "somebody else")
-    foreign = lease(server)
-    ended = firing.wait()
-    assert ended.status == 75
-    assert "the lease was lost" in ended.err
-    assert journal.runs()[0].signals == []
-    assert lease(server) == foreign
-    assert outcomes(server) == {"one": "lost"}
-
-
 # Late words
 
 

@@ -7,8 +7,6 @@ import pytest
 from servers import RedisServer, eventually
 from servers.oncecron import Ended, Oncecron
 
-from oncecron.stores.redis.explain import acl_rule
-
 SHORT = ("--connect-timeout", "2s")
 
 
@@ -57,18 +55,6 @@ def test_a_server_that_may_evict_leases_is_refused(
     said = refused(fire(server.url()), public_path)
     assert policy in said
     assert "noeviction" in said
-
-
-@pytest.mark.parametrize("less", ["+info", "+evalsha +eval", "+hset", "~oncecron:*"])
-def test_a_user_with_too_few_rights_is_told_the_rule(
-    new_redis: Callable[..., RedisServer], fire: Callable[..., Ended], public_path: Path, less: str
-) -> None:
-    """At once, with exit 78, and nothing is started."""
-    server = new_redis(aof=True)
-    words = acl_rule("oncecron", "oncecron", login="on >secret")
-    server.connect().execute_command(*(word for word in words if word not in less.split()))
-    url = server.url().replace("redis://", "redis://oncecron:secret@")
-    assert "ACL SETUSER" in refused(fire(url), public_path)
 
 
 def test_names_that_another_program_uses_are_refused(

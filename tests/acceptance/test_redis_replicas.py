@@ -76,24 +76,6 @@ def test_without_the_replica_nothing_starts_and_the_tick_stays_open(
     assert outcomes(pair) == [(1, "not-started"), (2, "succeeded")]
 
 
-def test_a_replica_that_comes_back_in_time_lets_the_claim_count(
-    pair: Pair, host: Callable[..., Oncecron], journal: Journal
-) -> None:
-    """Asked for again it is the same claim: one execution, its first attempt."""
-    pair.replica.sigstop()
-    options = ("--ttl", TTL, "--connect-timeout", "20s", "--tick", "one")
-    firing = host().fire("k", *options, "--", *job(journal))
-    eventually(pair.has_lease)
-    before = RedisLog(pair.master).heartbeat("k") or 0
-    eventually(lambda: (RedisLog(pair.master).heartbeat("k") or 0) > before)
-    assert journal.starts() == []
-    pair.replica.sigcont()
-    ended = firing.wait()
-    assert (ended.status, ended.err) == (0, "")
-    assert [run.first.attempt for run in journal.runs()] == ["1"]
-    assert outcomes(pair) == [(1, "succeeded")]
-
-
 def test_an_end_that_no_replica_has_is_kept_until_one_has_it(
     pair: Pair, host: Callable[..., Oncecron], journal: Journal
 ) -> None:

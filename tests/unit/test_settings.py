@@ -196,9 +196,13 @@ def test_what_a_redis_store_need_not_say_may_stand_in_the_file(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("stor = 'local'\n", "unknown key 'stor'"),
+        ("stor = 'local'\n", "unknown key 'stor'; did you mean store?"),
         ("key = 'k'\n", "unknown key 'key'"),
-        ("schedule = '0 2 * * *'\n", "unknown key 'schedule'"),
+        ("schedule = '0 2 * * *'\n", "unknown key 'schedule'; it belongs in a [job.KEY] section"),
+        ("[jobs.k]\nretries = 1", "unknown key 'jobs'; did you mean [job.KEY]?"),
+        ("[job.billing]\nretry = 1", "[job.billing]: unknown key 'retry'; did you mean retries?"),
+        ("[retention]\nskip = '1d'", "did you mean skips?"),
+        (f"#\nstore = {SECRET}\n", ": Invalid value (at line 2, column 9); correct the TOML there"),
         ("config = 'x'\n", "unknown key 'config'"),
         ("[job.billing]\nagain = true\n", "unknown key 'again'"),
         ("[redis]\nwait = [1]\n", "[redis]: wait must be a text"),
@@ -362,14 +366,16 @@ def test_a_named_file_that_is_not_there_is_an_error(
         given = {"config": path}
     else:
         monkeypatch.setenv(name, path)
-    assert f"{path} cannot be read: No such file" in complaint(ConfigurationError, **given)
+    told = complaint(ConfigurationError, **given)
+    assert f"{path} cannot be read: No such file or directory; correct the path" in told
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory, other bytes than UTF-8, a store file with two lines or none."""
     assert "is not a regular file" in complaint(ConfigurationError, config=str(tmp_path))
     (tmp_path / "latin").write_bytes(b"# \xe4\n")
-    assert "not UTF-8" in complaint(ConfigurationError, config=str(tmp_path / "latin"))
+    told = complaint(ConfigurationError, config=str(tmp_path / "latin"))
+    assert "it is not UTF-8; save it as UTF-8" in told
     for text in ("", "a\nb\n"):
         monkeypatch.setenv("ONCECRON_STORE_FILE", put(tmp_path / "store", text))
         assert "one line" in complaint(ConfigurationError)
