@@ -16,7 +16,7 @@ from servers.cron import CronHost
 from servers.require import not_proven
 
 RELEASE, OLDER = "trixie", "bookworm"  # the first with a package of cronie, and the one before
-PACKAGES = ("cronie", "busybox-static", "libc6")
+PACKAGES = ("cronie", "busybox-static", "systemd-cron", "libstdc++6", "libgcc-s1", "libc6")
 _VENV = os.environ.get("ONCECRON_TEST_VENV", Path(__file__).parents[2] / ".venv-test")
 DIRECTORY = Path(_VENV).resolve() / "crons"
 
@@ -53,6 +53,11 @@ def daemons() -> dict[str, Daemon]:
             {"XDG_STATE_HOME": "/run"},
         ),
     }
+
+
+def generator() -> list[str]:
+    name = "usr/lib/systemd/system-generators/systemd-crontab-generator"
+    return by_its_own_library(unpacked(), name)
 
 
 class OtherCronHost(CronHost):

@@ -61,8 +61,12 @@ class Rules(NamedTuple):
     """What `5/10` is: `refused`, `number` (the step has no effect), or `rest` (up to the last value)."""
     falling: str = "refused"
     """What `22-2` is: `refused`, `empty`, or `round` (on from the first value)."""
+    cuts: bool = False
+    """Whether values beyond the last one are left out; else they are refused."""
     to_sunday: bytes = NOTHING
     """A pattern for a Sunday that ends a falling range as the last day of the week."""
+    lone_sunday: bytes = NOTHING
+    """A pattern for a Sunday that alone is the whole week."""
     seven_is_zero: bool = False
     """Whether 7 is 0 also where a range begins or ends with it."""
     small_steps: bool = False
@@ -93,18 +97,18 @@ def either_day(day: Field, weekday: Field) -> bool:
     return not (day.has_star or weekday.has_star)
 
 
-def without_empty_day(fields: Sequence[Field]) -> list[Field]:
+def without_empty_day(fields: Sequence[Field], *, either: bool) -> list[Field]:
     """Return five fields with `*` for one that has no day, if cron then goes by the other one alone."""
     day, weekday = fields[_DAY], fields[_WEEKDAY]
     settled = list(fields)
-    if either_day(day, weekday) and bool(day.values) != bool(weekday.values):
+    if either and bool(day.values) != bool(weekday.values):
         empty = _WEEKDAY if day.values else _DAY
         low, high = _RANGES[empty]
         settled[empty] = Field("*", "*", frozenset(range(low, high + 1)), has_star=True)
     return settled
 
 
-def for_schedule(fields: Sequence[Field]) -> str:
+def for_schedule(fields: Sequence[Field], *, either: bool) -> str:
     """Return the five fields for --schedule, which has the same meaning; empty: they never match.
 
     Raises ValueError if no --schedule has this meaning.
@@ -112,8 +116,8 @@ def for_schedule(fields: Sequence[Field]) -> str:
     foreign = next((field for field in fields if field.foreign), None)
     if foreign:
         raise ValueError(f"--schedule has no {foreign.foreign!r}")
-    settled = without_empty_day(fields)
-    either = either_day(settled[_DAY], settled[_WEEKDAY])
+    settled = without_empty_day(fields, either=either)
+    either = either and either_day(settled[_DAY], settled[_WEEKDAY])
     texts = [field.text for field in settled]
     stars = [at for at in (_DAY, _WEEKDAY) if texts[at].startswith("*")]
     every = [at for at in (_DAY, _WEEKDAY) if _is_every(at, settled[at].values)]
@@ -214,13 +218,14 @@ def _values_of(position: int, term: re.Match[bytes], rules: Rules) -> range | li
         last = high if rules.number_with_step == "rest" else first
     if rules.falling == "round":
         return _around(first, last, step, low, high)
-    falls = position == _WEEKDAY and first > last
-    if falls and re.fullmatch(rules.to_sunday, term["last"], re.IGNORECASE):
+    ends = rules.to_sunday if first > last else rules.lone_sunday
+    if position == _WEEKDAY and re.fullmatch(ends, term["last"] or term["first"], re.IGNORECASE):
         last = high
     if rules.falling == "empty":
         if first > last:
             return range(0)
         last = range(first, last + 1, step or 1)[-1]  # a range may end where no step goes
+    last = min(last, high) if rules.cuts else last
     return range(first, last + 1, step) if low <= first <= last <= high and step else None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from oncecron.core.schedule_fields import read_schedule
 from oncecron.host import local_time
 from oncecron_crontab.crons import CRON_TZ, CRONS
-from oncecron_crontab.fields import either_day, for_schedule
+from oncecron_crontab.fields import for_schedule
 from oncecron_crontab.percent_sign import depends_on_cron
 from oncecron_crontab.scanner import Entry, Problem, scan
 
@@ -27,9 +27,10 @@ def zone_variable(crontab: Crontab, entry: Entry, cron: Cron | None) -> Variable
     found = [
         variable
         for variable in crontab.variables
-        if variable.name == CRON_TZ and (cron.whole_file or variable.number < entry.number)
+        if variable.name in cron.zone_variables
+        and (cron.whole_file or variable.number < entry.number)
     ]
-    return found[-1] if found and cron.zones else None
+    return found[-1] if found else None
 
 
 def schedule_of(entry: Entry) -> str:
@@ -37,7 +38,7 @@ def schedule_of(entry: Entry) -> str:
 
     Raises `ValueError` if no schedule has that meaning.
     """
-    return for_schedule(entry.fields) if entry.fields else entry.schedule
+    return for_schedule(entry.fields, either=entry.either_day) if entry.fields else entry.schedule
 
 
 def written_schedule(entry: Entry, cron: Cron | None) -> str:
@@ -69,12 +70,13 @@ def zone_of(crontab: Crontab, entry: Entry, cron: Cron | None, zone: str, *, giv
 
     `zone`: that of cron; `given`: whether a person has named it, with the crontab in view.
     """
+    _refuse_moved_nickname(crontab, entry, cron)
     variable = zone_variable(crontab, entry, cron)
     if cron is None:
         if variable and not given:
             raise ValueError(
-                "CRON_TZ sets the time zone of this line for cronie and supercronic, and not for other crons; "
-                " name the cron with --cron, or the zone with --tz"
+                "CRON_TZ sets the time zone of this line for cronie, systemd-cron and supercronic, and not for other "
+                "crons; name the cron with --cron, or the zone with --tz"
             )
         return zone
     named = variable.value.decode(errors="replace").removeprefix(":") if variable else ""
@@ -89,7 +91,7 @@ def zone_of(crontab: Crontab, entry: Entry, cron: Cron | None, zone: str, *, giv
 
 def zones_without_effect(crontab: Crontab, cron: Cron | None) -> list[Problem]:
     """Return the `CRON_TZ` that cron does not read."""
-    if cron is None or cron.zones:
+    if cron is None or CRON_TZ in cron.zone_variables:
         return []
     return [
         Problem(
@@ -110,8 +112,7 @@ def refuse_other_readings(entry: Entry, cron: Cron | None) -> None:
                 "crons read the percent signs, `#` or double backslashes of this line in different ways; name the cron "
                 "with --cron"
             )
-        # dcron, fcron and systemd-cron want a day to match both day fields
-        if len(set(_readings(entry))) > 1 or (entry.fields and either_day(*entry.fields[2:5:2])):
+        if len(set(_readings(entry))) > 1:
             raise ValueError(
                 "crons read the time fields of this line in different ways; name the cron with --cron"
             )
@@ -120,6 +121,15 @@ def refuse_other_readings(entry: Entry, cron: Cron | None) -> None:
         raise ValueError(
             f"{cron.title} does not read the first word as a part of the command; write `oncecron run` after it by hand"
         )
+
+
+def _refuse_moved_nickname(crontab: Crontab, entry: Entry, cron: Cron | None) -> None:
+    """Raise `ValueError` if a variable above a nickname moves its time."""
+    if cron and entry.schedule.startswith("@") and not entry.is_reboot:
+        for name in sorted(cron.moves_nicknames.intersection(crontab.environment(entry))):
+            raise ValueError(
+                f"{name.decode()} moves the time of nicknames for {cron.title}; write five fields"
+            )
 
 
 def _readings(entry: Entry) -> Iterator[tuple[int, object]]:

@@ -1,10 +1,12 @@
 r"""How cron divides a command: the text for the shell, and the text that becomes its standard input.
 
-Each cron has one of four rules (`crons` says which):
+Each cron has one of five rules (`crons` says which):
 
     DEBIAN    The first `%` without a backslash ends the command; a backslash protects the character after it. Before
               it, `\%` is `%` and `\\` is one backslash. (do_command.c of cron 3.0pl1-162)
     CRONIE    The same, but `\\` stays two backslashes. (do_command.c of cronie 1.7.2)
+    SYSTEMD   The first `%` that is not directly behind a backslash ends the command. Every `\%` is `%`.
+              (systemd-crontab-generator of systemd-cron 2.4 and newer)
     HASH      The first `#` ends the command, also within quotes, and begins a comment. (parse_config.c of busybox)
     LETTER    `%` and the backslash are letters like any other: the shell gets the whole text.
 
@@ -24,17 +26,20 @@ class PercentRule(NamedTuple):
 
     ends: bool
     """Whether a `%` ends the command."""
+    pairs: bool
+    """Whether a backslash protects the character after it; else it only protects a `%`, behind any backslash."""
     unescaped: bytes
     """Before these a backslash is removed."""
     mark: int = ord("%")
     """The character that ends the command."""
 
 
-DEBIAN = PercentRule(ends=True, unescaped=b"%\\")
-CRONIE = PercentRule(ends=True, unescaped=b"%")
-HASH = PercentRule(ends=True, unescaped=b"", mark=ord("#"))
-LETTER = PercentRule(ends=False, unescaped=b"")
-RULES = (DEBIAN, CRONIE, HASH, LETTER)
+DEBIAN = PercentRule(ends=True, pairs=True, unescaped=b"%\\")
+CRONIE = PercentRule(ends=True, pairs=True, unescaped=b"%")
+SYSTEMD = PercentRule(ends=True, pairs=False, unescaped=b"%")
+HASH = PercentRule(ends=True, pairs=False, unescaped=b"", mark=ord("#"))
+LETTER = PercentRule(ends=False, pairs=False, unescaped=b"")
+RULES = (DEBIAN, CRONIE, SYSTEMD, HASH, LETTER)
 
 
 def split_command(command: bytes, rule: PercentRule = DEBIAN) -> tuple[bytes, bytes | None]:
@@ -43,7 +48,7 @@ def split_command(command: bytes, rule: PercentRule = DEBIAN) -> tuple[bytes, by
     for at, byte in enumerate(command if rule.ends else b""):
         if byte == rule.mark and not escaped:
             return command[:at], command[at + 1 :]
-        escaped = byte == ord("\\") and rule.mark in rule.unescaped and not escaped
+        escaped = byte == ord("\\") and rule.mark in rule.unescaped and not (escaped and rule.pairs)
     return command, None
 
 
@@ -57,7 +62,7 @@ def shell_command(command: bytes, rule: PercentRule = DEBIAN) -> bytes:
             found[-1] = byte
             escaped = False
             continue
-        escaped = byte == ord("\\") and not escaped
+        escaped = byte == ord("\\") and not (escaped and rule.pairs)
         found.append(byte)
     return bytes(found)
 

@@ -20,7 +20,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron_crontab.crons import CRONS, Cron
-from oncecron_crontab.fields import FIVE, NAMES, Field, read_field
+from oncecron_crontab.fields import FIVE, NAMES, Field, either_day, read_field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,11 +106,13 @@ class Entry(NamedTuple):
     """Where the command begins in `raw`."""
     longest_command: int
     """How many bytes it may have: after a user, cron also counts the blanks before the command."""
+    either_day: bool = True
+    """Whether a day that matches one of the two day fields is enough."""
 
     @property
     def is_reboot(self) -> bool:
         """Whether it runs when the host boots, without a schedule."""
-        return self.schedule == "@reboot"
+        return self.schedule.startswith("@") and self.schedule.lower() in ("@reboot", "@boot")
 
 
 class InvalidLine(NamedTuple):
@@ -289,7 +291,9 @@ def _scan_job(number: int, raw: bytes, *, system: bool, cron: Cron) -> Entry | I
                 return InvalidLine(number, raw, f"bad {NAMES[4]}")  # see `fields`
             entry = _scan_command(number, raw, start, system=system, cron=cron)
             if isinstance(entry, Entry):
-                return entry._replace(schedule=" ".join(words), fields=_five(fields))
+                five = _five(fields)
+                either = cron.days != "both" and either_day(five[2], five[4])
+                return entry._replace(schedule=" ".join(words), fields=five, either_day=either)
     return entry
 
 
@@ -308,12 +312,22 @@ def _scan_nickname(
     number: int, raw: bytes, at: int, *, system: bool, cron: Cron
 ) -> Entry | InvalidLine:
     end = _end_of_word(raw, at)
-    word = raw[at:end]
-    if word not in cron.nicknames:
+    word = raw[at:end].lower() if cron.any_case else raw[at:end]
+    meant = cron.nicknames.get(word)
+    if meant is None:
         return InvalidLine(number, raw, "bad time specifier")
     start = _skip_blanks(raw, end)
     entry = _scan_command(number, raw, start, system=system, cron=cron)
-    return entry if isinstance(entry, InvalidLine) else entry._replace(schedule=word.decode())
+    if isinstance(entry, InvalidLine):
+        return entry
+    entry = entry._replace(schedule=word.decode())
+    if meant == CRONS["debian"].nicknames.get(word, ""):
+        return entry
+    fields = tuple(
+        read_field(position, field) for position, field in enumerate(meant.encode().split())
+    )
+    five = tuple(field for field in fields if field)
+    return entry._replace(fields=five, either_day=either_day(five[2], five[4]))
 
 
 def _scan_command(

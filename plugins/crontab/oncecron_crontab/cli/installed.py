@@ -29,6 +29,8 @@ _MARKS = {
     b"cronie": "cronie",
 }
 """Texts in the program files of daemons with one name."""
+_GENERATORS = ("usr/lib", "lib")
+_GENERATOR = "systemd/system-generators/systemd-crontab-generator"
 _LARGEST = 4 << 20
 
 
@@ -55,6 +57,10 @@ def _names(root: str) -> Iterator[str]:
             yield from _daemon(os.path.join(root, directory, daemon))
         if os.path.exists(os.path.join(root, directory, "supercronic")):
             yield "supercronic"
+    for directory in _GENERATORS:
+        # 2.4 is the first that passes the text after a % to the command.
+        if b"StandardInputData=" in _content(os.path.join(root, directory, _GENERATOR)):
+            yield "systemd-cron"
 
 
 def _daemon(path: str) -> Iterator[str]:

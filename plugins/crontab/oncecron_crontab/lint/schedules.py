@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from oncecron.config.file import job_section
 from oncecron.host.local_time import canonical
 from oncecron_crontab.crons import CRON_TZ, CRONS
-from oncecron_crontab.fields import NAMES, Field, either_day, read_field, without_empty_day
+from oncecron_crontab.fields import NAMES, Field, read_field, without_empty_day
 from oncecron_crontab.firing_times import never_runs, schedule_of, zone_variable
 from oncecron_crontab.lint.line import Diagnostic
 from oncecron_crontab.scanner import Entry, scan
@@ -43,7 +43,10 @@ def check_fields(line: LintedEntry) -> Iterator[Diagnostic]:
 def _check_field(line: LintedEntry, position: int, field: Field) -> Iterator[Diagnostic]:
     what = f"{field.written} in the {NAMES[position]} field"
     if not field.values:
-        never = not all(each.values for each in without_empty_day(line.entry.fields))
+        never = not all(
+            each.values
+            for each in without_empty_day(line.entry.fields, either=line.entry.either_day)
+        )
         yield line.diagnostic(
             "never" if never else "field",
             f"{what} is a falling range: cron "
@@ -105,7 +108,7 @@ def check_zone_of_cron(line: LintedEntry) -> Iterator[Diagnostic]:
 
 def check_cron_zone(source: LintedCrontab, cron: Cron) -> Iterator[Diagnostic]:
     """Yield a CRON_TZ that this cron does not read, although lines are below it."""
-    if cron.zones:
+    if CRON_TZ in cron.zone_variables:
         return
     last = max((entry.number for entry in source.crontab.entries()), default=0)
     for variable in source.crontab.variables:
@@ -154,8 +157,8 @@ def meaning(entry: Entry) -> tuple[object, ...] | None:
         return None
     if not entry.fields:
         return _meaning_of(CRONS["debian"].nicknames[entry.schedule.encode()])
-    fields = without_empty_day(entry.fields)
-    either = either_day(fields[_DAY], fields[_WEEKDAY])
+    fields = without_empty_day(entry.fields, either=entry.either_day)
+    either = entry.either_day and not (fields[_DAY].has_star or fields[_WEEKDAY].has_star)
     values = (*(field.values for field in fields[:_WEEKDAY]), _weekdays(fields[_WEEKDAY]))
     wild = fields[0].has_star or fields[1].has_star
     return *values, wild, either

@@ -1,6 +1,7 @@
 """What real cron daemons read in the time fields of lines: each is asked in its own way, and starts no job.
 
-busybox prints the values of each field at its most verbose, and cronie has `crontab -T`.
+busybox prints the values of each field at its most verbose, cronie has `crontab -T`, and systemd-cron makes a timer of
+each line.
 """
 
 import re
@@ -9,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from servers.other_crons import by_its_own_library, daemons, unpacked
+from servers.cron import CronHost
+from servers.other_crons import by_its_own_library, daemons, generator, unpacked
 from servers.process import end, spawn
 from servers.waiting import eventually
 
+WEEK = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 RANGES = (range(60), range(24), range(1, 32), range(1, 13), range(7))
 
 
@@ -80,3 +83,37 @@ def _busybox_reading(fields: list[str]) -> Reading | None:
         frozenset(weekdays),
         both=any(free),
     )
+
+
+def _numbers(text: str) -> frozenset[int]:
+    found: set[int] = set()
+    for term in text.split(","):
+        first, _, last = term.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def read_by_systemd_cron(lines: Sequence[str], directory: Path) -> list[Reading | None]:
+    """Return what the generator of systemd-cron makes of lines whose commands are their numbers."""
+    host = CronHost("alpha", "".join(f"{line}\n" for line in lines))
+    try:
+        host.run([*generator(), str(directory)])
+    finally:
+        host.remove()
+    found: list[Reading | None] = [None] * len(lines)
+    for timer in directory.glob("cron-root-root-*.timer"):
+        text = timer.read_text()
+        number = re.search(r'^Description=.* (\d+)"$', text, re.MULTILINE)
+        calendar = re.search(
+            r"^OnCalendar=(?:([A-Za-z,]+) )?\*-(\S+)-(\S+) (\S+):(\S+):00$", text, re.MULTILINE
+        )
+        if number is None or calendar is None:
+            continue  # of the machine itself, or with a time that no --schedule can mean
+        week, months, days, hours, minutes = calendar.groups()
+        weekdays = {WEEK.index(day) for day in week.split(",")} if week else range(7)
+        values = [
+            frozenset(known) if field == "*" else _numbers(field)
+            for known, field in zip(RANGES, (minutes, hours, days, months), strict=False)
+        ]
+        found[int(number[1])] = Reading(*values, frozenset(weekdays), both=True)
+    return found

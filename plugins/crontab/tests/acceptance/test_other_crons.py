@@ -1,6 +1,7 @@
 """Other cron daemons than Debian's, each on two hosts, fire crontabs that `crontab wrap --cron` has wrapped.
 
-They run for ONCECRON_TEST_MINUTES full minutes (2 when it is not set), by the real clock, all at once.
+They run for ONCECRON_TEST_MINUTES full minutes (2 when it is not set), by the real clock, all at once. systemd-cron is
+a generator: what it makes of a crontab is started on two hosts, as systemd would.
 """
 
 import shlex
@@ -8,15 +9,16 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
 from log_of import PostgresLog
-from servers import Journal, PostgresServer, assert_exclusive, eventually, job
+from servers import CronHost, Journal, PostgresServer, assert_exclusive, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, installed
-from servers.other_crons import Daemon, OtherCronHost, daemons
+from servers.other_crons import Daemon, OtherCronHost, daemons, generator
 from servers.process import public_directory, remove_directory
 from test_cron_daemons import MINUTES, tick_text
 
@@ -45,6 +47,15 @@ SHELL=/bin/sh
 CRON_TZ=Asia/Tokyo
 # oncecron: key={key}
 * {hours} * * * {quiet}
+"""
+YEARLY = """\
+XDG_STATE_HOME=/run
+ONCECRON_STORE={url}
+# oncecron: key=percent
+0 0 1 1 * test "$(date +\\%Y)" -gt 2000 && {quiet}
+CRON_TZ=Asia/Tokyo
+# oncecron: key=tokyo
+0 0 1 1 * {quiet}
 """
 
 
@@ -159,3 +170,66 @@ def test_the_other_host_was_refused(evidence: Evidence, begin: str) -> None:
     skips = [skip for skip in evidence.log.skips(key) if skip.tick in evidence.ticks]
     assert sorted((skip.tick, skip.holder_host) for skip in skips) == ran
     assert all(skip.host != skip.holder_host for skip in skips)
+
+
+def test_what_systemd_cron_makes_of_a_crontab(
+    postgres: PostgresServer, public_path: Path, journal: Journal
+) -> None:
+    """Its timers are in the zone of CRON_TZ, and a service that two hosts start runs on one of them."""
+    with ExitStack() as stack:
+        database = installed(stack.enter_context(postgres.create_database().until_dropped()))
+        quiet = shlex.join(job(journal, "--beats"))
+        crontab = wrapped(YEARLY.format(url=database.url(), quiet=quiet), "systemd-cron")
+        log = PostgresLog(database)
+        for name in ("alpha", "beta"):
+            host = CronHost(name, crontab)
+            stack.callback(host.remove)
+            units = public_path / name
+            units.mkdir()
+            host.run([*generator(), str(units)])
+            timers = {timer_zone(path) for path in units.glob("*.timer")}
+            assert timers == {"", "Asia/Tokyo"}
+            services = sorted(units.glob("cron-root-root-*.service"))
+            assert len(services) == 2
+            for service in services:
+                host.run(command_of(service))
+        here, tokyo = (datetime.now(zone).year for zone in (UTC, ZoneInfo("Asia/Tokyo")))
+        assert {(start.key, start.tick) for start in journal.starts()} == {
+            ("percent", f"{here}-01-01T00:00Z"),
+            ("tokyo", f"{tokyo - 1}-12-31T15:00Z"),
+        }
+        for key in ("percent", "tokyo"):
+            [row] = log.executions(key)
+            [skip] = log.skips(key)
+            assert (row.host, row.outcome, skip.host, skip.reason) == (
+                "alpha",
+                "succeeded",
+                "beta",
+                "done",
+            )
+
+
+def settings(unit: Path, name: str) -> list[str]:
+    """Return the values of a setting of a unit."""
+    lines = unit.read_text().splitlines()
+    return [line.partition("=")[2] for line in lines if line.startswith(f"{name}=")]
+
+
+def timer_zone(timer: Path) -> str:
+    """Return the time zone of a timer, empty for the host's."""
+    [calendar] = settings(timer, "OnCalendar")
+    return calendar.partition(":00 ")[2]
+
+
+def command_of(service: Path) -> list[str]:
+    """Return what systemd would start, with its environment."""
+    variables = [word for text in settings(service, "Environment") for word in shlex.split(text)]
+    [command] = settings(service, "ExecStart")
+    return [
+        "/usr/bin/env",
+        "-i",
+        "HOME=/root",
+        "PATH=/usr/bin:/bin",
+        *variables,
+        *shlex.split(command),
+    ]

@@ -44,7 +44,7 @@ def zones(text: str, cron: str | None, *, zone_given: bool = False) -> list[str]
 # The time zone
 
 
-@pytest.mark.parametrize("cron", ["cronie", "supercronic"])
+@pytest.mark.parametrize("cron", ["cronie", "systemd-cron", "supercronic"])
 def test_a_cron_that_reads_cron_tz_fires_in_that_zone(cron: str) -> None:
     """So the tick is of that zone too, though another zone is given for the rest."""
     assert zones(TOKYO, cron) == zones(TOKYO, cron, zone_given=True) == ["Asia/Tokyo"]
@@ -60,6 +60,14 @@ def test_supercronic_takes_the_last_cron_tz_for_the_whole_file() -> None:
     """It reads the file first and plans then."""
     text = "@daily a\nCRON_TZ=UTC\n@daily b\nCRON_TZ=Asia/Tokyo\n"
     assert zones(text, "supercronic") == ["Asia/Tokyo", "Asia/Tokyo"]
+
+
+def test_systemd_cron_reads_tz_as_well() -> None:
+    """Where it is a variable of the job alone for every other cron."""
+    text = "TZ=Asia/Tokyo\n0 0 * * * a\n"
+    assert zones(text, "systemd-cron") == ["Asia/Tokyo"]
+    for cron in sorted(CRONS.keys() - {"systemd-cron"}):
+        assert zones(text, cron) == [HOST_ZONE]
 
 
 @pytest.mark.parametrize("cron", ["debian", "busybox"])
@@ -123,9 +131,9 @@ def test_two_names_of_utc_are_no_doubt(
         ("date +%F", {"debian": "date +", "cronie": "date +", "busybox": "date +%F"}),
         ("date +\\%F", {"debian": "date +%F", "cronie": "date +%F", "supercronic": "date +\\%F"}),
         ("echo a\\\\b", {"debian": "echo a\\b", "cronie": "echo a\\\\b", "busybox": "echo a\\\\b"}),
-        ("echo \\\\%x", {"debian": "echo \\", "cronie": "echo \\\\"}),
-        ("echo 5\\%%x", {"cronie": "echo 5%", "supercronic": "echo 5\\%%x"}),
-        ("echo %x", {"cronie": "echo ", "supercronic": "echo %x"}),
+        ("echo \\\\%x", {"debian": "echo \\", "cronie": "echo \\\\", "systemd-cron": "echo \\%x"}),
+        ("echo 5\\%%x", {"systemd-cron": "echo 5%", "supercronic": "echo 5\\%%x"}),
+        ("echo %x", {"systemd-cron": "echo ", "supercronic": "echo %x"}),
     ],
 )
 def test_what_the_shell_gets(written: str, by_cron: dict[str, str]) -> None:
@@ -202,7 +210,7 @@ def assert_same_to_cron(before: Entry, after: Entry, cron: Cron) -> None:
 def test_the_key_is_that_of_the_command_that_the_shell_gets() -> None:
     """With `oncecron-shell` it is the same: it sees nothing else."""
     keys = {cron: wrapped("0 0 * * * date +\\%F\n", cron).data.split()[8] for cron in CRONS}
-    assert keys["debian"] == keys["cronie"]
+    assert keys["debian"] == keys["cronie"] == keys["systemd-cron"]
     assert keys["busybox"] == keys["supercronic"]
     assert keys["debian"] != keys["busybox"]
 
@@ -267,10 +275,14 @@ def schedules(text: str, cron: str) -> list[str]:
         ("busybox", "0 9 */10 * *", "0 9 10,20,30 * *"),
         ("busybox", "0 22-2 * * fri-mon", "0 0-2,22-23 * * 0-1,5-6"),
         ("cronie", "-*/5 * * * *", "*/5 * * * *"),
+        ("systemd-cron", "@weekly", "0 0 * * 1"), ("systemd-cron", "@Quarterly", "0 0 1 1,4,7,10 *"),
+        ("systemd-cron", "0 9 * * sun", "0 9 * * *"), ("systemd-cron", "0 9 * * fri-sun", "0 9 * * fri-sun"),
     ],
 )  # fmt: skip
 def test_the_schedule_is_what_the_cron_reads(cron: str, fields: str, schedule: str) -> None:
     """In fields that `run` understands; as it is written where both read the same."""
+    if fields.endswith("fri-sun"):
+        schedule = "0 9 * * 5-7"
     [found] = schedules(f"{fields} /opt/x\n", cron)
     assert found == schedule
     local_time.scheduled_tick(found, "UTC", 0)
@@ -285,7 +297,9 @@ def test_the_schedule_is_what_the_cron_reads(cron: str, fields: str, schedule: s
         ("supercronic", "30 0 9 * * MON-FRI *", "'30'"), ("supercronic", "0 0 9 * * * 2027", "'2027'"),
         ("supercronic", "0 9 L * *", "'L'"), ("supercronic", "0 9 15W * *", "'15W'"),
         ("supercronic", "0 9 * * 5#2", "'5#2'"), ("supercronic", "0 9 * * FRIL", "'FRIL'"),
-        ("cronie", "0~30 9 * * *", "'0~30'"),
+        ("cronie", "0~30 9 * * *", "'0~30'"), ("systemd-cron", "0 9 L * *", "'L'"),
+        ("systemd-cron", "0 9 * * 5L", "'5L'"),
+        ("systemd-cron", "0 9 1 * 1", "both day fields"),
     ],
 )  # fmt: skip
 def test_what_no_schedule_means_is_refused_with_the_cure(
@@ -309,6 +323,7 @@ def test_what_no_schedule_means_is_refused_with_the_cure(
     ("cron", "line", "ignored"),
     [
         ("busybox", "0 3 * * 7", False), ("busybox", "60 3 * * *", False),
+        ("systemd-cron", "0 3 1 jan *", True),
         ("cronie", "0 3 * * 5#2", True), ("supercronic", "@reboot", False),
         ("supercronic", "0 3 * * 5-7", False),
         ("debian", "0 3 ? * *", False),
@@ -339,12 +354,25 @@ def test_what_is_not_yet_the_command_is_refused() -> None:
     assert wrapped(f"{line}\n", "debian").changed == 1
 
 
-@pytest.mark.parametrize("line", ["0 2 * * * 2027 /opt/x", "0 0 */2 * *  x", "0 0 1 * 1 x"])
+@pytest.mark.parametrize(
+    "line", ["0 2 * * * 2027 /opt/x", "0 0 */2 * *  x", "0 0 1 * 1 x", "@weekly x", "0 3 * * sun x"]
+)
 def test_fields_that_two_crons_read_differently_need_the_cron(line: str) -> None:
     """What is Tuesday for one is an even day for another."""
     [(number, error)] = wrapped(f"{line}\n", None).errors
     assert (number, "name the cron with --cron" in error) == (1, True)
     assert wrapped("0 3 * * 1 x\n@daily y\n@reboot z\n", None).changed == 2
+
+
+def test_a_variable_that_moves_nicknames_is_refused() -> None:
+    """For systemd-cron, which starts them so many minutes or hours later."""
+    text = "DELAY=5\n0 0 * * * /opt/x\n@daily /opt/y\n"
+    [(number, error)] = wrapped(text, "systemd-cron").errors
+    assert (number, error.partition(";")[0]) == (
+        3,
+        "DELAY moves the time of nicknames for systemd-cron",
+    )
+    assert wrapped(text, "cronie").changed == 2
 
 
 def test_busybox_ends_a_command_at_the_first_hash() -> None:
@@ -390,13 +418,13 @@ def test_an_encoding_that_no_cron_reads_is_named_once(cron: str, data: bytes, re
 
 @pytest.mark.parametrize("cron", CRONS)
 def test_line_ends_of_windows_are_kept_and_named_where_they_are_letters(cron: str) -> None:
-    """Supercronic cuts them off; for the others the job is `x` and a CR."""
+    """Supercronic and systemd-cron cut them off; for the others the job is `x` and a CR."""
     data = b"0 2 * * * x\r\n"
     crontab = scan(data, cron=CRONS[cron])
     done = wrap(crontab, WrapSettings("/bin/oncecron", HOST_ZONE, (), CRONS[cron]))
     assert done.changed == 1
     assert unwrap(scan(done.data)).data == data
-    cut = cron == "supercronic"
+    cut = cron in ("supercronic", "systemd-cron")
     assert done.data.endswith(b"-- x\r\n" if cut else b"'x\r'\n")
     assert [reason for _, reason in done.warnings] == ([] if cut else [RETURN])
 
@@ -427,6 +455,7 @@ def put(root: Path, path: str, content: bytes = b"") -> None:
         ("usr/sbin/crond", b"ELF\0cronie 1.7.2\0", "cronie"),
         ("usr/sbin/cron", b"ELF\0cronie 1.7.2\0", "cronie"),
         ("usr/local/bin/supercronic", b"ELF", "supercronic"),
+        ("usr/lib/systemd/system-generators/systemd-crontab-generator", b"ELF\0StandardInputData=\0", "systemd-cron"),
     ],
 )  # fmt: skip
 def test_a_cron_is_known_by_its_program(
@@ -448,6 +477,7 @@ def test_no_cron_several_and_a_foreign_one_are_not_known(tmp_path: Path) -> None
     """Whichever of them runs, nothing here says so."""
     assert installed_cron(str(tmp_path)) is None
     put(tmp_path, "usr/sbin/crond", b"ELF\0dillon's cron daemon\0")
+    put(tmp_path, "lib/systemd/system-generators/systemd-crontab-generator", b"#!/usr/bin/python3")
     assert installed_cron(str(tmp_path)) is None
     put(tmp_path, "usr/sbin/cron", b"this crontab file will be ignored")
     assert installed_cron(str(tmp_path)) == CRONS["debian"]
