@@ -282,13 +282,6 @@ def too_large(where: str) -> StoreError:
     )
 
 
-def no_answer_of_redis(where: str) -> StoreError:
-    """Return the error of an answer that is in the Redis protocol, but means nothing for what was asked."""
-    return StoreRefusesError(
-        f"{where}: the server's answer is not one that Redis gives; check host and port"
-    )
-
-
 def stranger(what: str, where: str) -> StoreError:
     """Return the error of an answer that is not in the Redis protocol."""
     if what.startswith(("\x15\x03", "\x16\x03")):
