@@ -196,7 +196,7 @@ def _readable_hosts(store: Reader) -> set[str]:
 def _has_two_machines(store: Reader, host: str) -> bool:
     """Return whether two machines fire under this name; False if this role may not read that."""
     try:
-        return any(row.machines > 1 for row in store.host_ticks() if row.host == host)
+        return any(row.machines > 1 for row in store.key_hosts() if row.host == host)
     except StoreError:
         return False
 

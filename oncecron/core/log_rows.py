@@ -209,18 +209,6 @@ class KeyHost(NamedTuple):
     """Seconds by which its zone was ahead of UTC at the last tick, by its own tz database; None: no schedule."""
 
 
-class HostTicks(NamedTuple):
-    """What `check` judges of a `KeyHost`, field by field the same."""
-
-    key: str
-    host: str
-    seen_at: float
-    clock_ahead: float
-    ticks: tuple[tuple[str, float], ...]
-    machines: int = 1
-    utc_offset: int | None = None
-
-
 class LeaseView(NamedTuple):
     """A lease, or a session lock without a lease."""
 

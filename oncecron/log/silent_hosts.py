@@ -18,11 +18,8 @@ from oncecron.log.job_summary import by_key
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
-    from typing import TypeVar
 
-    from oncecron.core.log_rows import HostTicks, KeyHost
-
-    Row = TypeVar("Row", HostTicks, KeyHost)
+    from oncecron.core.log_rows import KeyHost
 
 LAST_TICKS = 3
 """A host that has fired none of so many last ticks of a key is silent."""
@@ -66,16 +63,16 @@ class KeyHosts(NamedTuple):
     silent: tuple[Silence, ...]
 
 
-def newest_rows(rows: Iterable[Row], since: float) -> list[Row]:
+def newest_rows(rows: Iterable[KeyHost], since: float) -> list[KeyHost]:
     """Return the newest row of each host, by name; of those that have been seen since then."""
-    newest: dict[str, Row] = {}
+    newest: dict[str, KeyHost] = {}
     for row in rows:
         if row.seen_at >= since and row.seen_at >= newest.get(row.host, row).seen_at:
             newest[row.host] = row
     return sorted(newest.values(), key=lambda row: row.host)
 
 
-def same_names(rows: Iterable[Row]) -> dict[str, str]:
+def same_names(rows: Iterable[KeyHost]) -> dict[str, str]:
     """Return what is known of the hosts whose name two machines have, by host."""
     keys: dict[str, list[str]] = {}
     for row in rows:
@@ -92,7 +89,7 @@ def clock_difference(ahead: float) -> str:
     return f"is {abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the store's"
 
 
-def recent(rows: Iterable[Row], now: float) -> Iterator[Row]:
+def recent(rows: Iterable[KeyHost], now: float) -> Iterator[KeyHost]:
     """Yield the rows that retention keeps, or would remove with the next end of the key, with times to believe."""
     for row in rows:
         if row.seen_at < now - HOST_FORGOTTEN_AFTER:
@@ -104,7 +101,7 @@ def recent(rows: Iterable[Row], now: float) -> Iterator[Row]:
         yield row._replace(seen_at=believed(row.seen_at, now), ticks=ticks)
 
 
-def last_ticks(rows: Iterable[Row], drained: Collection[str]) -> dict[str, KeyHosts]:
+def last_ticks(rows: Iterable[KeyHost], drained: Collection[str]) -> dict[str, KeyHosts]:
     """Return by key who fired its last ticks; a drained host is not silent.
 
     Ticks are in the order in which their first firings reached the store. With fewer than three, no host is silent:
@@ -114,7 +111,7 @@ def last_ticks(rows: Iterable[Row], drained: Collection[str]) -> dict[str, KeyHo
 
 
 def silences(
-    rows: Sequence[Row], drained: Collection[str], now: float, after: float = SILENT_AFTER
+    rows: Sequence[KeyHost], drained: Collection[str], now: float, after: float = SILENT_AFTER
 ) -> list[HostSilence]:
     """Return what hosts are silent on, by host: of each one silence of all its keys, or one of each key.
 
@@ -156,7 +153,7 @@ def _was_there(fired_at: Iterable[float], of_key: KeyHosts, now: float) -> bool:
     return any(third < at < until for at in fired_at)
 
 
-def _of_key(rows: Sequence[Row], drained: Collection[str]) -> KeyHosts:
+def _of_key(rows: Sequence[KeyHost], drained: Collection[str]) -> KeyHosts:
     first: dict[str, float] = {}
     fired: dict[str, float] = {}
     ticks_of: dict[str, set[str]] = {}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import HostTicks, KeyHost, LeaseView, Pause, Skip
+    from oncecron.core.log_rows import KeyHost, LeaseView, Pause, Skip
     from oncecron.plugins import Work
     from oncecron.stores.reader import Reader
 
@@ -76,13 +76,8 @@ class Sources:
 
     @cached_property
     def key_hosts(self) -> Sequence[KeyHost]:
-        """The hosts that fire each key."""
+        """The hosts that fire each key. There may be tens of thousands."""
         return self.store.key_hosts()
-
-    @cached_property
-    def host_ticks(self) -> Sequence[HostTicks]:
-        """Less of the same. There may be tens of thousands."""
-        return self.store.host_ticks()
 
     @cached_property
     def store_keys(self) -> Sequence[JobKey]:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import (
         Execution,
-        HostTicks,
         JobKey,
+        KeyHost,
         LeaseView,
         Pause,
         Skip,
@@ -96,7 +96,7 @@ class Facts(NamedTuple):
     """Executions of other ticks, because of which hosts skipped this one; and their further attempts."""
     newest_start: Execution | None = None
     """The newest start of the key, where something is due since."""
-    hosts: Sequence[HostTicks] = ()
+    hosts: Sequence[KeyHost] = ()
     """The hosts that fire the key, where none fired this tick."""
     oldest: float | None = None
     """Since when there are records of the key, where there is none of this tick."""
@@ -154,7 +154,7 @@ def spooled_of(sources: Sources, key: str, spools: Iterable[Spool]) -> list[dict
     keys = {known.key for known in sources.job_keys}
     if key in keys or spooled:
         return spooled
-    if any(row.host == key for row in sources.host_ticks):
+    if any(row.host == key for row in sources.key_hosts):
         raise NotFoundError(f"{key} is a host, and no key; to see it: `oncecron hosts {key}`")
     raise unknown_key(key, keys)
 
@@ -250,8 +250,8 @@ def holder_of(skip: Skip, rows: Iterable[Traced]) -> Traced | None:
     return min(fitting, key=lambda row: row.execution.started_at, default=None)
 
 
-def _hosts(sources: Sources, key: str) -> list[HostTicks]:
-    rows = [row for row in sources.host_ticks if row.key == key]
+def _hosts(sources: Sources, key: str) -> list[KeyHost]:
+    rows = [row for row in sources.key_hosts if row.key == key]
     return sorted(rows, key=lambda row: -row.seen_at)
 
 

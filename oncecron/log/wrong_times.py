@@ -25,9 +25,9 @@ from oncecron.log.job_summary import Remark
 from oncecron.log.silent_hosts import last_ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from oncecron.core.log_rows import Expectation, HostTicks, JobKey, KeyHost, Pause
+    from oncecron.core.log_rows import Expectation, JobKey, KeyHost, Pause
     from oncecron.core.text import Clock
     from oncecron.stores.reader import Reader
 
@@ -69,31 +69,20 @@ def future_marks(
     yield from found.values()
 
 
-def zones(
-    log: Reader,
-    keys: Iterable[JobKey],
-    rows: Sequence[HostTicks | KeyHost],
-    of_hosts: Callable[[], Iterable[KeyHost]],
-) -> Iterator[Remark]:
-    """Yield the keys whose zone is wrong, or is not the same on all hosts; `of_hosts` reads more of the same rows."""
-    offsets_of: dict[str, set[int | None]] = {}
-    for row in rows:
-        offsets_of.setdefault(row.key, set()).add(row.utc_offset)
-    differ = any(len(found - {None}) > 1 for found in offsets_of.values())
-    found = {each.key: each for each in differing_zones(of_hosts())} if differ else {}
+def zones(log: Reader, keys: Iterable[JobKey], rows: Sequence[KeyHost]) -> Iterator[Remark]:
+    """Yield the keys whose zone is wrong, or is not the same on all hosts."""
+    found = {each.key: each for each in differing_zones(rows)}
     yield from found.values()
     yield from (each for each in wrong_zones(log, keys, rows) if each.key not in found)
 
 
-def wrong_zones(
-    log: Reader, keys: Iterable[JobKey], rows: Iterable[HostTicks | KeyHost]
-) -> Iterator[Remark]:
+def wrong_zones(log: Reader, keys: Iterable[JobKey], rows: Iterable[KeyHost]) -> Iterator[Remark]:
     """Yield the keys whose last two ticks were first fired the same number of quarters of an hour too late.
 
     `rows` say when a host first reached the store with a tick. Where that is suspicious, the log says when it fired.
     """
     expected = {known.key: known.expected for known in keys if known.expected}
-    for key, of_key in sorted(last_ticks(rows, ()).items()):  # type: ignore[type-var]
+    for key, of_key in sorted(last_ticks(rows, ()).items()):
         plan = expected.get(key)
         fired = [(text, of_key.first_at[text]) for text in of_key.ticks[:_TWICE]]
         if plan is None or not _late_by(fired):
@@ -114,6 +103,8 @@ def differing_zones(rows: Iterable[KeyHost]) -> Iterator[Remark]:
             groups.setdefault(which, []).append(row)
     told: set[str] = set()
     for (key, schedule, zone), group in sorted(groups.items()):
+        if len({row.utc_offset for row in group}) == 1:
+            continue
         wrong = [row for row in group if not _agrees(row)]
         pairs = (
             pair

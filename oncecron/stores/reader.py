@@ -27,7 +27,6 @@ from oncecron.core.log_rows import (
     Execution,
     Expectation,
     HistoryQuery,
-    HostTicks,
     JobKey,
     KeyHost,
     LeaseView,
@@ -302,13 +301,9 @@ class Reader(Views):
     def key_hosts(self) -> list[KeyHost]:
         """Return the hosts that fire each shard of each key, by key, shard and host.
 
-        A host that has not fired a key for `HOST_FORGOTTEN_AFTER` is removed by retention.
+        There may be tens of thousands. Retention removes a host that has not fired a key for `HOST_FORGOTTEN_AFTER`.
         """
         return sorted(self.read("key_hosts", _key_host, "host {2} of key {0}"))
-
-    def host_ticks(self) -> list[HostTicks]:
-        """Return the rows of `key_hosts` with fewer fields, by key and host. There may be tens of thousands."""
-        return sorted(self.read("key_hosts", _host_ticks, "host {2} of key {0}"))
 
     def namespaces(self) -> Iterator[str]:
         """Yield the namespaces on this server, or in files beside this one, in no order, perhaps repeated.
@@ -428,18 +423,6 @@ def _job_key(*row: Any) -> JobKey:
 
 
 def _key_host(key: str, shard: int, host: str, seen_at: float, presence: str) -> KeyHost:
-    fields, now = fields_of(presence), clock.wall()
-    ticks = _host_ticks(key, shard, host, seen_at, presence)
-    return KeyHost(
-        *(key, shard, host, seen_at, fields["version"], ticks.clock_ahead, ticks.ticks),
-        *(fields.get("schedule"), fields.get("zone"), fields.get("command")),
-        *(_of_last_day(fields, "wins", now), _of_last_day(fields, "skips", now)),
-        *(ticks.machines, ticks.utc_offset),
-    )
-
-
-def _host_ticks(key: str, shard: int, host: str, seen_at: float, presence: str) -> HostTicks:
-    del shard
     fields = fields_of(presence)
     ticks = _words(fields.get("ticks", ""))
     times = [float(at) for at in fields.get("ticks_at", "").split()]
@@ -448,19 +431,18 @@ def _host_ticks(key: str, shard: int, host: str, seen_at: float, presence: str) 
     utc_offset = int(fields["utc_offset"]) if "utc_offset" in fields else None
     if utc_offset is not None and not -DAY < utc_offset < DAY:
         raise ValueError("the offset from UTC is none")
-    return HostTicks(
-        *(key, host, seen_at, float(fields["clock_ahead"]), tuple(zip(ticks, times, strict=True))),
+    hours = max(0, 24 - max(0, int(clock.wall() // HOUR) - int(fields["hour"])))
+    counts = (map(int, fields[name].split()[::-1][:hours]) for name in ("wins", "skips"))
+    wins, skips = map(sum, counts)
+    return KeyHost(
+        *(key, shard, host, seen_at, fields["version"], float(fields["clock_ahead"])),
+        tuple(zip(ticks, times, strict=True)),
+        *(fields.get("schedule"), fields.get("zone"), fields.get("command")),
+        *(wins, skips),
         # One tick proves nothing: a host may fire it again after a reboot.
         min(2, max(1, len({*ticks} & {*fields.get("twice", "").split()}))),
         utc_offset,
     )
-
-
-def _of_last_day(fields: dict[str, str], name: str, now: float) -> int:
-    """Return the sum of the counts of the last 24 hours, by whole hours."""
-    passed = max(0, int(now // HOUR) - int(fields["hour"]))
-    newest_first = [*map(int, fields[name].split())][::-1]
-    return sum(newest_first[: max(0, 24 - passed)])
 
 
 @lru_cache(4096)  # the hosts of a key have fired the same: once in memory

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from oncecron.core.log_rows import HostTicks, LeaseView, Pause
+    from oncecron.core.log_rows import KeyHost, LeaseView, Pause
     from oncecron.core.text import Clock
     from oncecron.log.job_summary import JobSummary, Remark
 
@@ -279,7 +279,7 @@ class Situation(NamedTuple):
     now: float
     jobs: Sequence[JobSummary]
     leases: Sequence[LeaseView] = ()
-    hosts: Sequence[HostTicks] = ()
+    hosts: Sequence[KeyHost] = ()
     """Of all keys; none where nobody looks for findings about hosts."""
     pauses: Sequence[Pause] = ()
     """Of keys and of hosts."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from oncecron.config.file import File
-    from oncecron.core.log_rows import HostTicks
+    from oncecron.core.log_rows import KeyHost
     from oncecron.log.job_summary import JobSummary
     from oncecron.log.missed import Reasons
     from oncecron.log.sources import Sources
@@ -46,7 +46,7 @@ def situation_of(
     """
     store, states = sources.store, limits.states
     found = list(jobs(sources, keys, brief=brief, missed_after=limits.missed_after))
-    hosts = sources.host_ticks if any(states[kind] for kind in _OF_HOSTS) else ()
+    hosts = sources.key_hosts if any(states[kind] for kind in _OF_HOSTS) else ()
     remarks = [
         each
         for each in _remarks(sources, file, hosts, limits, Clock(utc))
@@ -66,13 +66,13 @@ def situation_of(
 
 
 def _remarks(
-    sources: Sources, file: File, hosts: Collection[HostTicks], limits: Limits, clock: Clock
+    sources: Sources, file: File, hosts: Collection[KeyHost], limits: Limits, clock: Clock
 ) -> Iterator[Finding]:
     keys, now = sources.store_keys, sources.now
     for remark in future_marks(keys, sources.pauses, now, clock):
         yield of_remark("future", remark)
     if limits.states["zone"]:
-        for remark in zones(sources.log, keys, list(recent(hosts, now)), lambda: sources.key_hosts):
+        for remark in zones(sources.log, keys, list(recent(hosts, now))):
             yield of_remark("zone", remark)
     yield from brought(lambda each: each.findings(sources, file))
 

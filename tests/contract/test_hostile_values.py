@@ -23,7 +23,7 @@ QUESTIONS: dict[str, Callable[[Reader], Any]] = {
     "skips": lambda store: list(store.traced_skips(EVERY)),
     "reasons": lambda store: list(store.reasons({KEY: minute(1)})),
     "keys": lambda store: store.job_keys(),
-    "key_hosts": lambda store: [*store.key_hosts(), *store.host_ticks()],
+    "key_hosts": lambda store: store.key_hosts(),
     "leases": lambda store: store.leases(),
     "pauses": lambda store: store.pauses(),
     "namespaces": lambda store: list(store.namespaces()),

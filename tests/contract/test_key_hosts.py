@@ -10,7 +10,7 @@ from hosts import COMMAND, KEY, Host, minute, skip_record
 
 from oncecron import __version__
 from oncecron.core import clock
-from oncecron.core.log_rows import HostTicks, KeyHost
+from oncecron.core.log_rows import KeyHost
 from oncecron.core.model import COMMAND_SHOWN, Refusal, Retention
 from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
@@ -52,9 +52,8 @@ def test_winner_and_loser_are_seen(a: Host, b: Host, log: Log) -> None:
 
 
 def machines(log: Log) -> int:
-    """Return how many machines the only host is known to be, as both questions tell."""
-    [told], [judged] = log.people.key_hosts(), log.people.host_ticks()
-    assert told.machines == judged.machines
+    """Return how many machines the only host is known to be."""
+    [told] = log.people.key_hosts()
     return told.machines
 
 
@@ -196,21 +195,6 @@ def test_a_host_that_has_gone_is_forgotten(a: Host, b: Host, store: StoreKind, l
     store.age(HOST_FORGOTTEN_AFTER + HOUR)
     log.people.prune(Retention(executions=1e9, skips=1e9))
     assert seen(log) == {}
-
-
-def test_what_check_reads_is_the_same_with_fewer_fields(a: Host, b: Host, log: Log) -> None:
-    """Of every row, by key and host."""
-    for number in (1, 2, 3, 4):
-        a.run(minute(number), schedule="* * * * *", utc_offset=3600)
-        b.lose(minute(number))
-        b.run(minute(number), key="other", shard=number % 2, shards=2)
-    a.run(minute(4), again=True)
-    rows = log.people.key_hosts()
-    wanted = [HostTicks(*(getattr(row, name) for name in HostTicks._fields)) for row in rows]
-    assert len(wanted) == 4
-    found = list(log.people.host_ticks())
-    assert sorted(found) == sorted(wanted)
-    assert [row[:2] for row in found] == sorted(row[:2] for row in wanted)
 
 
 def test_a_retired_host_is_forgotten(a: Host, b: Host, log: Log) -> None:

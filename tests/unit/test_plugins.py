@@ -91,7 +91,7 @@ class Known(SimpleNamespace):
 
 def sources(**answers: Any) -> Sources:
     """Return a store with one key that has run."""
-    empty = ("pauses", "leases", "host_ticks", "key_hosts")
+    empty = ("pauses", "leases", "key_hosts")
     store = SimpleNamespace(
         job_keys=lambda: [JobKey("k", 0, None, NOW - 9)],
         newest=lambda _limit, _keys: iter([ENDED]),

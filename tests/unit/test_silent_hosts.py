@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from oncecron.cli.doctor_checks import of_crontabs
-from oncecron.core.log_rows import HostTicks, KeyHost, Pause
+from oncecron.core.log_rows import KeyHost, Pause
 from oncecron.core.text import Clock
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.core.units import DAY, HOUR
@@ -31,9 +31,8 @@ def row(host: str, *ticks: int, key: str = "k", **parts: Any) -> KeyHost:
 
 def findings(*rows: KeyHost, min_hosts: int = 1, drained: tuple[str, ...] = ()) -> list[Finding]:
     """Return what is wrong with the hosts of one key, which is well."""
-    seen = [HostTicks(*(getattr(each, name) for name in HostTicks._fields)) for each in rows]
     pauses = [Pause(None, host, "ann@desk", None, 1.0, None) for host in drained]
-    situation = Situation(NOW, [WELL], hosts=seen, pauses=pauses)
+    situation = Situation(NOW, [WELL], hosts=rows, pauses=pauses)
     return check(situation, Limits(1, 3, usual_states(), min_hosts), Clock(utc=True)).findings
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from oncecron.core.log_rows import Expectation, HostTicks, JobKey, KeyHost
+from oncecron.core.log_rows import Expectation, JobKey, KeyHost
 from oncecron.core.tick import Tick, minute_tick
 from oncecron.core.units import DAY, HOUR, MINUTE
 from oncecron.host.local_time import next_ticks
@@ -29,10 +29,10 @@ def told(
 ) -> list[str]:
     """Return what is told of a key of which a host fired ticks so late, and another host perhaps others."""
     rows = [
-        HostTicks("k", name, NIGHT, 0.0, tuple(
+        KeyHost("k", 0, name, NIGHT, "1", 0.0, tuple(
             (str(minute_tick(instant).text), instant + late)
             for instant, late in zip(instants, of_host, strict=False)
-        )[::-1])
+        )[::-1], None, None, None, 1, 0)
         for name, of_host in (("a", lates), ("b", other))
     ]  # fmt: skip
     first = {

@@ -23,7 +23,7 @@ from oncecron_notify.notify_times import CHANNEL_FORGOTTEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from oncecron.core.log_rows import HostTicks
+    from oncecron.core.log_rows import KeyHost
     from oncecron.core.text import Clock
     from oncecron.log.job_summary import JobSummary
     from oncecron.log.silent_hosts import HostSilence
@@ -49,7 +49,7 @@ class Now:
         self.channels = channels
         self.failing = failing
         self.jobs = {job.key: job for job in situation.jobs}
-        self.rows: Sequence[HostTicks] = list(recent(situation.hosts, situation.now))
+        self.rows: Sequence[KeyHost] = list(recent(situation.hosts, situation.now))
         self.drained = {pause.host: pause for pause in situation.pauses if pause.host is not None}
 
     @cached_property
@@ -235,7 +235,7 @@ def _channel(which: Identity, _before: Known, now: Now) -> Ending | None:
     return _recovered(f"channel {which.channel} of notify works again")
 
 
-def _fired(rows: Sequence[HostTicks]) -> tuple[float, str] | None:
+def _fired(rows: Sequence[KeyHost]) -> tuple[float, str] | None:
     return max(((at, row.key) for row in rows for _, at in row.ticks), default=None)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FEW = 100
 """Rows at most of an answer that is kept until the end of a reading."""
-_OF_ALL_KEYS = ("keys", "key_hosts", "host_ticks", "leases", "pauses", "each/item_lists")
+_OF_ALL_KEYS = ("keys", "key_hosts", "leases", "pauses", "each/item_lists")
 
 
 class Source:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncecron.core.log_rows import Expectation, HostTicks, JobKey, KeyHost
+from oncecron.core.log_rows import Expectation, JobKey, KeyHost
 from oncecron.core.text import Clock
 from oncecron.log.gone_lines import gone_lines
 from oncecron.log.job_summary import JobSummary
@@ -23,7 +23,7 @@ NOTHING = {
     "overruns": 0,
     "failures": 0,
 }
-ROW = HostTicks("k", "web1", NOW - 60, 0.1, (("t", NOW - 60),))
+ROW = KeyHost("k", 0, "web1", NOW - 60, "1", 0.1, (("t", NOW - 60),), None, None, None, 1, 0)
 REFUSING = {"ops": Failing(NOW, NOW, 1, "no")}
 LIMITS = Limits(1, 3, usual_states())
 
@@ -77,8 +77,10 @@ def test_a_channel_that_failed_once_more_does_not_work_again() -> None:
 def test_a_dead_host_leaves_nothing_to_say_of_its_keys(which: tuple[str | None, str]) -> None:
     """As long as it is dead: neither of the one that it does not fire, nor of how few fire it."""
     host, key = which
-    well = HostTicks("k", "web1", NOW, 0.0, tuple((f"t{n}", NOW - 60 * n) for n in (1, 2, 3)))
-    dead = HostTicks("k", "web2", NOW - 7200, 0.0, (("t9", NOW - 7200), ("t8", NOW - 7260)))
+    well = ROW._replace(seen_at=NOW, ticks=tuple((f"t{n}", NOW - 60 * n) for n in (1, 2, 3)))
+    dead = ROW._replace(
+        host="web2", seen_at=NOW - 7200, ticks=(("t9", NOW - 7200), ("t8", NOW - 7260))
+    )
     limits = Limits(1, 3, usual_states(), min_hosts=2)
     for rows, is_told in (([well, dead], False), ([well], True)):
         now = Now(Situation(NOW, [JobSummary(**NOTHING)], hosts=rows), limits, Clock(utc=True))
