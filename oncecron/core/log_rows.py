@@ -258,17 +258,6 @@ class Pause(NamedTuple):
     """None: until it is resumed."""
 
 
-class NewPause(NamedTuple):
-    """What a person wants to pause: a key, `ALL_KEYS`, or with `host` all that the host fires."""
-
-    key: str | None
-    host: str | None
-    author: str
-    reason: str | None = None
-    seconds: float | None = None
-    """None: until it is resumed."""
-
-
 class Released(NamedTuple):
     """The result of a release."""
 

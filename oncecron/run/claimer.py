@@ -74,10 +74,12 @@ class StoreConnection:
         """Return whether `listen` was called for the shard on this connection, whatever it returned."""
         return firing.shard in self._listening
 
-    def listen(self, firing: Firing, deadline: float) -> bool:
+    def listen(self, firing: Firing, deadline: float, awaited: int | None = None) -> bool:
         """Listen to a shard; return whether the store can notify. Raises `StoreError`."""
         if firing.shard not in self._listening:
-            self._listening[firing.shard] = self.store.listen(firing, deadline=deadline)
+            self._listening[firing.shard] = self.store.listen(
+                firing, deadline=deadline, awaited=awaited
+            )
         return self._listening[firing.shard]
 
     def fd(self) -> int | None:
@@ -369,7 +371,7 @@ class _ShardClaim:
             self._silent_since = now
         fresh = not self._connection.listens(self.firing)
         try:
-            notified = self._connection.listen(self.firing, now + CALL_TIMEOUT)
+            notified = self._connection.listen(self.firing, now + CALL_TIMEOUT, way.execution_id)
         except StoreError:
             notified = False
         if notified and fresh:  # nothing has notified us of what happened before

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.facts import Facts
-    from oncecron.core.log_rows import LeastRetention, NewPause, Released, Roles, Unblocked
+    from oncecron.core.log_rows import LeastRetention, Released, Roles, Unblocked
     from oncecron.core.model import (
         AskAgain,
         Ending,
@@ -107,10 +107,11 @@ class LeaseStore(Protocol):
         skip and leaves the lease, for `finish`.
         """
 
-    def listen(self, firing: Firing, *, deadline: float) -> bool:
+    def listen(self, firing: Firing, *, deadline: float, awaited: int | None = None) -> bool:
         """Make `watch_fd` readable when something happens to the shard, as long as the connection lasts.
 
-        Return False if the store cannot do that. The next call reads what has arrived.
+        Return False if the store cannot do that. The next call reads what has arrived. It may be readable at once, if
+        the `awaited` execution has ended.
         """
 
     def finish(
@@ -207,15 +208,19 @@ class Views(Protocol):
         Without `key`, `skips` and `executions` are of all keys.
         """
 
-    def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
-        """Pause a key, or drain a host; return the row of `pauses`, and that which it replaced.
+    def stop_starts(
+        self,
+        key: str | None,
+        host: str | None,
+        author: str | None,
+        reason: str | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Any, Row | None]:
+        """Pause a key, or drain a host; return the row of `pauses`, and that which it replaced. Without author: end it.
 
         Every claim that is decided after this has returned is refused. Running jobs are not touched, and a repeated
-        claim for one keeps its lease.
+        claim for one keeps its lease. `seconds`: of a pause; None: until it is ended.
         """
-
-    def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
-        """End a pause or a drain; return its row, or None if there was none."""
 
     def forget(self, key: str, author: str) -> bool:
         """Expect no further runs of a key until it is claimed again; return False if no host has fired it."""

@@ -56,12 +56,6 @@ if TYPE_CHECKING:
         lease_clock: int
         on_lost: Callable[[Firing, LostRun], None] | None
 
-        def prepare(self, firing: Firing) -> None:
-            """Get ready for a claim."""
-
-        def conclude(self, answer: Lease | Refusal | AskAgain | Unconfirmed) -> None:
-            """Take note of the answer to a claim."""
-
         def look(
             self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float
         ) -> Facts:
@@ -139,25 +133,16 @@ class ClaimLoop:
         awaited: int | None = None,
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Claim (key, tick); see `LeaseStore.claim`."""
-        self.prepare(firing)
-        answer = _claim(self, firing, deadline, watched, awaited, alone=alone)
-        self.conclude(answer)
-        return answer
+        return _claim(self, firing, deadline, watched, awaited, alone=alone)
 
     @steadied
     def skip(self: ClaimSteps, firing: Firing, refusal: Refusal, *, deadline: float) -> None:
         """Record a skip that no claim was answered; see `LeaseStore.skip`."""
         _write_skip(self, firing, refusal, _seen(self, firing, deadline), None, deadline)
 
-    def prepare(self, firing: Firing) -> None:
-        """Get ready for a claim."""
-
-    def conclude(self, answer: Lease | Refusal | AskAgain | Unconfirmed) -> None:
-        """Take note of the answer to a claim."""
-
     # What a store brings that has a server, its sessions and logins; see `LeaseStore`
 
-    def listen(self, firing: Firing, *, deadline: float) -> bool:  # noqa: ARG002 - the contract's
+    def listen(self, firing: Firing, *, deadline: float, awaited: int | None = None) -> bool:  # noqa: ARG002 - the contract's
         """Return False: nothing notifies, so that waiting firings poll."""
         return False
 

@@ -30,7 +30,6 @@ from oncecron.core.log_rows import (
     JobKey,
     KeyHost,
     LeaseView,
-    NewPause,
     Pause,
     Skip,
     SkipReason,
@@ -320,7 +319,7 @@ class Reader(Views):
 
     def pauses(self) -> list[Pause]:
         """Return the pauses that have not ended, that of all keys first, and then the drained hosts."""
-        found = self.read("pauses", Pause, "a pause of key {0} or host {1}")
+        found = filter(None, map(self._pause, self.rows("pauses")))
         return sorted(found, key=lambda each: (each.host or "", each.key != ALL_KEYS, each.key))
 
     @answered
@@ -328,29 +327,29 @@ class Reader(Views):
         self, key: str, *, author: str, reason: str | None, seconds: float | None
     ) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a key, or of `ALL_KEYS`; return the pause and the one that it replaced."""
-        return self._stop(NewPause(key, None, author, reason, seconds))
+        return self._stop(key, None, author, reason, seconds)
 
     @answered
     def resume(self, key: str) -> Pause | None:
         """End the pause of a key, or the separate pause of `ALL_KEYS`; return it, or None if there was none."""
-        return self._pause(self.allow_starts(key=key, host=None))
+        return self._stop(key, None, None)[1]
 
     @answered
     def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a host, as `pause` does for a key."""
-        return self._stop(NewPause(None, host, author))
+        return self._stop(None, host, author)
 
     @answered
     def undrain(self, host: str) -> Pause | None:
         """Let the host claim again; return the drain, or None if there was none."""
-        return self._pause(self.allow_starts(key=None, host=host))
+        return self._stop(None, host, None)[1]
 
-    def _stop(self, wanted: NewPause) -> tuple[Pause, Pause | None]:
-        now, before = self.stop_starts(wanted)
-        return Pause(*now), self._pause(before)
+    def _stop(self, *wanted: Any) -> tuple[Any, Pause | None]:
+        now, before = self.stop_starts(*wanted)
+        return now and Pause(*now), self._pause(before) if before else None
 
-    def _pause(self, row: Row | None) -> Pause | None:
-        return None if row is None else self.readable("a pause of key {0} or host {1}", Pause, *row)
+    def _pause(self, row: Row) -> Pause | None:
+        return self.readable("a pause of key {0} or host {1}", Pause, *row)
 
     def least_retention(self) -> Retention:
         """Return the least retention: where a caller's is shorter, this one counts."""

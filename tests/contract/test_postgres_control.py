@@ -123,7 +123,7 @@ def test_what_came_before_the_listening_stirs_at_once(a: Host, b: Host, log: Log
     a.store.listen(a.firing(minute(1), owner=lease.owner), deadline=a.deadline())
     assert stirs(a, 0)
     a.finish(lease)
-    b.store.listen(firing, deadline=b.deadline())
+    b.store.listen(firing, deadline=b.deadline(), awaited=lease.execution_id)
     assert stirs(b, 0)
 
 

@@ -14,7 +14,6 @@ from kernel import CONT, KILL, STOP, TERM, Host, Process
 from memory_reader import MemoryReader
 from server import EPOCH
 
-from oncecron.core.log_rows import NewPause
 from oncecron.core.model import Request
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class Nemesis:
         self._network.heal()
         self._server.away_until = 0.0
         for key, of_host in list(self._server.stops):
-            self.people.allow_starts(key=key, host=of_host)
+            self.people.stop_starts(key, of_host, None)
 
     def _heal_host(self, host: Host) -> None:
         kernel = self._kernel
@@ -324,9 +323,9 @@ class Nemesis:
         self._stop_place(None, blow.host.name, blow.seconds)
 
     def _stop_place(self, key: str | None, host: str | None, seconds: float) -> None:
-        self.people.stop_starts(NewPause(key, host, PERSON, seconds=None))
+        self.people.stop_starts(key, host, PERSON)
         self._ledger.stopped(key or host, seconds)
-        end = partial(self.people.allow_starts, key=key, host=host)
+        end = partial(self.people.stop_starts, key, host, None)
         self._kernel.at(self._kernel.now + seconds, end)
 
     def _stop(self, blow: Blow, word: str = "stop") -> None:

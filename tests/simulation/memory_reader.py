@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from memory_store import Memory, Row
 
-    from oncecron.core.log_rows import LeastRetention, NewPause, Roles
+    from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
 
@@ -170,14 +170,20 @@ class MemoryReader(Reader):
 
     # What people change
 
-    def stop_starts(self, wanted: NewPause) -> tuple[Pause, Pause | None]:
-        named, since = recordable_values(wanted._asdict()), self._memory.now()
-        seconds = named.pop("seconds")
+    def stop_starts(
+        self,
+        key: str | None,
+        host: str | None,
+        author: str | None,
+        reason: str | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Pause | None, Pause | None]:
+        if author is None:
+            return None, self._replace((key, host), None)
+        named = recordable_values({"key": key, "host": host, "author": author, "reason": reason})
+        since = self._memory.now()
         stop = Pause(**named, since=since, until=None if seconds is None else since + seconds)
-        return stop, self._replace((wanted.key, wanted.host), stop)
-
-    def allow_starts(self, *, key: str | None, host: str | None) -> Pause | None:
-        return self._replace((key, host), None)
+        return stop, self._replace((key, host), stop)
 
     def _replace(self, place: tuple[str | None, str | None], stop: Pause | None) -> Pause | None:
         before = {each[:2]: each for each in self._view_pauses()}.get(place)

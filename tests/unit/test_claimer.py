@@ -49,7 +49,7 @@ class Scripted:
             self.time.now += 2  # spent on waiting for the fence
         return answer
 
-    def listen(self, firing: Any, *, deadline: float) -> bool:
+    def listen(self, firing: Any, *, deadline: float, awaited: int | None) -> bool:
         return self.stirs
 
     def watch_fd(self) -> int | None:

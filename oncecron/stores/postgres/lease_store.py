@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts
-    from oncecron.core.model import Ending, Firing, Lease, LostRun, Retention, Unconfirmed
+    from oncecron.core.model import Ending, Firing, Lease, LostRun, Retention
     from oncecron.core.presence import Seen
     from oncecron.stores.address import Hold
     from oncecron.stores.postgres.client import Value
@@ -50,7 +50,6 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
         self.holds_connection = hold != "no"
         self._firing: Firing | None = None
         self._key_id: int | None = None
-        self._awaited: int | None = None
         self._granting: set[tuple[str, int]] = set()
         """The owners and shards that may have been granted something."""
         self._expired: tuple[int, Backend] | None = None
@@ -60,16 +59,9 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
 
     # The claim, and its steps (`ClaimSteps`)
 
-    def prepare(self, firing: Firing) -> None:
+    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> Facts:
         self._serve(firing)
         self.holds_connection = self._hold != "no"
-
-    def conclude(self, answer: Lease | Refusal | AskAgain | Unconfirmed) -> None:
-        refusal = answer.refusal if isinstance(answer, AskAgain) else answer
-        blocked_by = refusal.blocked_by if isinstance(refusal, Refusal) else None
-        self._awaited = None if blocked_by is None else blocked_by.execution_id
-
-    def look(self, firing: Firing, *, awaited: int | None, closely: bool, deadline: float) -> Facts:
         if firing.tick.text is not None or not firing.failover:
             awaited = None
         is_name = firing.tick.text is not None and firing.tick.instant is None
@@ -336,14 +328,14 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
         return next_lease(lease, answer, sent)
 
     @steadied
-    def listen(self, firing: Firing, *, deadline: float) -> bool:
+    def listen(self, firing: Firing, *, deadline: float, awaited: int | None = None) -> bool:
         self._serve(firing)
         client = self._connection(deadline)
         values: Values = {
             "key": firing.key,
             "shard": firing.shard,
             "owner": firing.owner,
-            "awaited": self._awaited,
+            "awaited": awaited,
             "client_backend": self._backend(deadline),
         }
         happened = self._value("listen_v1", values, deadline)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.core.diagnosis import Diagnosis
-    from oncecron.core.log_rows import LeastRetention, NewPause, Roles
+    from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
     from oncecron.stores.address import Hold
@@ -171,23 +171,28 @@ class PostgresReader(Connection, Reader):
                 f"close {section}"
             )  # another stream may have its transaction around this one
 
-    def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
-        section = "pause" if wanted.host is None else "drain"
+    def stop_starts(
+        self,
+        key: str | None,
+        host: str | None,
+        author: str | None,
+        reason: str | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Any, Row | None]:
+        wanted = {"key": key, "host": host, "author": author, "reason": reason, "seconds": seconds}
+        sections = ("pause", "resume") if host is None else ("drain", "undrain")
+        section = sections[author is None]
         give_up = time.monotonic() + READER_TIMEOUT
         # Until no write is under way. Each try is short, because heartbeats wait behind it.
         while True:
             try:
-                now, *before = self._ask(section, wanted._asdict(), _OPERATORS_CURE)
-                return now, before[0] if before else None
+                found = [*[None] * (author is None), *self._ask(section, wanted, _OPERATORS_CURE)]
+                return found[0], found[1] if found[1:] else None
             except StoreUnavailable as error:
                 waited = isinstance(error.__cause__, psycopg.errors.LockNotAvailable)
                 if not waited or time.monotonic() > give_up:
                     raise
             select.select((), (), (), _RELEASE_POLL)
-
-    def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
-        section = "resume" if host is None else "undrain"
-        return next(iter(self._ask(section, {"key": key, "host": host}, _OPERATORS_CURE)), None)
 
     @answered
     def forget(self, key: str, author: str) -> bool:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts, Values
-    from oncecron.core.model import AskAgain, Ending, Firing, Lease, LostRun, Retention
+    from oncecron.core.model import Ending, Firing, Lease, LostRun, Retention
     from oncecron.core.presence import Seen
     from oncecron.stores import Steadiness
     from oncecron.stores.address import Address
@@ -164,15 +164,6 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
         self._channel: str | None = None
         self._can_listen = True
 
-    def prepare(self, firing: Firing) -> None:
-        if self._firing is not None:
-            _get_ready()  # a firing that claims again may wait for long
-        self._firing = firing
-
-    def conclude(self, answer: Lease | Refusal | AskAgain | Unconfirmed) -> None:
-        if not isinstance(answer, Refusal):
-            _get_ready()
-
     def look(
         self,
         firing: Firing,
@@ -181,6 +172,9 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
         closely: bool,  # noqa: ARG002 - one look tells all that this store knows
         deadline: float,
     ) -> Facts:
+        if self._firing is not None:
+            _get_ready()  # a firing that claims again may wait for long
+        self._firing = firing
         if firing.tick.text is not None or not firing.failover:
             awaited = None
         self._connection(deadline)
@@ -246,6 +240,7 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
         self._check_server(answer)
         if answer["answer"] == "changed":
             return None
+        _get_ready()
         self._ahead = float(answer["now"]) - sent
         self._due = answer.get("due")
         lease = first_lease(firing, answer, sent)
@@ -328,7 +323,7 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
         return next_lease(lease, answer, sent)
 
     @steadied
-    def listen(self, firing: Firing, *, deadline: float) -> bool:
+    def listen(self, firing: Firing, *, deadline: float, awaited: int | None = None) -> bool:  # noqa: ARG002
         self._channel = self._names.of_shard("events", scripts.shard_of(firing.key, firing.shard))
         return self._can_listen and self._subscribe(self._channel, deadline)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.facts import Values
-    from oncecron.core.log_rows import LeastRetention, NewPause, Roles
+    from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
@@ -131,18 +131,16 @@ class RedisReader(RedisViews):
             at = next_from if next_from not in (b"", b"-") else "+"
             values = {**values, "from": at if dry_run else None}
 
-    def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
-        what = {"author": wanted.author, "reason": wanted.reason, "seconds": wanted.seconds}
-        now, before = self._replace(wanted.key, wanted.host, what)
-        return now, before  # type: ignore[return-value]  # there is one now
-
-    def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
-        return self._replace(key, host, {})[1]
-
-    def _replace(
-        self, key: str | None, host: str | None, what: Values
-    ) -> tuple[Row | None, Row | None]:
-        answer = self._client.confirmed_step("pause", [], {"key": key, "drained": host, **what})
+    def stop_starts(
+        self,
+        key: str | None,
+        host: str | None,
+        author: str | None,
+        reason: str | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Any, Row | None]:
+        values: Values = {"key": key, "drained": host, "author": author, "reason": reason}
+        answer = self._client.confirmed_step("pause", [], {**values, "seconds": seconds})
         now, before = (self._pause_row(key, host, text) if text else None for text in answer)
         return now, before
 

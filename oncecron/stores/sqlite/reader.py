@@ -16,7 +16,6 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import (
     UNCHANGED,
     Execution,
-    Pause,
     Released,
     Skip,
     SkipReason,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from oncecron.core.log_rows import LeastRetention, NewPause, Roles
+    from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
@@ -103,22 +102,22 @@ class SQLiteReader(Reader):
             if _is_database(path):
                 yield path.removeprefix(f"{stem}-").removesuffix(suffix)
 
-    def stop_starts(self, wanted: NewPause) -> tuple[Row, Row | None]:
+    def stop_starts(
+        self,
+        key: str | None,
+        host: str | None,
+        author: str | None,
+        reason: str | None = None,
+        seconds: float | None = None,
+    ) -> tuple[Any, Row | None]:
         since = clock.wall()
-        until = None if wanted.seconds is None else since + wanted.seconds
-        row = Pause(*wanted[:4], since=since, until=until)
-        before = self._replace("put_pause" if wanted.host is None else "put_drain", row._asdict())
-        return row, before
-
-    def allow_starts(self, *, key: str | None, host: str | None) -> Row | None:
-        statement = "take_pause" if host is None else "take_drain"
-        return self._replace(statement, {"key": key, "host": host, "since": clock.wall()})
-
-    def _replace(self, statement: str, row: Mapping[str, Any]) -> Row | None:
+        until = None if seconds is None else since + seconds
+        row = {"key": key, "host": host, "author": author, "reason": reason, "since": since}
+        what = f"{'put' if author else 'take'}_{'pause' if host is None else 'drain'}"
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
-            found = {tuple(each)[:2]: each for each in store.execute("pauses", now=row["since"])}
-            store.execute(statement, **row)
-        return found.get((row["key"], row["host"]))
+            found = {tuple(each)[:2]: each for each in store.execute("pauses", now=since)}
+            store.execute(what, **row, until=until)
+        return (*row.values(), until) if author else None, found.get((key, host))
 
     @answered
     def forget(self, key: str, author: str) -> bool:
