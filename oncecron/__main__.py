@@ -6,9 +6,9 @@ import gc
 import os
 import sys
 
-from oncecron.core import light_imports
-from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron import light_imports
 
+TYPE_CHECKING = False  # nothing else of ours is imported before `light_imports.install`
 if TYPE_CHECKING:
     from collections.abc import Callable
 

@@ -7,7 +7,7 @@ never evaluated (`from __future__ import annotations`). A test lists what a firi
 
 from __future__ import annotations
 
-# ruff: noqa: ANN001, ANN002, ANN003, ANN202, ANN204, ANN206, SLOT001 - the type checker sees the class of `typing`
+# ruff: noqa: ANN001, ANN002, ANN003, ANN202, ANN204 - the type checker sees the class of `typing`
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,62 +28,54 @@ else:
 
         def __new__(cls, name, bases, body):
             """Turn the annotations of the body into the fields of the tuple."""
+            del bases
             annotations = body.get("__annotations__")
             # A module that evaluates them, when they are asked for (PEP 649).
             if annotations is None:
-                annotations = type.__new__(cls, name, bases, dict(body)).__annotations__
+                annotations = type(name, (), dict(body)).__annotations__
             fields = tuple(annotations)
             body["_fields"] = body["__match_args__"] = fields
             body["_field_defaults"] = {field: body[field] for field in fields if field in body}
             body["__slots__"] = ()
             for place, field in enumerate(fields):
                 body[field] = _field(place, None)
-            return type.__new__(cls, name, bases, body)
+            # Not of a common class: each base is searched for some ninety special methods when a class is made, which
+            # is most of what that costs, and a firing makes sixty.
+            return type(name, (tuple,), _METHODS | body)
 
-    class NamedTuple(tuple, metaclass=_Fields):
-        """A tuple with named fields: the part of `typing.NamedTuple` that oncecron uses."""
+    def _new(cls, *values, **named):
+        fields = cls._fields
+        if named or len(values) != len(fields):
+            rest, others = fields[len(values) :], cls._field_defaults
+            try:
+                values += tuple([named.pop(f) if f in named else others[f] for f in rest])
+            except KeyError as error:
+                raise TypeError(f"{cls.__name__} lacks {error}") from None
+            if named or len(values) > len(fields):
+                raise TypeError(f"{cls.__name__} takes {', '.join(fields)}, not {values} {named}")
+        return tuple.__new__(cls, values)
 
-        def __new__(cls, *values, **named):
-            """Take the fields in order or by name. Raises `TypeError` if there are too many or too few."""
-            fields = cls._fields
-            if named or len(values) != len(fields):
-                rest, others = fields[len(values) :], cls._field_defaults
-                try:
-                    values += tuple([named.pop(f) if f in named else others[f] for f in rest])
-                except KeyError as error:
-                    raise TypeError(f"{cls.__name__} lacks {error}") from None
-                if named or len(values) > len(fields):
-                    raise TypeError(
-                        f"{cls.__name__} takes {', '.join(fields)}, not {values} {named}"
-                    )
-            return tuple.__new__(cls, values)
+    def _make(cls, values):
+        made = tuple.__new__(cls, values)
+        if len(made) != len(cls._fields):
+            raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}, not {values}")
+        return made
 
-        @classmethod
-        def _make(cls, values):
-            made = tuple.__new__(cls, values)
-            if len(made) != len(cls._fields):
-                raise TypeError(f"{cls.__name__} takes {', '.join(cls._fields)}, not {values}")
-            return made
+    def _replace(self, **named):
+        values = [named.pop(field, value) for field, value in zip(self._fields, self, strict=True)]
+        if named:
+            raise ValueError(f"{type(self).__name__} has no {', '.join(named)}")
+        return tuple.__new__(type(self), values)
 
-        def _replace(self, **named):
-            """Return a copy with other values of some fields. Raises `ValueError` for an unknown field."""
-            values = [
-                named.pop(field, value) for field, value in zip(self._fields, self, strict=True)
-            ]
-            if named:
-                raise ValueError(f"{type(self).__name__} has no {', '.join(named)}")
-            return tuple.__new__(type(self), values)
+    def _asdict(self):
+        return dict(zip(self._fields, self, strict=True))
 
-        def _asdict(self):
-            return dict(zip(self._fields, self, strict=True))
+    def _shown(self):
+        fields = zip(self._fields, self, strict=True)
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields)})"
 
-        def __repr__(self):
-            """Return the class with its fields."""
-            fields = zip(self._fields, self, strict=True)
-            return (
-                f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields)})"
-            )
-
-        def __getnewargs__(self):
-            """Return the values for `copy` and `pickle`."""
-            return tuple(self)
+    _METHODS = {
+        "__new__": _new, "_make": classmethod(_make), "_replace": _replace, "_asdict": _asdict,
+        "__repr__": _shown, "__getnewargs__": lambda self: (*self,),  # for `copy` and `pickle`
+    }  # fmt: skip
+    NamedTuple = type.__new__(_Fields, "NamedTuple", (), {})

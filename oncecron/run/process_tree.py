@@ -12,8 +12,7 @@ import os
 
 from oncecron.core import clock, system
 from oncecron.core.errors import shortage_of
-from oncecron.core.light_ctypes import CDLL, c_void_p, get_errno
-from oncecron.core.light_modules import signal
+from oncecron.core.light_modules import CDLL, c_void_p, get_errno, signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import FIRST_KILL_PAUSE
 from oncecron.run.program import as_execvp

@@ -22,7 +22,7 @@ import stat
 import sys
 import termios
 
-from oncecron.core.light_ctypes import CDLL, c_int, c_void_p
+from oncecron.core.light_modules import CDLL, c_int, c_void_p
 from oncecron.host.safe_paths import memory_file
 
 _SPLICE_F_NONBLOCK = 2

@@ -13,8 +13,7 @@ import os
 
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError, OncecronError, shortage_of
-from oncecron.core.light_ctypes import CDLL, get_errno
-from oncecron.core.light_modules import signal
+from oncecron.core.light_modules import CDLL, get_errno, signal
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.run import process_tree
 

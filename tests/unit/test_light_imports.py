@@ -1,4 +1,4 @@
-"""`core.light_imports`: the modules of this package, as Python itself would import them."""
+"""`light_imports`: the modules of this package, as Python itself would import them."""
 
 import importlib.util
 import json
@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from oncecron.core import light_imports
+from oncecron import light_imports
 
 LOOK = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from oncecron.core import light_imports
+from oncecron import light_imports
 light_imports.install()
 import oncecron.tried, oncecron.box, oncecron.box.inner
 modules = [oncecron.tried, oncecron.box, oncecron.box.inner]
@@ -25,23 +25,17 @@ print(json.dumps([
      m.__spec__.submodule_search_locations, str(m.__spec__.parent), m.__spec__.loader.get_source(m.__name__)]
     for m in modules]))
 """
-OURS, PYTHONS = "oncecron.core.light_imports", "_frozen_importlib_external"
+OURS, PYTHONS = "oncecron.light_imports", "_frozen_importlib_external"
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
     """Make a package of this name with the finder, and three modules that answer 1."""
-    import oncecron.core.light_imports as finder
-    import oncecron.core.light_typing as typing_
-
     package = tmp_path / "oncecron"
-    for directory in (package, package / "core", package / "box"):
+    for directory in (package, package / "box"):
         directory.mkdir()
         (directory / "__init__.py").write_text("ANSWER = 1\n")
-    for module in (finder, typing_):
-        (package / "core" / Path(module.__file__).name).write_text(
-            Path(module.__file__).read_text()
-        )
+    (package / "light_imports.py").write_text(Path(light_imports.__file__).read_text())
     (package / "tried.py").write_text("ANSWER = 1\n")
     (package / "box" / "inner.py").write_text("ANSWER = 1\n")
     for path in package.rglob("*.py"):
@@ -64,7 +58,7 @@ def test_a_module_is_what_it_would_be_without(tree: Path) -> None:
     """All that a module tells of itself is the same, but for the type of its loader."""
     ours = look(tree)
     assert [row.pop(1) for row in ours] == [OURS] * 3
-    (tree / "oncecron/core/light_imports.py").write_text("def install(): pass\n")
+    (tree / "oncecron/light_imports.py").write_text("def install(): pass\n")
     pythons = look(tree)
     assert [row.pop(1) for row in pythons] == [PYTHONS] * 3
     assert ours == pythons

@@ -13,7 +13,7 @@ import os
 import sys
 
 from oncecron.core.errors import StoreRefusesError, shortage_of
-from oncecron.core.light_ctypes import (
+from oncecron.core.light_modules import (
     CDLL,
     CFUNCTYPE,
     Structure,

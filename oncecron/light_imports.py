@@ -16,7 +16,8 @@ import marshal
 import os
 import sys
 
-from oncecron.core.light_typing import TYPE_CHECKING
+TYPE_CHECKING = False
+"""As in `typing`. Nothing of ours is imported here, so that all but this and the entry point is found this way."""
 
 try:
     from _frozen_importlib import ModuleSpec
@@ -57,23 +58,22 @@ class _Finder:
         if path is None or not name.startswith(_NAME):
             return None
         [directory, *_] = path
-        place = f"{directory}/{name.rpartition('.')[2]}"
+        leaf = name.rpartition(".")[2]
         try:
-            return _spec(name, place, "") or _spec(name, place, "/__init__")
+            return _spec(name, directory, leaf) or _spec(name, f"{directory}/{leaf}", "__init__")
         except Exception:  # noqa: BLE001 - of a Python that is not known yet: its own way is always right
             return None
 
 
-def _spec(name: str, place: str, init: str) -> ModuleSpec | None:
-    source = f"{place}{init}.py"
-    directory, _, leaf = f"{place}{init}".rpartition("/")
+def _spec(name: str, directory: str, leaf: str) -> ModuleSpec | None:
+    source = f"{directory}/{leaf}.py"
     cached = f"{directory}/__pycache__/{leaf}{_SUFFIX}"
     code = _code(source, cached)
     if code is None:
         return None
-    spec = ModuleSpec(name, _Loader(name, source, code), origin=source, is_package=bool(init))
-    if init:
-        spec.submodule_search_locations = [place]
+    spec = ModuleSpec(name, _Loader(name, source, code), origin=source)
+    if leaf == "__init__":
+        spec.submodule_search_locations = [directory]
     spec.has_location = True
     spec.cached = cached
     return spec
@@ -99,8 +99,7 @@ def _code(source: str, cached: str) -> CodeType | None:
 
 class _Loader(SourceFileLoader):
     def __init__(self, name: str, path: str, code: CodeType) -> None:
-        super().__init__(name, path)
-        self._code = code
+        self.name, self.path, self._code = name, path, code
 
     def get_code(self, fullname: str) -> CodeType:
         """Return the code of the module."""
