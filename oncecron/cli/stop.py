@@ -9,7 +9,6 @@ Both find the leases of the key, ask the living holders to end their commands, a
     ended          the lease was released, and the log has the end of the command
     gone           the lease has expired and no end is on record
     alive          the lease still lives when the timeout is over
-    locked         there is no lease, only a PostgreSQL session that holds the lock: there is no holder to ask
 
 Wall times are the store's. Before the holder gets the request it may start the next attempt, and another host may take
 over a lost one: such a further execution of the same tick is asked too. `release` then releases what has ended, and the
@@ -23,11 +22,8 @@ from signal import SIGTERM, Signals
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from oncecron.cli import output
-from oncecron.cli.command import JSON, STORE_OPTIONS, UTC, TableCommand, store_reader
-from oncecron.cli.output import Writer
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_reader
 from oncecron.cli.sentences import author, known_keys, local_time, unknown_key, valid_key
-from oncecron.cli.table import Kind
-from oncecron.cli.terminal import Style
 from oncecron.config.options import RUN_OPTION, Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
@@ -35,7 +31,7 @@ from oncecron.core.errors import EX_TEMPFAIL, StoreUnavailable
 from oncecron.core.light_modules import signal_name
 from oncecron.core.model import REQUEST_SIGNALS, Request
 from oncecron.core.retry import jittered
-from oncecron.core.text import Clock, part_of, visible
+from oncecron.core.text import part_of, visible
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import ASSUMED_TTL, HEARTBEATS_PER_TTL
 from oncecron.core.units import format_duration
@@ -66,28 +62,20 @@ _FOLLOWED = ("lost", "failed", "timed-out")
 
 
 class Fate(NamedTuple):
-    """The result for one execution, in the order of its published fields."""
+    """What became of an execution that was asked to end."""
 
-    key: str
-    shard: int
-    tick: str | None
-    execution_id: int | None
-    attempt: int | None
-    host: str | None
-    pid: int | None
-    user: str | None
-    acknowledged_at: float | None
-    """When the holder got the request."""
-    answer: Literal["ended", "gone", "alive", "locked"]
-    outcome: str | None
-    exit_code: int | None
-    signal: int | None
-    lease_ends_at: float | None
+    lease: LeaseView
     """As it was last read."""
-    shards: int
+    answer: Literal["ended", "gone", "alive"]
+    end: Execution | None = None
+    """Its record, if it `ended`."""
+
+    @property
+    def outcome(self) -> str:
+        """That of its record; without an end, it is lost."""
+        return self.end.outcome if self.end else "lost"
 
 
-FATES = Kind(Fate._fields, ("acknowledged_at", "lease_ends_at"))
 SHARD = Option(
     "shard", "integer", "Act on this shard only, counted from 0.", "N", minimum=0,
     maximum=(RUN_OPTION["shards"].maximum or 0) - 1,
@@ -99,11 +87,6 @@ STOP_OPTIONS = (
         choices=REQUEST_SIGNALS,
     ),
     Option("grace", "duration", "Wait this long before KILL. Default: the --grace of the run."),
-    JSON._replace(
-        help="Print how each execution ended as JSON (one array) instead of sentences.",
-        group="Options",
-    ),
-    UTC._replace(group="Options"),
     *STORE_OPTIONS,
 )  # fmt: skip
 RELEASE_OPTIONS = (
@@ -141,34 +124,26 @@ def _execution(store: Reader, lease: LeaseView) -> Execution | None:
 
 
 def fate_of(lease: LeaseView, execution: Execution | None) -> Fate:
-    """Return the result for an execution whose lease is over, from its record; also for a lock without a lease."""
-    locked = lease.execution_id is None
-    is_lost = execution is None or (execution.outcome == "lost" and execution.duration is None)
-    ended = execution if not is_lost and execution and execution.outcome != "running" else None
-    same = {name: getattr(lease, name) for name in Fate._fields if name in lease._fields}
-    return Fate(
-        **same,
-        acknowledged_at=lease.request_acknowledged_at,
-        answer="ended" if ended else "locked" if locked else "gone",
-        outcome=ended.outcome if ended else None if locked else "lost",
-        exit_code=execution.exit_code if execution else None,
-        signal=execution.signal if execution else None,
-        lease_ends_at=lease.expires_at,
-    )
+    """Return what became of an execution whose lease is over, from its record."""
+    if execution is None or execution.outcome == "running":
+        return Fate(lease, "gone")
+    if execution.outcome == "lost" and execution.duration is None:
+        return Fate(lease, "gone")
+    return Fate(lease, "ended", execution)
 
 
-def _ended(fate: Fate) -> str:
-    how = "" if fate.exit_code is None else f", exit status {fate.exit_code}"
-    if fate.signal is not None:
-        how = f", by {signal_name(fate.signal) or f'signal {fate.signal}'}"
-    return f"execution {fate.execution_id} on {_holder(fate)} has ended: {fate.outcome}{how}"
+def _ended(lease: LeaseView, end: Execution) -> str:
+    how = "" if end.exit_code is None else f", exit status {end.exit_code}"
+    if end.signal is not None:
+        how = f", by {signal_name(end.signal) or f'signal {end.signal}'}"
+    return f"execution {lease.execution_id} on {_holder(lease)} has ended: {end.outcome}{how}"
 
 
-def _holder(of: LeaseView | Fate) -> str:
+def _holder(of: LeaseView) -> str:
     return f"{visible(of.host or '-')} (pid {of.pid})"
 
 
-def _name(of: LeaseView | Fate) -> str:
+def _name(of: LeaseView) -> str:
     return of.key if of.shards == 1 else f"{of.key} shard {part_of(of.shard, of.shards)}"
 
 
@@ -185,11 +160,12 @@ def _ttl(lease: LeaseView) -> float:
 
 def _resumes(fate: Fate, lease: LeaseView) -> bool:
     """Return whether an active lease is of a further attempt; without a tick another firing is none."""
-    if lease.tick != fate.tick or lease.execution_id == fate.execution_id:
+    before = fate.lease
+    if lease.tick != before.tick or lease.execution_id == before.execution_id:
         return False
-    same_holder = (lease.host, lease.pid) == (fate.host, fate.pid)
+    same_holder = (lease.host, lease.pid) == (before.host, before.pid)
     # In a container that was started again the pid is the same.
-    retried = same_holder and (lease.attempt or 0) > (fate.attempt or 0)
+    retried = same_holder and (lease.attempt or 0) > (before.attempt or 0)
     follows = lease.tick is not None or fate.outcome == "lost" or retried
     return follows and fate.outcome in _FOLLOWED and is_living(lease, clock.wall())
 
@@ -311,7 +287,8 @@ class _Asking:
         self._waiting.remove(asked)
         self._fates.append(fate)
         if fate.answer != "alive":
-            complain(f"{_name(fate)} on {visible(fate.host or '-')} ended: {fate.outcome}")
+            lease = fate.lease
+            complain(f"{_name(lease)} on {visible(lease.host or '-')} ended: {fate.outcome}")
 
     def _give_up(self) -> None:
         for asked in list(self._waiting):
@@ -320,8 +297,7 @@ class _Asking:
             if self._away:
                 raise self._away
             if asked.over_since is None:
-                alive = fate_of(asked.lease, None)._replace(answer="alive", outcome="running")
-                self._end(asked, alive)
+                self._end(asked, Fate(asked.lease, "alive"))
 
 
 def _now() -> float:
@@ -335,29 +311,25 @@ def _stop(given: dict[str, str], words: list[str]) -> int:
     key = valid_key(words[0])
     settings = Settings(STOP_OPTIONS, given, key)
     stream = output.standard_output()
-    times = Clock(settings["utc"])
     with store_reader(settings) as store:
         living, expired = _leases_of(store, key, settings["shard"])
         fates = _stop_holders(store, living, settings)
-        before = [fate_of(each, _execution(store, each)) for each in expired]
-    if settings["json"]:
-        Writer(FATES, Style("json", times), stream).write([*fates, *before])
-    else:
-        lines = [_end_of(fate, times) for fate in fates if fate.answer != "alive"]
-        lines += [_gone(lease, times, settings) for lease in expired]
-        if not fates and not expired:
-            part = "" if settings["shard"] is None else f" shard {settings['shard']}"
-            lines = [f"{key}{part} is not running"]
-        if lines:
-            output.say("\n".join(lines), stream)
-    alive = [fate for fate in fates if fate.answer == "alive"]
-    for fate in alive:
-        complain(_still_runs(fate, times))
+    lines = [_end_of(fate) for fate in fates if fate.answer != "alive"]
+    lines += [_gone(lease, settings) for lease in expired]
+    if not fates and not expired:
+        part = "" if settings["shard"] is None else f" shard {settings['shard']}"
+        lines = [f"{key}{part} is not running"]
+    if lines:
+        output.say("\n".join(lines), stream)
+    alive = [fate.lease for fate in fates if fate.answer == "alive"]
+    for lease in alive:
+        complain(_still_runs(lease))
     return EX_TEMPFAIL if alive else 0
 
 
 def _stop_holders(store: Reader, living: Sequence[LeaseView], settings: Settings) -> list[Fate]:
     """Ask the holders and wait until all have ended. Raises `KeyboardInterrupt`, `StoreError`."""
+    # None: that of the run. The file of this host only says how long to wait for it.
     grace = settings["grace"] if settings.is_typed("grace") else None
     patience = _ASSUMED_GRACE if settings["grace"] is None else settings["grace"]
     request = Request("stop", author(), int(Signals[f"SIG{settings['signal']}"]), grace)
@@ -365,16 +337,17 @@ def _stop_holders(store: Reader, living: Sequence[LeaseView], settings: Settings
     return asking.fates(living)
 
 
-def _end_of(fate: Fate, times: Clock) -> str:
-    if fate.answer == "ended":
-        return f"{_name(fate)}: {_ended(fate)}"
+def _end_of(fate: Fate) -> str:
+    lease = fate.lease
+    if fate.end:
+        return f"{_name(lease)}: {_ended(lease, fate.end)}"
     return (
-        f"{_name(fate)}: execution {fate.execution_id} on {_holder(fate)} is lost: its lease expired at "
-        f"{times.seconds(fate.lease_ends_at)}, and its end is not on record"
+        f"{_name(lease)}: execution {lease.execution_id} on {_holder(lease)} is lost: its lease expired at "
+        f"{local_time(lease.expires_at)}, and its end is not on record"
     )
 
 
-def _gone(lease: LeaseView, times: Clock, settings: Settings) -> str:
+def _gone(lease: LeaseView, settings: Settings) -> str:
     """Return the sentence for a lease that had already expired, or for a session lock without a lease."""
     if lease.execution_id is None:
         return (
@@ -382,19 +355,19 @@ def _gone(lease: LeaseView, times: Clock, settings: Settings) -> str:
             f"end that session: {settings.command(f'release --force {_arguments(lease)}')}"
         )
     return (
-        f"{_name(lease)}: {_holder(lease)} is gone: its lease expired at {times.seconds(lease.expires_at)}, and "
+        f"{_name(lease)}: {_holder(lease)} is gone: its lease expired at {local_time(lease.expires_at)}, and "
         f"{_DEAD_BY_THEN}; the next firing takes over; to release it now: "
         f"{settings.command(f'release {_arguments(lease)}')}"
     )
 
 
-def _still_runs(fate: Fate, times: Clock, what: str = "has not ended") -> str:
+def _still_runs(lease: LeaseView, what: str = "has not ended") -> str:
     progress = "has not acknowledged the request"
-    if fate.acknowledged_at:
-        progress = f"acknowledged the request at {times.seconds(fate.acknowledged_at)}"
+    if lease.request_acknowledged_at:
+        progress = f"acknowledged the request at {local_time(lease.request_acknowledged_at)}"
     return (
-        f"{_name(fate)} {what}: {_holder(fate)} {progress}; its lease lasts until "
-        f"{times.seconds(fate.lease_ends_at)} at least, and the request stays: retry after that"
+        f"{_name(lease)} {what}: {_holder(lease)} {progress}; its lease lasts until "
+        f"{local_time(lease.expires_at)} at least, and the request stays: retry after that"
     )
 
 
@@ -437,8 +410,10 @@ class Release:
         else:
             request = Request("release", author(), int(SIGTERM), None)
             fates = _Asking(self._store, request, self._timeout).fates(living)
-            last = {fate.shard: fate for fate in fates}
-            yield from (self.with_lease(lease, last[lease.shard]) for lease in living)
+            last = {fate.lease.shard: fate for fate in fates}  # it may be of a later attempt
+            yield from (
+                self.with_lease(last[lease.shard].lease, last[lease.shard]) for lease in living
+            )
         yield from (self.with_lease(lease, None) for lease in expired)
 
     def _timeout(self, lease: LeaseView, silent: bool) -> float:
@@ -450,14 +425,12 @@ class Release:
         """Release a shard whose execution, or lease, has ended."""
         name = _name(lease)
         if fate is not None and fate.answer == "alive":
-            return False, _still_runs(fate, Clock(utc=False), "is not released")
-        if fate is not None:  # it may be a later attempt
-            lease = lease._replace(execution_id=fate.execution_id, host=fate.host, pid=fate.pid)
+            return False, _still_runs(lease, "is not released")
         part = (lease.key, lease.shard, lease.execution_id)
         answer = self._store.release(*part, author=author(), force=self._force)
         if answer.answer == "free":
             self._ping(lease)
-            end = _end_before_release(lease, fate)
+            end = _end_before_release(lease, fate.end if fate else None)
             return True, f"released {name}: {end}; its fencing token has risen"
         if answer.answer == "other":
             where = self._settings.command("locks")
@@ -510,9 +483,9 @@ def _marks_ahead(key: str, marks: Unblocked) -> str:
     )
 
 
-def _end_before_release(lease: LeaseView, fate: Fate | None) -> str:
-    if fate is not None and fate.answer == "ended":
-        return _ended(fate)
+def _end_before_release(lease: LeaseView, end: Execution | None) -> str:
+    if end is not None:
+        return _ended(lease, end)
     if lease.execution_id is None:
         return f"backend pid {lease.backend_pid} held its session lock without a lease"
     return f"execution {lease.execution_id} on {_holder(lease)} is recorded as lost by {author()}"

@@ -1,7 +1,6 @@
 """Stopping and releasing by the installed console script: a holder that runs, is frozen, is cut off, or is dead."""
 
 import getpass
-import json
 import signal
 import time
 from collections.abc import Callable
@@ -124,11 +123,9 @@ def test_a_running_job_is_stopped(
 def test_signal_and_grace_are_chosen(store: Store, operator: Oncecron, start: Start) -> None:
     """Not the run's own: what does not end by the signal is killed after the grace."""
     running = start("--grace", "100s", of_job=("--ignore-term",))
-    done = operator("stop", "k", "--signal", "INT", "--grace", "2s", "--json", "--utc")
+    done = operator("stop", "k", "--signal", "INT", "--grace", "2s")
     running.is_over()
-    [fate] = json.loads(ended(done))
-    assert (fate["answer"], fate["outcome"], fate["signal"]) == ("ended", "stopped", 9)
-    assert fate["acknowledged_at"].endswith("Z")
+    assert " has ended: stopped, by SIGKILL\n" in ended(done)
     assert "oncecron: acknowledged by host-a\n" in done.err
     assert running.journal.runs()[0].signals == ["INT"]
     running.firing.wait()
@@ -146,7 +143,6 @@ def test_what_is_not_running_is_no_fault(host: Oncecron) -> None:
         refused(host(command, "kk"), 1, "no host has fired key kk", "did you mean k?")
         refused(host(command, ""), 64, "the key is empty")
         refused(host(command, "k", "--shard", "-1"), 64, "--shard")
-    assert json.loads(host("stop", "k", "--json").out) == []
     assert host("stop", "k", "--shard", 3).out == b"k shard 3 is not running\n"
     refused(host("stop", "k", "--signal", "STOP"), 64, "--signal")
 
@@ -190,8 +186,6 @@ def test_a_dead_holder_is_told_and_released(
     done = operator("stop", "k")
     assert "is gone: its lease expired at 2" in ended(done)
     assert "to release it now: `oncecron release k`" in done.out.decode()
-    [fate] = json.loads(ended(operator("stop", "k", "--json")))
-    assert (fate["answer"], fate["outcome"]) == ("gone", "lost")
     done = operator("release", "k")
     assert f"is recorded as lost by {ME}; its fencing token has risen\n" in ended(done)
     assert answer(host, "locks") == []

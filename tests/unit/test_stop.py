@@ -1,18 +1,19 @@
-"""What `stop` and `release` say and publish of leases that have ended, and of locks without one."""
+"""What `stop` and `release` say of leases that have ended, and of locks without one."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from oncecron.cli import stop
-from oncecron.cli.stop import _resumes, fate_of
+from oncecron.cli.stop import Fate, _resumes
 from oncecron.config.settings import Settings
 from oncecron.core.log_rows import LeaseView, Released
-from oncecron.core.text import Clock
 
 if TYPE_CHECKING:
+    from oncecron.core.log_rows import Execution
     from oncecron.stores.reader import Reader
 
 OVER = LeaseView(
@@ -51,7 +52,7 @@ def test_advice_means_no_other_part_and_needs_no_further_advice(
     lease: LeaseView, advice: str
 ) -> None:
     """Of `stop`."""
-    assert stop._gone(lease, Clock(utc=True), settings({})).endswith(advice)
+    assert stop._gone(lease, settings({})).endswith(advice)
 
 
 @pytest.mark.parametrize("lease", [OVER, LOCK])
@@ -68,17 +69,10 @@ def test_release_means_no_other_part(lease: LeaseView, part: dict[str, Any], typ
     assert typed in one.without_lease("k")[1]
 
 
-def test_a_lock_without_a_lease_is_published() -> None:
-    """As no execution that ran."""
-    fate = fate_of(LOCK, None)
-    assert (fate.answer, fate.outcome, fate.execution_id) == ("locked", None, None)
-    assert fate_of(OVER, None)[-6:-3] == ("gone", "lost", None)
-
-
 @pytest.mark.parametrize(("attempt", "resumes"), [(2, True), (1, False)])
 def test_a_later_firing_with_the_same_pid_is_no_retry(*, attempt: int, resumes: bool) -> None:
     """Without a tick: in a container that was started again the pid is the same."""
     lease = OVER._replace(tick=None)
-    failed = fate_of(lease, None)._replace(outcome="failed")
+    failed = Fate(lease, "ended", cast("Execution", SimpleNamespace(outcome="failed")))
     found = lease._replace(execution_id=8, attempt=attempt, state="held", expires_at=2.0**40)
     assert _resumes(failed, found) is resumes
