@@ -11,8 +11,8 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from oncecron.config.job_commands import RUN
-from oncecron.config.options import JOB_COMMANDS
+from oncecron.config.options import JOB_COMMANDS, RUN_OPTION
+from oncecron.config.rules import conflicts
 from oncecron.core.errors import OncecronError
 from oncecron.host.stderr import complain
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from oncecron.cli.group import Listed
     from oncecron.config.file import File
     from oncecron.config.file_reader import FileProblem
-    from oncecron.config.job_commands import JobCommand
+    from oncecron.config.options import Option
+    from oncecron.config.rules import Conflict
     from oncecron.config.settings import Settings
     from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.log_rows import ConfiguredValue, Execution
@@ -39,6 +40,27 @@ if TYPE_CHECKING:
 _PLUGINS = ("oncecron_crontab", "oncecron_each", "oncecron_notify")
 """The packages of our own plugins that have a `Plugin`."""
 _GROUP = "oncecron.commands"
+
+
+class JobCommand(NamedTuple):
+    """A command that runs a job once per tick, for what reads its line without carrying it out, such as lint."""
+
+    name: str
+    options: Mapping[str, Option]
+    """Those that it takes, by name."""
+    defaults: tuple[Option, ...]
+    """Those that it does not take, whose defaults `conflicts` asks for."""
+    conflicts: Callable[..., Iterator[Conflict]]
+    example: str
+    """A short line that is right."""
+
+    @property
+    def shown(self) -> str:
+        """The command as messages name it."""
+        return f"`oncecron {self.name}`"
+
+
+RUN = JobCommand("run", RUN_OPTION, (), conflicts, example="oncecron run --key NAME -- COMMAND")
 
 
 class Work(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 from oncecron.cli import output, table
@@ -11,20 +12,22 @@ from oncecron.cli.group import LazyGroup, Listed
 from oncecron.cli.sentences import valid_key
 from oncecron.cli.table import Kind
 from oncecron.config.file import COMMAND_KEY, find_file, job_section
-from oncecron.config.file_check import check_file
-from oncecron.config.options import CONFIG, RUN_OPTIONS, STORE
+from oncecron.config.file_reader import FileProblem, of_conflict, parse, read_private
+from oncecron.config.options import CONFIG, KEY_RULE, RUN_OPTIONS, STORE, is_key
+from oncecron.config.rules import conflicts
 from oncecron.config.settings import Settings
-from oncecron.core.errors import EX_CONFIG, UsageError
+from oncecron.core.errors import EX_CONFIG, ConfigurationError, UnknownZoneError, UsageError
 from oncecron.core.log_rows import ConfiguredValue
+from oncecron.host import local_time
 from oncecron.host.stderr import complain
 from oncecron.plugins import brought, problems_of
 from oncecron.run.program import shown_words
 from oncecron.stores.address import home_directory, masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from oncecron.config.file_reader import FileProblem
+    from oncecron.config.file import File
     from oncecron.config.options import Option
 
 CHECK_OPTIONS = (
@@ -43,7 +46,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
     if words == [""]:
         raise UsageError("FILE is empty (an unset variable?); leave it out to check the usual file")
     path = words[0] if words else find_file(os.environ, home_directory)
-    problems = _problems(path)
+    problems = check_file(path) if path else []
     stream = output.standard_output()
     if "json" in given:
         output.write_text(output.json_text([*map(_public_fields, problems)], 1), stream)
@@ -65,6 +68,85 @@ def _public_fields(problem: FileProblem) -> dict[str, Any]:
     }
 
 
+_WHAT = "configuration file"
+
+
+def check_file(path: str) -> list[FileProblem]:
+    """Return all problems of a file, also those that only a firing would find; none if it is well.
+
+    No store is asked, and no variable of the environment counts.
+    """
+    found: list[FileProblem] = []
+    try:
+        file = parse(path, *_read(path, found))
+    except ConfigurationError as error:
+        return list(dict.fromkeys([*found, FileProblem(path, _reason(error, path))]))
+    found += problems_of(file)
+    found += _of_addresses(file, FileProblem(path, ""), None)
+    for key, section in file.jobs.items():
+        place = FileProblem(path, "", job_section(key), keys=(key,))
+        if not section and not any(key in problem.keys for problem in found):
+            found.append(place._replace(text="the section is empty; remove it, or set an option"))
+        found += _of_section(file, key, place)
+    return list(dict.fromkeys(found))
+
+
+def _read(path: str, found: list[FileProblem]) -> tuple[str, int]:
+    """Read a file, also one that other users can write, which is noted. Raises `ConfigurationError`."""
+    try:
+        return read_private(path, _WHAT)
+    except ConfigurationError as error:
+        found.append(FileProblem(path, _reason(error, path)))
+        return read_private(path, _WHAT, trusting=True)
+
+
+def _reason(error: ConfigurationError, place: str) -> str:
+    text = str(error).removeprefix(f"{_WHAT} ").removeprefix(place)
+    return text.removeprefix(":").lstrip()
+
+
+def _of_section(file: File, key: str, place: FileProblem) -> Iterator[FileProblem]:
+    section = file.jobs[key]
+    if not is_key(key):
+        yield place._replace(text=f"no job can have this key; {KEY_RULE}")
+    if not {"store", "log", "namespace"}.isdisjoint(section):
+        yield from _of_addresses(file, place, key)
+    yield from _of_schedule(section, place)
+    settings = Settings(RUN_OPTIONS, {}, key, of=file)
+
+    def value(name: str) -> object:
+        return section.get(COMMAND_KEY) if name == "shell" else settings[name]
+
+    for conflict in conflicts(value, settings.is_typed):
+        yield of_conflict(place, conflict)
+
+
+def _of_schedule(section: Mapping[str, str], place: FileProblem) -> Iterator[FileProblem]:
+    if {"schedule", "tz"}.isdisjoint(section):
+        return
+    try:
+        local_time.scheduled_tick(section.get("schedule", "@daily"), section.get("tz"), time.time())
+    except ValueError as error:
+        wrong_zone = isinstance(error, UnknownZoneError) and "tz" in section
+        name = "tz" if wrong_zone else "schedule"
+        yield place._replace(text=f"{name}: {error}", name=name)
+
+
+def _of_addresses(file: File, place: FileProblem, key: str | None) -> Iterator[FileProblem]:
+    settings = Settings(RUN_OPTIONS, {}, key, of=file)
+    if not settings.has_store():
+        return
+    for name, find in (("store", settings.address), ("log", settings.log)):
+        try:
+            find()
+        except ConfigurationError as error:
+            named = name if settings[name] is not None or name == "log" else "store_file"
+            reason = _reason(error, place.path).removeprefix(place.section).lstrip()
+            text = reason if reason.startswith(f"{named}: ") else f"{named}: {reason}"
+            yield place._replace(text=text, name=named)
+            return
+
+
 SHOW_OPTIONS = (*TABLE_OPTIONS, CONFIG)
 _CONFIGURABLE = tuple(option for option in RUN_OPTIONS if option.config != "never")
 _DEFAULT = "default"
@@ -82,13 +164,9 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     return EX_CONFIG if _complain(settings, key) else 0
 
 
-def _problems(path: str | None) -> list[FileProblem]:
-    return check_file(path, problems_of) if path else []
-
-
 def _complain(settings: Settings, key: str | None) -> bool:
     path = settings.file.path
-    problems = _problems(path)
+    problems = check_file(path) if path else []
     found = [each for each in problems if key is None or not each.keys or key in each.keys]
     for problem in found:
         complain(str(problem))

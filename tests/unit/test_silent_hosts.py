@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oncecron.cli.doctor_checks import of_crontabs
+from oncecron.cli.doctor import of_crontabs
 from oncecron.core.log_rows import KeyHost, Pause
 from oncecron.core.text import Clock
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER

@@ -7,7 +7,7 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from oncecron.cli.doctor_checks import CRON_PATH
+from oncecron.cli.doctor import CRON_PATH
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.text import listed, visible
 from oncecron.plugins import Plugin

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli.config import value_of
-from oncecron.config.job_commands import JobCommand
 from oncecron.config.settings import Settings
 from oncecron.log.protocol import Breach
-from oncecron.plugins import Plugin
+from oncecron.plugins import JobCommand, Plugin
 from oncecron.watch.findings import CRITICAL, WARNING, Kind, of_remark
 from oncecron_each.item_rules import each_conflicts, problems
 from oncecron_each.options import EACH_OPTIONS, ITEM_OPTIONS, ONLY_IN_RUN

@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.config.file import COMMAND_KEY
-from oncecron.config.job_commands import RUN
 from oncecron.config.options import AUTO_KEY, KEY_RULE, OWN_SHELL, is_key, values_of
 from oncecron.config.rules import tick_rules
 from oncecron.config.run_parser import parse_run
@@ -21,7 +20,7 @@ from oncecron.core.derived_key import PREFIX_VARIABLE, command_of, derived_key
 from oncecron.core.masking import masked_line
 from oncecron.core.shell_words import quoted
 from oncecron.host import local_time
-from oncecron.plugins import job_command
+from oncecron.plugins import RUN, job_command
 from oncecron_crontab.directives import read_directives
 from oncecron_crontab.generators import generated_lines
 from oncecron_crontab.guards import guard_in, is_guard, is_off, per_host_program
@@ -40,8 +39,8 @@ from oncecron_crontab.simple_commands import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from oncecron.config.job_commands import JobCommand
     from oncecron.config.run_parser import ParsedRun
+    from oncecron.plugins import JobCommand
     from oncecron_crontab.crons import Cron
     from oncecron_crontab.directives import Directives
     from oncecron_crontab.scanner import Crontab

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from oncecron.cli.config import check_file
 from oncecron.config.file import read_file
-from oncecron.config.file_check import check_file
 from oncecron.core.errors import ConfigurationError
-from oncecron.plugins import problems_of
 from oncecron_notify.channels import Channel
 from oncecron_notify.mail_server import MailServer
 from oncecron_notify.notify_table import NOTIFY_KEY, parse_notify, read_notify
@@ -33,7 +32,7 @@ def written(path: Path, text: str, mode: int = 0o600) -> str:
 def problems(path: Path, text: str, mode: int = 0o600) -> list[str]:
     """Return what `config check` finds, without the path."""
     file = written(path, text, mode)
-    found = list(map(str, check_file(file, problems_of)))
+    found = list(map(str, check_file(file)))
     assert all("s3cret" not in each for each in found)
     return [each.removeprefix(file).strip() for each in found]
 
