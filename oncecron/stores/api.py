@@ -258,17 +258,13 @@ class Views(Protocol):
         `by`: who may do it, where a store has roles: those that fire, operators, the owner in a prune. For a message.
         """
 
-    def prune(
-        self,
-        retention: Retention,
-        *,
-        names_kept: int = 1000,
-        dry_run: bool = False,
-        progress: Progress = no_progress,
-    ) -> tuple[int, int]:
-        """Remove expired records; return how many executions and how many skips were removed.
+    def pruned(
+        self, retention: Retention, names_kept: int, *, dry_run: bool
+    ) -> Iterator[tuple[int, int]]:
+        """Remove expired records, some in a step; yield how many executions and how many skips each step removes.
 
-        `dry_run`: remove nothing, and return how many it would remove. `progress` is called with how many so far.
+        `names_kept`: the newest names of each key, which stay however old. `dry_run`: remove nothing, and yield how
+        many it would remove.
         """
 
     def initialise(

@@ -38,6 +38,7 @@ from oncecron.core.log_rows import (
 )
 from oncecron.core.model import LEAST, OUTCOMES, Output, Retention, is_key
 from oncecron.core.presence import fields_of
+from oncecron.core.progress import no_progress
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import PLAIN_SKIP_EARLY
 from oncecron.core.units import DAY, HOUR
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any, TypeVar
 
+    from oncecron.core.progress import Progress
     from oncecron.core.tick import Tick
     from oncecron.stores.api import Row
 
@@ -350,6 +352,21 @@ class Reader(Views):
 
     def _pause(self, row: Row) -> Pause | None:
         return self.readable("a pause of key {0} or host {1}", Pause, *row)
+
+    def prune(
+        self,
+        retention: Retention,
+        *,
+        names_kept: int = 1000,
+        dry_run: bool = False,
+        progress: Progress = no_progress,
+    ) -> tuple[int, int]:
+        """Remove expired records; return how many executions and how many skips were removed; see `pruned`."""
+        executions = skips = 0
+        for removed in self.pruned(retention, names_kept, dry_run=dry_run):
+            executions, skips = executions + removed[0], skips + removed[1]
+            progress(executions + skips)
+        return executions, skips
 
     def least_retention(self) -> Retention:
         """Return the least retention: where a caller's is shorter, this one counts."""

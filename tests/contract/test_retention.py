@@ -41,7 +41,7 @@ def test_a_dry_run_counts_step_by_step(
     for batch in (
         "redis.reader._BATCH",
         "postgres.reader._BATCH",
-        "sqlite.retention.ROWS_PER_STEP",
+        "sqlite.reader._ROWS_PER_STEP",
     ):
         monkeypatch.setattr(f"oncecron.stores.{batch}", most)
     for number in range(5):

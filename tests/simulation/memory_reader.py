@@ -16,7 +16,6 @@ from oncecron.core.model import LEAST, recordable, recordable_values
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL
 from oncecron.stores.reader import PackedRuns, PackedSkips, Reader
-from oncecron.stores.sqlite.retention import NAMES_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -264,16 +263,15 @@ class MemoryReader(Reader):
 
         return memory_items.mend_items(self._memory, **values)
 
-    def prune(
-        self, retention: Retention, *, names_kept: int = NAMES_KEPT, dry_run: bool = False,
-        progress: Progress = no_progress,
-    ) -> tuple[int, int]:  # fmt: skip
+    def pruned(
+        self, retention: Retention, names_kept: int, *, dry_run: bool
+    ) -> Iterator[tuple[int, int]]:
         memory = self._memory
         found = memory.expired(retention, memory.parts, names_kept)
         executions, skips = (memory.remove(each, dry_run=dry_run) for each in found)
         if not dry_run:
             memory.forget_old(retention)
-        return executions, skips
+        yield executions, skips
 
     def initialise(
         self, roles: Roles, least: LeastRetention = log_rows.UNCHANGED, *, progress: Progress = no_progress

@@ -245,39 +245,21 @@ class PostgresReader(Connection, Reader):
         return self._ask(name.rpartition("/")[2], values, _CURES[by])[0][0]
 
     @answered
-    def prune(
-        self,
-        retention: Retention,
-        *,
-        names_kept: int = 1000,
-        dry_run: bool = False,
-        progress: Progress = no_progress,
-    ) -> tuple[int, int]:
+    def pruned(
+        self, retention: Retention, names_kept: int, *, dry_run: bool
+    ) -> Iterator[tuple[int, int]]:
         values = {**retention._asdict(), "most": _BATCH, "names_kept": names_kept}
         ages = "".join(
             f" --{what} {typed_duration(age)}" for what, age in retention._asdict().items()
         )
         cure = OWNERS_CURE.format(words=f"prune{ages}{' --dry-run' * dry_run}")
-        if not dry_run:
-            return self._prune(values, cure, progress)
-        connection = self._installed(cure)
         # Until it is rolled back, a key waits for its next start if its newest one has expired.
-        with self._explained(cure), connection.transaction(force_rollback=True):
-            return self._prune(values, cure, progress)
-
-    def _prune(self, values: Mapping[str, Any], cure: str, progress: Progress) -> tuple[int, int]:
-        executions = skips = 0
-        for removed in self._pruned(values, cure):
-            executions, skips = executions + removed[0], skips + removed[1]
-            progress(executions + skips)
-        return executions, skips
-
-    def _pruned(self, values: Mapping[str, Any], cure: str) -> Iterator[tuple[int, int]]:
-        """Yield how many executions and how many skips each step removes."""
-        yield from self._prune_steps({**values, "key_id": None}, cure)
-        self._ask("prune_keys", {}, cure)  # before each key that is left is looked at
-        for (key_id,) in self._ask("part_ids", {}, cure):
-            yield from self._prune_steps({**values, "key_id": key_id}, cure)
+        rolled_back = self._installed(cure).transaction(force_rollback=True) if dry_run else None
+        with self._explained(cure), rolled_back or contextlib.nullcontext():
+            yield from self._prune_steps({**values, "key_id": None}, cure)
+            self._ask("prune_keys", {}, cure)  # before each key that is left is looked at
+            for (key_id,) in self._ask("part_ids", {}, cure):
+                yield from self._prune_steps({**values, "key_id": key_id}, cure)
 
     def _prune_steps(self, values: Mapping[str, Any], cure: str) -> Iterator[tuple[int, int]]:
         while any(row := self._ask("prune", values, cure)[0]):

@@ -83,26 +83,16 @@ class RedisReader(RedisViews):
         return found
 
     @answered
-    def prune(
-        self,
-        retention: Retention,
-        *,
-        names_kept: int = 1000,
-        dry_run: bool = False,
-        progress: Progress = no_progress,
-    ) -> tuple[int, int]:
-        executions = skips = 0
+    def pruned(
+        self, retention: Retention, names_kept: int, *, dry_run: bool
+    ) -> Iterator[tuple[int, int]]:
         kept = scripts.retention_values(retention, self._target.keep)
         for shard in self._shards(None):
             values: Values = {"part": shard.name, **kept, "most": _BATCH, "names": names_kept}
-            for found in self._prune_shard(shard.name, {**values, "from": "-"}, dry_run=dry_run):
-                executions, skips = executions + found[0], skips + found[1]
-                progress(executions + skips)
-        if dry_run:
-            return executions, skips
-        for member in self._ask("ZRANGE", self._names.of_namespace("lists"), 0, -1):
-            self._expire_list(member.decode(errors="replace"), kept)
-        return executions, skips
+            yield from self._prune_shard(shard.name, {**values, "from": "-"}, dry_run=dry_run)
+        if not dry_run:
+            for member in self._ask("ZRANGE", self._names.of_namespace("lists"), 0, -1):
+                self._expire_list(member.decode(errors="replace"), kept)
 
     def _expire_list(self, name: str, kept: Values) -> None:
         """Remove a list of items if it has expired, some items in a step; one that gains items meanwhile is left."""
@@ -114,7 +104,6 @@ class RedisReader(RedisViews):
     def _prune_shard(
         self, name: str, values: Values, *, dry_run: bool
     ) -> Iterator[tuple[int, int]]:
-        """Yield how many executions and how many skips each step removes."""
         executions = page = 0
         more = 1
         while more:

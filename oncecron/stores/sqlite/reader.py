@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 from contextlib import closing
+from functools import partial
 
 from oncecron.core import clock
 from oncecron.core.decision import PLAIN_WINDOW
@@ -38,7 +39,14 @@ from oncecron.stores.sqlite.connection import (
     statements,
 )
 from oncecron.stores.sqlite.lease_store import moment, raise_fence, take_away
-from oncecron.stores.sqlite.retention import NAMES_KEPT, prune
+from oncecron.stores.sqlite.retention import (
+    at_least,
+    expire_executions,
+    expire_hosts,
+    expire_items,
+    expire_names,
+    expire_skips,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -48,9 +56,15 @@ if TYPE_CHECKING:
     from oncecron.core.model import Request, Retention
     from oncecron.core.progress import Progress
     from oncecron.stores.api import Row
+    from oncecron.stores.sqlite.connection import Connection
 
 _SIGNATURE = b"SQLite format 3\0"
 """The first bytes of a database; its -wal and -shm files, which have names like a namespace's, begin differently."""
+_ROWS_PER_STEP = 500
+"""Rows that one transaction of a prune removes; firings can run between two."""
+_ITEMS_PER_STEP = 5000
+_NO_LIMIT = -1
+"""As the LIMIT of SQLite."""
 _OWNER = Execution._fields.index("owner")
 _CONSTANTS = {
     "heartbeats": HEARTBEATS_PER_TTL,
@@ -177,17 +191,42 @@ class SQLiteReader(Reader):
             return brought(name, "sqlite")(store, **values, **moment(self._boot))
 
     @answered
-    def prune(
-        self,
-        retention: Retention,
-        *,
-        names_kept: int = NAMES_KEPT,
-        dry_run: bool = False,
-        progress: Progress = no_progress,
-    ) -> tuple[int, int]:
-        open_store = lambda: self._handle.until(_deadline())  # noqa: E731
-        now = moment(boot_id())
-        return prune(open_store, retention, now, names_kept, dry_run=dry_run, progress=progress)
+    def pruned(
+        self, retention: Retention, names_kept: int, *, dry_run: bool
+    ) -> Iterator[tuple[int, int]]:
+        in_steps = self._without_a_step if dry_run else self._in_steps
+        now, most = moment(boot_id()), _ROWS_PER_STEP
+        with self._handle.until(_deadline()) as store:
+            kept = at_least(store, retention)
+            parts = [(row["key"], row["shard"]) for row in store.execute("parts_with_names")]
+        before, skips_before = now["now"] - kept.executions, now["now"] - kept.skips
+        for gone in in_steps(partial(expire_executions, before=before, most=most)):
+            yield gone, 0
+        for gone in in_steps(partial(expire_skips, before=skips_before, most=most)):
+            yield 0, gone
+        limits = {"before": before, "names_kept": names_kept, "most": most}
+        for part in parts:
+            for gone in in_steps(partial(expire_names, part=part, **limits)):
+                yield gone, 0
+        if not dry_run:
+            of_items = {"before": before, "moment": now, "most": _ITEMS_PER_STEP}
+            for _ in self._in_steps(partial(expire_items, **of_items)):
+                yield 0, 0
+            with self._handle.until(_deadline()) as store, store.writing(durable=False):
+                expire_hosts(store, now["now"])
+
+    def _in_steps(self, step: Callable[[Any], int]) -> Iterator[int]:
+        """Repeat a step, each in a transaction of its own, until it removes nothing; yield how much each removes."""
+        more = 1
+        while more:
+            with self._handle.until(_deadline()) as store, store.writing(durable=False):
+                more = step(store)
+            yield more
+
+    def _without_a_step(self, step: Callable[[Any], int]) -> Iterator[int]:
+        with self._handle.until(_deadline()) as store, store.reading():
+            found = step(_DryStore(store))
+        yield found
 
     @answered
     def initialise(
@@ -241,6 +280,23 @@ class SQLiteReader(Reader):
 
     def close(self) -> None:
         self._handle.close()
+
+
+class _Removable(list):  # type: ignore[type-arg]
+    @property
+    def rowcount(self) -> int:
+        """Return how many rows a statement that returns none would remove."""
+        return int(self[0][0])
+
+
+class _DryStore:
+    def __init__(self, store: Connection) -> None:
+        self.one = store.one
+        self._store = store
+
+    def execute(self, name: str, /, **values: Any) -> _Removable:
+        """Ask for all rows at once."""
+        return _Removable(self._store.removable(name, **{**values, "most": _NO_LIMIT}))
 
 
 def _deadline() -> float:

@@ -11,24 +11,16 @@ from oncecron.core.model import LEAST, Retention
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from typing import Any
 
-    from oncecron.core.progress import Progress
     from oncecron.stores.sqlite.connection import Connection
 
     Values = dict[str, Any]
-    Open = Callable[[], AbstractContextManager[Connection]]
-    """Gives the store for one transaction."""
 
 NAMES_KEPT = 1000
 MOST_PER_FINISH = 100
 SKIPS_PER_FINISH = 1000
 """More than the hosts add at a tick."""
-ROWS_PER_STEP = 500
-"""Rows that one transaction of a prune removes; firings can run between two."""
-ITEMS_PER_STEP = 5000
 
 Part = tuple[str, int]
 """A key and a shard."""
@@ -107,93 +99,3 @@ def expire_items(store: Connection, before: float, moment: Values, *, most: int)
             store.execute("expire_list", list_id=found[0])
         removed += max(gone, 1)
     return removed
-
-
-class _Removable(list):  # type: ignore[type-arg]
-    @property
-    def rowcount(self) -> int:
-        """Return how many rows a statement that returns none would remove."""
-        return int(self[0][0])
-
-
-class _DryStore:
-    def __init__(self, store: Connection) -> None:
-        self.one = store.one
-        self._store = store
-
-    def execute(self, name: str, /, **values: Any) -> _Removable:
-        """Ask for all rows at once."""
-        return _Removable(self._store.removable(name, **{**values, "most": _NO_LIMIT}))
-
-
-_NO_LIMIT = -1
-"""As the LIMIT of SQLite."""
-
-
-def prune(
-    open_store: Open,
-    wanted: Retention,
-    moment: Values,
-    names_kept: int,
-    *,
-    dry_run: bool,
-    progress: Progress,
-) -> tuple[int, int]:
-    """Remove all that has expired; return how many executions and how many skips were removed.
-
-    `dry_run`: remove nothing, and return how many would be removed.
-    """
-    executions = skips = 0
-    for removed in _pruned(open_store, wanted, moment, names_kept, dry_run=dry_run):
-        executions, skips = executions + removed[0], skips + removed[1]
-        progress(executions + skips)
-    return executions, skips
-
-
-def _pruned(
-    open_store: Open, wanted: Retention, moment: Values, names_kept: int, *, dry_run: bool
-) -> Iterator[tuple[int, int]]:
-    """Yield how many executions and how many skips each step removes."""
-    in_steps = _without_a_step if dry_run else _in_steps
-    with open_store() as store:
-        kept = at_least(store, wanted)
-        parts: list[Part] = [
-            (row["key"], row["shard"]) for row in store.execute("parts_with_names")
-        ]
-    now, most = moment["now"], ROWS_PER_STEP
-    before = now - kept.executions
-    for gone in in_steps(open_store, lambda store: expire_executions(store, before, most=most)):
-        yield gone, 0
-    for gone in in_steps(
-        open_store, lambda store: expire_skips(store, now - kept.skips, most=most)
-    ):
-        yield 0, gone
-    for part in parts:
-
-        def step(store: Connection, part: Part = part) -> int:
-            return expire_names(store, part, before, names_kept=names_kept, most=most)
-
-        for gone in in_steps(open_store, step):
-            yield gone, 0
-    if dry_run:
-        return
-    for _ in _in_steps(
-        open_store, lambda store: expire_items(store, before, moment, most=ITEMS_PER_STEP)
-    ):
-        yield 0, 0
-    with open_store() as store, store.writing(durable=False):
-        expire_hosts(store, now)
-
-
-def _without_a_step(open_store: Open, step: Callable[[Connection], int]) -> Iterator[int]:
-    with open_store() as store, store.reading():
-        yield step(_DryStore(store))  # type: ignore[arg-type]
-
-
-def _in_steps(open_store: Open, step: Callable[[Connection], int]) -> Iterator[int]:
-    """Repeat a step, each in a transaction of its own, until it removes nothing; yield how much each removes."""
-    more = 1
-    while more:
-        with open_store() as store, store.writing(durable=False):
-            more = step(store)
-        yield more
