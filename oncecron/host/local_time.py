@@ -8,6 +8,7 @@ A firing imports this module only with a schedule.
 from __future__ import annotations
 
 import os
+from itertools import islice
 from time import localtime, time, tzset
 
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -267,9 +268,12 @@ def _ascending(schedule: Schedule, after: int) -> Iterator[Tick]:
         yield at(after, "schedule")
 
 
-def instants_between(schedule: str, zone: str | None, after: float, until: float) -> list[int]:
+def instants_between(
+    schedule: str, zone: str | None, after: float, until: float, at_most: int | None = None
+) -> list[int]:
     """Return the instants of the ticks later than `after` and no later than `until`, rising: those of `next_ticks`.
 
-    Raises ValueError as `scheduled_tick` does.
+    `at_most`: only so many, the first ones. Raises ValueError as `scheduled_tick` does.
     """
-    return list(Schedule(schedule, offsets(zone)).between(int(after // 1), int(until // 1)))
+    found = Schedule(schedule, offsets(zone)).between(int(after // 1), int(until // 1))
+    return list(islice(found, at_most))

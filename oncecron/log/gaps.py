@@ -10,7 +10,6 @@ are in memory.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import math
@@ -22,12 +21,19 @@ from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.text import listed
 from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
 from oncecron.core.units import DAY
-from oncecron.host import local_time
 from oncecron.log.job_summary import by_key, is_living
-from oncecron.log.missed import expected_shards, grace_of, is_held_back, paused_since
+from oncecron.log.missed import (
+    HELD_BACK,
+    Unstarted,
+    expected_shards,
+    paused_since,
+    reasons_by,
+    scheduled,
+    withheld,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from oncecron.core.log_rows import Execution, Expectation, JobKey, SkipReason, Traced
     from oncecron.log.missed import Reasons
@@ -49,8 +55,7 @@ class Gaps:
         self._expected = expected
         self._now = now
         self._since = max(min(expected.since, now), since)
-        self._before = now - grace_of(expected)
-        self._paused = math.inf if paused is None else paused
+        self._paused = paused
         self._started: set[float] = set()
         self._given_back: dict[float, str] = {}
         self._hosts: set[str] = set()
@@ -65,14 +70,14 @@ class Gaps:
             return
         if execution.outcome == "not-started":
             self._given_back[instant] = execution.host
-            self._before = max(self._before, instant + 1)
         else:
             self._started.add(instant)
-            self._before = max(self._before, instant)
 
     def end(self) -> None:
         """Find the ticks without a start, after the last execution; the starts are forgotten."""
-        due = itertools.takewhile(lambda at: at < self._paused, self._due())
+        expected, started, given_back = self._expected, self._started, self._given_back
+        before = Unstarted(expected, started, given_back, self._paused, self._now).before
+        due = scheduled(expected.schedule, expected.zone, self._since, math.ceil(before) - 1)
         by_start = itertools.groupby(due, key=self._started.__contains__)
         self._in_a_row = [list(ticks) for is_started, ticks in by_start if not is_started]
         self._reasons = dict.fromkeys(itertools.chain(*self._in_a_row))
@@ -82,15 +87,6 @@ class Gaps:
     def ticks(self) -> Collection[int]:
         """Return the ticks without a start, rising, once they are found."""
         return self._reasons.keys()
-
-    def _due(self) -> Sequence[int]:
-        """Return what was due; nothing where this host knows no such zone, or the schedule is none."""
-        with contextlib.suppress(ValueError):
-            expected, before = self._expected, math.ceil(self._before) - 1
-            return local_time.instants_between(
-                expected.schedule, expected.zone, self._since, before
-            )
-        return ()
 
     def note(self, skip: SkipReason) -> None:
         """Note why a host has not started a tick."""
@@ -111,9 +107,8 @@ class Gaps:
     def _why(self, at: int, skipping: Callable[[], set[str]]) -> str | None:
         reasons = self._reasons[at] or {}
         # Of the hosts that fire the key, those that have started it are known. The others are read where they matter.
-        if is_held_back(reasons, self._hosts) and (
-            "paused" in reasons or is_held_back(reasons, skipping())
-        ):
+        why = withheld(reasons, self._hosts)
+        if (withheld(reasons, skipping()) if why == "drained" else why) in HELD_BACK:
             return None
         return reason_text(reasons, given_back_by=self._given_back.get(at))
 
@@ -208,15 +203,8 @@ def missing_shards(
         if text in running or over > now - SETTLED or first < now - kept + DAY:
             continue
         known = {each.shard for each in started}
-        reasons = _reasons_by_shard(log, of_tick)
+        reasons = reasons_by(lambda skip: skip.shard, log.skips(of_tick))
         for shard in range(started[0].shards):
             if shard not in known and "paused" not in reasons.get(shard, {}):
                 why = reason_text(reasons.get(shard, {}))
                 yield MissingShard(started[0], found[0].instant, shard, why)
-
-
-def _reasons_by_shard(log: Reader, of_tick: HistoryQuery) -> dict[int, Reasons]:
-    reasons: dict[int, Reasons] = {}
-    for skip in log.skips(of_tick):
-        reasons.setdefault(skip.shard, {}).setdefault(skip.reason, {})[skip.host] = None
-    return reasons

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import itertools
 import math
 
@@ -25,8 +26,12 @@ from oncecron.log.job_summary import by_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from typing import TypeVar
 
     from oncecron.core.log_rows import Execution, JobKey, KeyHost, Pause, Skip, SkipReason
+
+    Skipped = TypeVar("Skipped", Skip, SkipReason, Skip | SkipReason)
+    Which = TypeVar("Which")
 
 MISSED_AT_MOST = 1000
 """Ticks since the newest start that are looked at."""
@@ -132,10 +137,73 @@ def paused_time(key: str, pauses: Sequence[Pause]) -> tuple[float | None, float]
     return min((pause.since for pause in found), default=None), max(ends, default=0.0)
 
 
-def is_held_back(reasons: Mapping[str, Mapping[str, None]], hosts: Iterable[str]) -> bool:
-    """Return whether people did not want a tick to start: the key was paused, or all of its hosts were drained."""
+HELD_BACK = ("paused", "drained")
+"""Why people did not want a tick to start: the key was paused, or all of its hosts were drained."""
+
+
+def withheld(reasons: Mapping[str, Mapping[str, None]], hosts: Iterable[str]) -> str | None:
+    """Return why a tick of these hosts was not started although it is not missed, by its skips; None: it is.
+
+    One of `HELD_BACK`, or `overrun`: an earlier run was still running.
+    """
     drained = reasons.get("drained", {})
-    return "paused" in reasons or (len(reasons) == 1 and bool(drained) and set(hosts) <= {*drained})
+    if "paused" in reasons:
+        return "paused"
+    if len(reasons) == 1 and drained and set(hosts) <= {*drained}:
+        return "drained"
+    return "overrun" if "held" in reasons else None
+
+
+class Unstarted:
+    """What became of the ticks of a shard that were due, and that nobody has started."""
+
+    def __init__(
+        self,
+        expected: Expectation,
+        started: Collection[float],
+        given_back: Collection[float],
+        paused: float | None,
+        now: float,
+    ) -> None:
+        """Judge by the instants of ticks; `paused`: since when the key is paused."""
+        late = now - grace_of(expected), _newest(started, now), _newest(given_back, now) + 1
+        self._late_before = max(late)
+        self._paused = math.inf if paused is None else believed(paused, now)
+
+    @property
+    def before(self) -> float:
+        """Return before which instant a tick is missed, unless its skips say otherwise."""
+        return min(self._late_before, self._paused)
+
+    def word(self, at: float, reasons: Reasons, hosts: Iterable[str]) -> str:
+        """Return `missed`, `overdue`, or what `withheld` says."""
+        if at >= self._paused:
+            return "paused"
+        return withheld(reasons, hosts) or ("missed" if at < self._late_before else "overdue")
+
+
+def _newest(instants: Collection[float], now: float) -> float:
+    newest = max(instants, default=-math.inf)
+    if is_ahead(newest, now):  # rarely, and there may be a hundred thousand
+        return max((at for at in instants if not is_ahead(at, now)), default=-math.inf)
+    return newest
+
+
+def scheduled(
+    schedule: str, zone: str | None, after: float, until: float, at_most: int | None = None
+) -> Sequence[int]:
+    """Return what was due by a schedule, as `instants_between`; nothing where this host knows no such zone."""
+    with contextlib.suppress(ValueError):
+        return local_time.instants_between(schedule, zone, after, until, at_most)
+    return ()
+
+
+def reasons_by(which: Callable[[Skipped], Which], skips: Iterable[Skipped]) -> dict[Which, Reasons]:
+    """Return the reasons of skips by what is asked of each."""
+    found: dict[Which, Reasons] = {}
+    for skip in skips:
+        found.setdefault(which(skip), {}).setdefault(skip.reason, {})[skip.host] = None
+    return found
 
 
 class Due(NamedTuple):
@@ -184,8 +252,8 @@ def dues(
     newest executions of keys that drained hosts have skipped, where `keys` may have one alone: their hosts count.
     """
     calendar = _Calendar(now, missed_after)
-    scheduled = {key: calendar.scheduled(known) for key, known in keys.items()}
-    since = {key: each.ticks[0] for key, each in scheduled.items() if each.ticks}
+    plans = {key: calendar.scheduled(known) for key, known in keys.items()}
+    since = {key: tick.minute_tick(each.ticks[0]) for key, each in plans.items() if each.ticks}
     skips = by_key(skip_reasons(since) if since else ())
     drained = [
         key for key, found in skips.items() if any(skip.reason == "drained" for skip in found)
@@ -194,7 +262,7 @@ def dues(
     return {
         key: _due(
             known._replace(newest=read.get(key, known.newest)),
-            scheduled[key],
+            plans[key],
             skips.get(key, ()),
             now,
         )
@@ -203,8 +271,8 @@ def dues(
 
 
 class _Scheduled(NamedTuple):
-    ticks: Sequence[tick.Tick]
-    """That are due, and that no shard or not every shard has started, in their order; at most `MISSED_AT_MOST`."""
+    ticks: Sequence[int]
+    """That are due, and that no shard or not every shard has started, rising; at most `MISSED_AT_MOST`."""
     late_before: float
     """An older tick is missed, a younger one overdue."""
     next_at: float | None
@@ -216,73 +284,66 @@ class _Calendar:
     def __init__(self, now: float, missed_after: float) -> None:
         self._now = now
         self._missed_after = missed_after
-        self._ticks: dict[tuple[str, str | None, float], Sequence[tick.Tick]] = {}
-        self._next: dict[tuple[str, str | None, float], float] = {}
+        self._due = functools.cache(scheduled)
+        self._following = functools.cache(_following)
 
     def scheduled(self, known: Known) -> _Scheduled:
         """Return what the schedules of all shards of a key say."""
-        expected = list(expected_shards(known.shards))
+        now, expected = self._now, list(expected_shards(known.shards))
         of_shards = [
-            self._since(each, _start(shard, each, known.newest, self._now))
+            self._due(
+                each.schedule,
+                each.zone,
+                _start(shard, each, known.newest, now),
+                now,
+                MISSED_AT_MOST,
+            )
             for shard, each in expected
         ]
         ticks = of_shards[0] if of_shards else ()
         if any(each != ticks for each in of_shards[1:]):
-            ticks = sorted({*itertools.chain(*of_shards)}, key=_instant)[:MISSED_AT_MOST]
+            ticks = sorted({*itertools.chain(*of_shards)})[:MISSED_AT_MOST]
         if known.paused is not None:
-            paused = believed(known.paused, self._now)
-            ticks = ticks[: bisect.bisect_left(ticks, paused, key=_instant)]
+            ticks = ticks[: bisect.bisect_left(ticks, believed(known.paused, now))]
         grace = min((grace_of(each, self._missed_after) for _, each in expected), default=0.0)
-        coming = min(
-            (self._following(each, known.paused_until) for _, each in expected), default=math.inf
+        coming = (
+            self._following(each.schedule, each.zone, now, known.paused_until)
+            for _, each in expected
         )
-        return _Scheduled(ticks, self._now - grace, None if math.isinf(coming) else coming)
-
-    def _since(self, expected: Expectation, start: float) -> Sequence[tick.Tick]:
-        which = (expected.schedule, expected.zone, start)
-        if which not in self._ticks:
-            found: list[tick.Tick] = []
-            with contextlib.suppress(ValueError):
-                coming = local_time.next_ticks(*which)
-                due = itertools.takewhile(lambda each: _instant(each) <= self._now, coming)
-                found = list(itertools.islice(due, MISSED_AT_MOST))
-            self._ticks[which] = found
-        return self._ticks[which]
-
-    def _following(self, expected: Expectation, paused_until: float) -> float:
-        which = (expected.schedule, expected.zone, paused_until)
-        if which not in self._next:
-            self._next[which] = math.inf
-            # OverflowError: only a person ends the pause.
-            with contextlib.suppress(ValueError, StopIteration, OverflowError):
-                after = max(self._now, math.ceil(paused_until) - 1)
-                self._next[which] = _instant(next(local_time.next_ticks(*which[:2], after)))
-        return self._next[which]
+        return _Scheduled(ticks, now - grace, min(filter(None, coming), default=None))
 
 
-def _instant(each: tick.Tick) -> float:
-    return each.instant or 0.0
+def _following(schedule: str, zone: str | None, now: float, paused_until: float) -> float | None:
+    # OverflowError: only a person ends the pause.
+    with contextlib.suppress(ValueError, StopIteration, OverflowError):
+        after = max(now, math.ceil(paused_until) - 1)
+        return next(local_time.next_ticks(schedule, zone, after)).instant
+    return None
 
 
-def _due(known: Known, scheduled: _Scheduled, skips: Sequence[SkipReason], now: float) -> Due:
-    ticks, late_before, next_at = scheduled
+def _due(known: Known, plan: _Scheduled, skips: Sequence[SkipReason], now: float) -> Due:
+    ticks, late_before, next_at = plan
     if not ticks:
         return Due(next_at, silent_since=_silent_since(known, now))
-    reasons = _reasons(ticks, skips)
     hosts = {each.host for each in known.newest} | {each.host for each in skips}
-    held_back = {text for text, found in reasons.items() if is_held_back(found, hosts)}
-    held = {text for text, found in reasons.items() if "held" in found} - held_back
-    if reasons:
-        ticks = [each for each in ticks if each.text not in held | held_back]
-    missed = ticks[: bisect.bisect_left(ticks, late_before, key=_instant)]
+    reasons = reasons_by(lambda skip: tick.instant_of(skip.tick), skips)
+    why = {at: withheld(found, hosts) for at, found in reasons.items()}
+    overruns = [at for at in ticks if why.get(at) == "overrun"] if skips else ()
+    if skips:
+        ticks = [at for at in ticks if why.get(at) is None]
+    missed = ticks[: bisect.bisect_left(ticks, late_before)]
     return Due(
         next_at,
-        overdue=None if missed or not ticks else ticks[0].text,
+        overdue=None if missed or not ticks else _text(ticks[0]),
         missed=len(missed),
-        first_missed=missed[0].text if missed else None,
-        last_missed=missed[-1].text if missed else None,
-        overruns=len(held),
+        first_missed=_text(missed[0]) if missed else None,
+        last_missed=_text(missed[-1]) if missed else None,
+        overruns=len(overruns),
     )
+
+
+def _text(at: float) -> str | None:
+    return tick.minute_tick(at).text
 
 
 def _silent_since(known: Known, now: float) -> float | None:
@@ -327,12 +388,3 @@ def _start(known: JobKey, expected: Expectation, newest: Sequence[Execution], no
         right = [each for each in instants if each is not None and not is_ahead(each, now)]
         started = max(right, default=now if is_ahead(started, now) else -math.inf)
     return max(since, started)
-
-
-def _reasons(ticks: Sequence[tick.Tick], skips: Sequence[SkipReason]) -> dict[str, Reasons]:
-    texts = {each.text for each in ticks} if skips else ()
-    reasons: dict[str, Reasons] = {}
-    for skip in skips:
-        if skip.tick in texts:
-            reasons.setdefault(skip.tick, {}).setdefault(skip.reason, {})[skip.host] = None
-    return reasons

@@ -8,13 +8,12 @@ started it, and no people held it back.
 from __future__ import annotations
 
 import bisect
-import contextlib
+import functools
 import math
 from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncecron.core.clock import believed, is_ahead
 from oncecron.core.log_rows import EndedRuns, is_success
 from oncecron.core.model import Retention
 from oncecron.core.tick import instant_of, minute_tick
@@ -23,27 +22,34 @@ from oncecron.host.local_time import instants_between
 from oncecron.log.grid import Grid, Run, Ticks, gather, worst
 from oncecron.log.job_summary import by_key, is_living
 from oncecron.log.jobs import as_known
-from oncecron.log.missed import expected_shards, grace_of, is_held_back, paused_since
+from oncecron.log.missed import (
+    HELD_BACK,
+    Unstarted,
+    expected_shards,
+    paused_since,
+    reasons_by,
+    scheduled,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from oncecron.core.log_rows import (
         Execution,
-        Expectation,
         JobKey,
         LeaseView,
         Skip,
         SkipReason,
         Traced,
     )
-    from oncecron.log.missed import Reasons
     from oncecron.log.sources import Sources
 
     Which = tuple[str | None, float | None]
     """A tick by its instant. One without has its name, and a firing without a tick its owner."""
     Ran = dict[Which, dict[int, Execution]]
     """The last attempt of each shard, by tick."""
+    NotStarted = Mapping[int, tuple[Unstarted, Sequence[float]]]
+    """The ticks of each shard that were due and that nobody has started."""
 
 _USUAL = Retention()
 
@@ -55,7 +61,6 @@ class Span(NamedTuple):
     until: float
     kept: Retention = _USUAL
     """Nothing older is missing, as it may have been removed."""
-    missed_after: float = MISSED_AFTER
 
 
 class KeyTicks(NamedTuple):
@@ -64,21 +69,6 @@ class KeyTicks(NamedTuple):
     ticks: list[Ticks]
     hosts: dict[str, list[Ticks]]
     """The same for each host that fires the key; empty unless they were wanted."""
-
-
-def timeline(
-    sources: Sources,
-    starts: Sequence[float],
-    until: float,
-    keys: Collection[str] = (),
-    *,
-    internal: bool = True,
-    kept: Retention = _USUAL,
-) -> Grid:
-    """Return a line for each key by name, or only for `keys`. For `internal` see `jobs`."""
-    found = ticks_of(sources, Span(starts[0], until, kept), keys, internal=internal)
-    lines = (gather(key, each.ticks, starts, until) for key, each in found.items())
-    return Grid(tuple(starts), until, tuple(lines))
 
 
 def hosts_timeline(
@@ -129,8 +119,11 @@ def ticks_of(
         key = row.key if isinstance(row, EndedRuns) else row.execution.key
         if key in pasts:
             pasts[key].add(row)
-    calendar = _Calendar(span, sources.now)
-    due = {key: past.not_started(calendar, sources.log.keeps) for key, past in pasts.items()}
+    due_by = functools.cache(scheduled)  # many keys have the same schedule
+    due = {
+        key: past.not_started(due_by, sources.log.keeps, paused_since(key, sources.pauses))
+        for key, past in pasts.items()
+    }
     skips = _skips(sources, due, span, hosts=hosts)
     return {
         key: _Judgement(sources, key, past, due[key], skips.get(key, ()), span).ticks(hosts=hosts)
@@ -140,23 +133,6 @@ def ticks_of(
 
 _FEW_KEYS = 20
 """Of more keys, a store filters no rows: that takes longer than to read some in vain."""
-
-
-class _Calendar:
-    def __init__(self, span: Span, now: float) -> None:
-        self._since = max(span.since - 1, now - span.kept.executions)
-        self._until = min(now, span.until)
-        self._instants: dict[tuple[str, str | None], list[int]] = {}
-
-    def due(self, expected: Expectation) -> list[int]:
-        """Return the ticks of a schedule that a key is expected to follow; none where this host knows no such zone."""
-        which = expected.schedule, expected.zone
-        if which not in self._instants:
-            self._instants[which] = []
-            with contextlib.suppress(ValueError):
-                self._instants[which] = instants_between(*which, self._since, self._until)
-        found = self._instants[which]
-        return found[bisect.bisect_right(found, min(expected.since, self._until)) :]
 
 
 class _Past:
@@ -218,27 +194,25 @@ class _Past:
         }
         return found.union(*(each.times for each in self.ended if each.has_tick))
 
-    def not_started(self, calendar: _Calendar, keeps: int | None) -> dict[int, list[float]]:
-        """Return by shard the ticks that were due and that nobody has started.
+    def not_started(
+        self, due_by: Callable[..., Sequence[int]], keeps: int | None, paused: float | None
+    ) -> NotStarted:
+        """Return the ticks that were due and that nobody has started.
 
         `keeps`: how many executions of a shard the store keeps. Before the oldest of so many, nothing is missing.
         """
-        found: dict[int, list[float]] = {}
-        for shard, expected in expected_shards(self.shards):
-            due, started = calendar.due(expected), self.started(shard.shard)
-            if keeps is not None and self._read[shard.shard] >= keeps:
+        span, now, found = self._span, self._now, {}
+        since, until = max(span.since - 1, now - span.kept.executions), min(now, span.until)
+        for known, expected in expected_shards(self.shards):
+            shard, started = known.shard, self.started(known.shard)
+            due = due_by(expected.schedule, expected.zone, since, until)
+            due = due[bisect.bisect_right(due, min(expected.since, until)) :]
+            if keeps is not None and self._read[shard] >= keeps:
                 due = due[bisect.bisect_left(due, min(started, default=math.inf)) :]
-            found[shard.shard] = [at for at in due if at not in started]
+            given_back = self._given_back.get(shard, ())
+            judge = Unstarted(expected, started, given_back, paused, now)
+            found[shard] = judge, [at for at in due if at not in started]
         return found
-
-    def late_before(self, shard: int, grace: float) -> float:
-        """Return before when a tick that was not started is missed: a newer one was started, or it was due long ago."""
-        started = self.started(shard)
-        newest = max(started, default=0.0)
-        if is_ahead(newest, self._now):
-            newest = max((at for at in started if not is_ahead(at, self._now)), default=0.0)
-        given_back = max(self._given_back.get(shard, ()), default=-1.0) + 1
-        return max(newest, given_back, self._now - grace)
 
     def outcome(self, of_shards: Mapping[int, Execution]) -> str:
         """Return the outcome of a tick that was started."""
@@ -267,7 +241,7 @@ class _Past:
 
 
 def _skips(
-    sources: Sources, due: Mapping[str, Mapping[int, Sequence[float]]], span: Span, *, hosts: bool
+    sources: Sources, due: Mapping[str, NotStarted], span: Span, *, hosts: bool
 ) -> Mapping[str, Sequence[Skip | SkipReason]]:
     if hosts:
         since = span.since - MAX_CLOCK_SKEW
@@ -275,7 +249,7 @@ def _skips(
     kept = sources.now - span.kept.skips - MAX_CLOCK_SKEW
     wanted = {}
     for key, of_shards in due.items():
-        ats = sorted({at for each in of_shards.values() for at in each if at >= kept})
+        ats = sorted({at for _, ticks in of_shards.values() for at in ticks if at >= kept})
         if ats:  # with the tick before, whose hosts may be those that say nothing of the first one
             wanted[key] = [*range(int(ats[0] - MAX_CLOCK_SKEW), int(ats[0]), 60), *ats]
     first = {key: minute_tick(ats[0]) for key, ats in wanted.items()}
@@ -288,7 +262,7 @@ class _Judgement:
         sources: Sources,
         key: str,
         past: _Past,
-        not_started: Mapping[int, Sequence[float]],
+        not_started: NotStarted,
         skips: Sequence[Skip | SkipReason],
         span: Span,
     ) -> None:
@@ -298,12 +272,13 @@ class _Judgement:
         self._not_started = not_started
         self._span = span
         self._skipping = {skip.host for skip in skips}
-        self._reasons: dict[Which, Reasons] = {}
-        for skip in skips:
-            at = instant_of(skip.tick)
-            if skip.tick is not None and (at is None or span.since <= at < span.until):
-                which = (skip.tick if at is None else None, at)
-                self._reasons.setdefault(which, {}).setdefault(skip.reason, {})[skip.host] = None
+        by_tick = reasons_by(lambda skip: skip.tick, skips)
+        self._reasons = {
+            (text if at is None else None, at): reasons
+            for text, reasons in by_tick.items()
+            for at in [instant_of(text)]
+            if text is not None and (at is None or span.since <= at < span.until)
+        }
 
     def ticks(self, *, hosts: bool) -> KeyTicks:
         """Return them, and for `hosts` the same of each host."""
@@ -325,25 +300,12 @@ class _Judgement:
         return KeyTicks(found, {host: [*self._of_host(host, times)] for host in names})
 
     def _without_start(self) -> Iterator[tuple[float, str]]:
-        past, now = self._past, self._sources.now
-        since = paused_since(self._key, self._sources.pauses)
-        paused = math.inf if since is None else believed(since, now)
-        hosts = past.hosts() | self._skipping
-        for shard, expected in expected_shards(past.shards):
-            grace = grace_of(expected, self._span.missed_after)
-            late_before = past.late_before(shard.shard, grace)
-            for at in self._not_started[shard.shard]:
-                reasons = self._reasons.get((None, at), {})
-                if at >= paused or "paused" in reasons:
-                    yield at, "paused"
-                elif is_held_back(reasons, hosts):
-                    yield at, "drained"
-                elif "held" in reasons:
-                    yield at, "overrun"
-                elif at >= late_before:
-                    yield at, "overdue"
-                else:
-                    yield at, "incomplete" if (None, at) in past.ticks else "missed"
+        hosts = self._past.hosts() | self._skipping
+        for judge, ticks in self._not_started.values():
+            for at in ticks:
+                word = judge.word(at, self._reasons.get((None, at), {}), hosts)
+                divided = word == "missed" and (None, at) in self._past.ticks
+                yield at, "incomplete" if divided else word
 
     def _of_host(self, host: str, times: Mapping[Which, float]) -> Iterator[Ticks]:
         past = self._past
@@ -357,17 +319,12 @@ class _Judgement:
         for which, reasons in self._reasons.items():
             found = [reason for reason, hosts in reasons.items() if host in hosts]
             if found and which not in ran:
-                did[which] = next((each for each in found if each in _HELD_BACK), "skipped")
+                did[which] = next((each for each in found if each in HELD_BACK), "skipped")
         # Each host has fired by then if it ever does, and its skips are still kept.
         now, kept = self._sources.now, self._span.kept.skips
-        settled = {
-            which for which, at in times.items() if kept > now - at > self._span.missed_after
-        }
+        settled = {which for which, at in times.items() if kept > now - at > MISSED_AFTER}
         silent = dict.fromkeys(settled - ran - did.keys(), "silent")
         yield from _by_word(did | silent, {}, times)
-
-
-_HELD_BACK = ("paused", "drained")
 
 
 def _by_word(

@@ -16,7 +16,7 @@ from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.log.audit import Question, audit
 from oncecron.log.gaps import reason_text
-from oncecron.log.missed import expected_shards, grace_of, is_held_back, paused_since
+from oncecron.log.missed import HELD_BACK, expected_shards, grace_of, paused_since, withheld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,7 +116,7 @@ def _of_shard(
         for skip in skips:
             if skip.shard == known.shard and instant_of(skip.tick) == at:
                 reasons.setdefault(skip.reason, {})[skip.host] = None
-        held_back = is_held_back(reasons, hosts)
+        held_back = withheld(reasons, hosts) in HELD_BACK
         return None if held_back else reason_text(reasons, given_back_by=given_back.get(at))
 
     for reason, ticks in itertools.groupby(due, key=why):

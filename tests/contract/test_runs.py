@@ -10,9 +10,9 @@ from hosts import KEY, Host, execution_record, minute
 from oncecron.core import clock
 from oncecron.core.log_rows import PACKED_OUTCOMES, EndedRuns, Traced
 from oncecron.core.tick import NO_TICK, named_tick
-from oncecron.log.grid import Grid, columns
+from oncecron.log.grid import columns, gather
 from oncecron.log.sources import Sources
-from oncecron.log.timeline import KeyTicks, Span, hosts_timeline, last_runs, ticks_of, timeline
+from oncecron.log.timeline import KeyTicks, Span, hosts_timeline, last_runs, ticks_of
 
 HOSTILE = 'we"b\\1\x1b[31m é'
 
@@ -155,10 +155,10 @@ def test_grids_of_keys_and_of_hosts(log: Log) -> None:
     now = clock.wall() + 1
     sources = Sources(log.people, log.people, now)
     starts = columns(now - 7200, now, 10)
-    found: Grid = timeline(sources, starts, now)
-    assert [line.name for line in found.lines] == ["divided", "named", KEY, "strange"]
-    [line] = timeline(sources, starts, now, [KEY]).lines
-    assert line.counts == (
+    span = Span(starts[0], now)
+    assert [*ticks_of(sources, span)] == ["divided", "named", KEY, "strange"]
+    [(key, of_key)] = ticks_of(sources, span, [KEY]).items()
+    assert gather(key, of_key.ticks, starts, now).counts == (
         ("lost", 1), ("failed", 4), ("timed-out", 1), ("stopped", 1), ("running", 1), ("succeeded", 2),
     )  # fmt: skip
     of_hosts = hosts_timeline(sources, starts, now, KEY)

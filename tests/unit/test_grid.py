@@ -13,7 +13,6 @@ from oncecron.cli.terminal import Style
 from oncecron.cli.timeline import Drawing
 from oncecron.core.columns import display_width
 from oncecron.core.text import Clock
-from oncecron.core.timing import MISSED_AFTER
 from oncecron.core.units import DAY, HOUR
 from oncecron.host.local_time import instants_between, next_ticks
 from oncecron.log.grid import WORST_FIRST, Ticks, columns, days, gather
@@ -151,7 +150,7 @@ def drawing(
         terminal=True,
         **{"unicode": True, **how},
     )
-    return [*Drawing(style, Span(NOW - span, NOW, missed_after=MISSED_AFTER), lines).text()]
+    return [*Drawing(style, Span(NOW - span, NOW), lines).text()]
 
 
 LINES = [
