@@ -48,9 +48,13 @@ def _many(count: int, at_most: int) -> str:
     return f"{count}{'+' * (count >= at_most)}"
 
 
+def _running_on(job: JobSummary, _clock: Clock) -> str:
+    return ",".join(job.running_on) or ABSENT
+
+
 def _host(job: JobSummary, _clock: Clock) -> str:
     """Return where it runs, else where it ran last."""
-    return job.running_host or job.host or ABSENT
+    return _running_on(job, _clock) if job.running_on else job.host or ABSENT
 
 
 def _paused(job: JobSummary, clock: Clock) -> str:
@@ -74,7 +78,7 @@ JOBS = Kind(
     JobSummary._fields, tuple(name for name in JobSummary._fields if name.endswith(("_at", "_since", "_until"))),
     (
         _KEY, _STATE, table.field("outcome", "LAST"), _EXIT, _SUCCESS, table.time("failed_at", "FAILURE"),
-        table.field("running_host", "RUNNING"), _SINCE, _IN_A_ROW, _USUAL, _NEXT, _SCHEDULE, _PROGRESS, _PAUSED,
+        Column("RUNNING", _running_on), _SINCE, _IN_A_ROW, _USUAL, _NEXT, _SCHEDULE, _PROGRESS, _PAUSED,
     ),
     screen=(
         _KEY, _STATE, table.time("started_at", "LAST", 1), _NEXT, _SCHEDULE, _USUAL, Column("HOST", _host, 3, 10),

@@ -28,10 +28,11 @@ GRID_STEPS = (
 
 WORST_FIRST = (
     *("lost", "no-end", "failed", "timed-out", "missed", "incomplete"),
-    *("stopped", "overrun", "silent", "overdue"),
+    *("stopped", "unclaimed", "overrun", "silent", "overdue"),
     *("running", "succeeded", "skipped", "paused", "drained"),
 )
 """What can become of a tick. The outcomes are those of the log; `no-end`: it is recorded as running without a lease.
+A timeline shows `unclaimed` as a success or a failure.
 
 Of a key also `missed` (due, and nobody started it), `incomplete` (not every shard was started), `overrun` (skipped, as
 the run before still ran), `overdue` (due a short time ago), `paused` and `drained` (people held it back).

@@ -1,4 +1,4 @@
-"""What reports and alarms both say of keys: a key at a glance, and a remark about one."""
+"""What reports and alarms both say of keys: a key at a glance."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class JobSummary(NamedTuple):
     """When its newest success ended."""
     failed_at: float | None
     """When its newest end that was no success was."""
-    running_host: str | None
-    """Several hosts, joined by commas, where shards of the key run on them."""
+    running_on: tuple[str, ...]
+    """The hosts on which it runs: several where shards of the key do."""
     running_since: float | None
     """When the attempt that runs has started; None while the lease is kept for the next attempt."""
     successes: int
@@ -100,19 +100,6 @@ def has_failed(job: JobSummary) -> bool:
 
 def _counts(job: JobSummary) -> bool:
     return not job.settled and job.forgotten_at is None
-
-
-class Remark(NamedTuple):
-    """Something that is wrong about a key, in a sentence without its subject."""
-
-    key: str | None
-    """None: all of them."""
-    text: str
-    cure: str | None = None
-    tick: str | None = None
-    count: int = 1  # type: ignore[assignment]  # nobody counts in a tuple
-    """How many ticks or items."""
-    at: float | None = None
 
 
 def by_key(rows: Iterable[Row]) -> dict[str, list[Row]]:

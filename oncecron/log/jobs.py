@@ -75,11 +75,11 @@ def states(job: JobSummary) -> list[State]:
 
 def severity(job: JobSummary) -> tuple[int, bool, str]:
     """Return where a person wants to see a key: what is wrong comes first, and then what runs."""
-    return -WRONG.get(str(job.state), 0), job.running_host is None, job.key
+    return -WRONG.get(str(job.state), 0), not job.running_on, job.key
 
 
 def _word_where_well(job: JobSummary) -> str | None:
-    if job.running_host is not None:
+    if job.running_on:
         return "running"
     if job.paused_by is not None:
         return "paused"
@@ -297,7 +297,7 @@ def _job(
         **of_end,
         succeeded_at=(success.finished_at or success.started_at) if success else None,
         failed_at=(failure.finished_at or failure.started_at) if failure else None,
-        running_host=",".join(sorted({lease.host or "?" for lease in running})) or None,
+        running_on=tuple(sorted({lease.host or "?" for lease in running})),
         running_since=min(since, default=None),
         successes=past.successes,
         failures=past.failures,

@@ -14,6 +14,7 @@ from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
 from oncecron.core.suggestion import unknown_key
 from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
+from oncecron.log.grid import WORST_FIRST, worst
 from oncecron.log.job_summary import NO_END
 from oncecron.log.jobs import dead_letters
 from oncecron.log.missed import Due, Known, dues, paused_time
@@ -41,17 +42,12 @@ LOOKED_AT = 50
 _SEARCHED = 20_000
 """The newest executions of a key that are searched for the run because of which a host skipped."""
 
-WORDS = {
-    "running": "running",
+_WORDS = {
     NO_END: "without an end on record",
-    "lost": "lost",
-    "failed": "failed",
     "timed-out": "timed out",
-    "stopped": "stopped",
     "unclaimed": "run without a lease",
-    "succeeded": "succeeded",
 }
-"""The worst first, once nothing runs."""
+"""What is said of an outcome of shards, where it is not its name."""
 
 
 class Which(NamedTuple):
@@ -328,17 +324,16 @@ class Division(NamedTuple):
             return "running"
         if self.missing():
             return "incomplete"
-        return next(outcome for outcome in WORDS if outcome in found)
+        return worst(found)
 
     def summary(self) -> str:
         """Return the shards by outcome, with their numbers: `3 succeeded (0-2), 1 not started (3)`."""
-        shards: dict[str, list[int]] = {outcome: [] for outcome in WORDS}
+        shards: dict[str, list[int]] = {}
         for shard, outcome in sorted(self.outcomes.items()):
-            shards[outcome].append(shard)
+            shards.setdefault(outcome, []).append(shard)
         described = [
-            f"{len(found)} {WORDS[outcome]} ({number_ranges(found)})"
-            for outcome, found in reversed(shards.items())
-            if found
+            f"{len(shards[each])} {_WORDS.get(each, each)} ({number_ranges(shards[each])})"
+            for each in sorted(shards, key=WORST_FIRST.index, reverse=True)
         ]
         if missing := self.missing():
             described.append(f"{len(missing)} not started ({number_ranges(missing)})")

@@ -18,7 +18,6 @@ from oncecron.core.log_rows import EndedRuns, is_success
 from oncecron.core.model import Retention
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW, MISSED_AFTER, SETTLED
-from oncecron.host.local_time import instants_between
 from oncecron.log.grid import Grid, Run, Ticks, gather, worst
 from oncecron.log.job_summary import by_key, is_living
 from oncecron.log.jobs import as_known

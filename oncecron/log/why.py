@@ -46,7 +46,7 @@ from oncecron.log.tick_history import (
 from oncecron.log.which_tick import Ticks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from oncecron.core.log_rows import Execution, LeaseView, Pause, Skip, Traced, TracedSkip
     from oncecron.log.sources import Sources
@@ -95,15 +95,11 @@ class Account(NamedTuple):
     sentences: list[str]
 
 
-def _plain(words: str) -> str:
-    return f"`oncecron {words}`"
-
-
-def account(facts: Facts, clock: Clock, command: Callable[[str], str] = _plain) -> Account:
-    """Return what happened, the outcome first; `command`: how to show `oncecron WORDS`, to be pasted."""
+def account(facts: Facts, clock: Clock) -> Account:
+    """Return what happened, the outcome first."""
     facts = _known(facts)
     verdict = _verdict(facts)
-    sentences = _Sentences(facts, clock, command)
+    sentences = _Sentences(facts, clock)
     return Account(verdict, [sentences.headline(verdict), *sentences.all(verdict)])
 
 
@@ -120,9 +116,9 @@ def others(
             facts = _known(facts_of(sources, key, which, spooled, suggests=False))
             verdict = _verdict(facts)
             how = f"--tick {shlex.quote(which.tick)}" if which.tick else f"--outcome {verdict}"
-            sentences = _Sentences(facts, clock, _plain)
+            sentences = _Sentences(facts, clock)
             line = sentences.headline(verdict, f"{subject}, {sentences.name()},")
-            line += f" To see more: {_plain(f'why {key} {how}')}"
+            line += f" To see more: `oncecron why {key} {how}`"
             yield because, which.tick, Account(verdict, [line])
 
 
@@ -193,10 +189,9 @@ def _unfired(facts: Facts) -> str:
 
 
 class _Sentences:
-    def __init__(self, facts: Facts, clock: Clock, command: Callable[[str], str]) -> None:
+    def __init__(self, facts: Facts, clock: Clock) -> None:
         self._facts = facts
         self._clock = clock
-        self._command = command
         self._divided = division([each.execution for each in facts.executions])
         times = [each.execution.started_at for each in (*facts.executions, *facts.holders)]
         times += [each.skip.at for each in facts.skips]
@@ -262,7 +257,7 @@ class _Sentences:
         yield from (f"{self._at(at)} {text}" for at, text in sorted(events, key=lambda e: e[0]))
         if len(facts.skips) > _SKIPS_SHOWN:
             more = len(facts.skips) - _SKIPS_SHOWN
-            shown = self._command(f"history --skips {facts.key}")
+            shown = f"`oncecron history --skips {facts.key}`"
             yield f"Further skips on record: {more}. To list all: {shown}"
         yield from map(self._spooled, facts.spooled)
         for traced in (*facts.holders, *facts.executions):
@@ -373,7 +368,7 @@ class _Sentences:
         elif self._is_kept(execution):
             yield f"{who} keeps the lease and retries after the delay."
         if execution.execution_id in self._facts.exhausted:
-            listing = self._command(f"history --exhausted {execution.key}")
+            listing = f"`oncecron history --exhausted {execution.key}`"
             yield f"No further attempt follows. To list such ticks: {listing}"
 
     def _is_kept(self, execution: Execution) -> bool:
@@ -477,7 +472,7 @@ class _Sentences:
             what = f"ran it and it ended as {record['outcome']}"
         return (
             f"{self._at(record['fired_at'])} {visible(record['host'])} {what}, by its own clock. This record is still "
-            f"spooled on this host; to deliver it: {self._command('flush')}"
+            f"spooled on this host; to deliver it: `oncecron flush`"
         )
 
     def _unfired(self, verdict: str) -> Iterator[str]:
@@ -506,7 +501,7 @@ class _Sentences:
             ]
             yield (
                 f"Hosts that have fired the key: {listed(hosts)}. If one is up, look at its "
-                f"crontab and the log of its cron; to see all hosts: {self._command('hosts')}"
+                f"crontab and the log of its cron; to see all hosts: `oncecron hosts`"
             )
 
     def _due(self) -> Iterator[str]:
@@ -537,7 +532,7 @@ class _Sentences:
         many = f"{due.missed}{more} ticks were missed, {due.first_missed} to {due.last_missed}"
         if self._facts.tick == due.first_missed:
             return f"In all, {many}." if due.missed > 1 else "It is the only one that was missed."
-        why = self._command(f"why {key} --tick {due.last_missed}")
+        why = f"`oncecron why {key} --tick {due.last_missed}`"
         which = f"tick {due.first_missed} was missed" if due.missed == 1 else many
         return f"Since then, {which}: no host has started the command. To see more: {why}"
 
@@ -546,7 +541,7 @@ class _Sentences:
         what = "All keys are" if everything else f"Key {pause.key} is"
         until = "" if pause.until is None else f" until {self._at(pause.until)}"
         reason = f": {visible(pause.reason)}" if pause.reason else ""
-        resume = self._command(f"resume {'--all' if everything else pause.key}")
+        resume = f"`oncecron resume {'--all' if everything else pause.key}`"
         since = self._at(pause.since)
         return f"{what} paused by {visible(pause.author)} since {since}{until}{reason}; to resume: {resume}"
 
@@ -554,7 +549,7 @@ class _Sentences:
         facts = self._facts
         due = (facts.instant or 0.0) <= facts.now
         if facts.tick and due and not facts.executions and not facts.skips:
-            why = self._command(f"why {facts.key} --tick {shlex.quote(facts.tick)}")
+            why = f"`oncecron why {facts.key} --tick {shlex.quote(facts.tick)}`"
             yield (
                 "A host that could not reach the store keeps its record in its own spool. To see it, run there: "
                 f"{why}"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.log_rows import KeyHost, LeaseView, Pause
     from oncecron.core.text import Clock
-    from oncecron.log.job_summary import JobSummary, Remark
+    from oncecron.log.job_summary import JobSummary
 
 _SHORTEST_PATIENCE, LONGEST_PATIENCE = 60.0, 7 * DAY
 """What people may set of `missed_after` and, from 0 on, of `silent_after` and `for`: a pass is made each minute."""
@@ -396,7 +396,7 @@ def _slow(job: JobSummary, limits: Limits, now: float) -> Iterator[Finding]:
     ran = now - job.running_since
     if ran > limits.slow * job.usual_duration and ran > job.usual_duration + _SLOW_AND_MORE:
         usual = format_duration(round(job.usual_duration, 1))
-        reason = f"has been running on {job.running_host} for {format_duration(round(ran))}, usually {usual}"
+        reason = f"has been running on {listed(job.running_on)} for {format_duration(round(ran))}, usually {usual}"
         yield finding("slow", job.key, 1, reason, since=job.running_since)
 
 
@@ -449,12 +449,6 @@ def _of_hosts(
         if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW:
             reason = f"the clock of {row.host} {clock_difference(row.clock_ahead)}"
             yield finding("clock", None, 1, reason, since=row.seen_at, host=row.host)
-
-
-def of_remark(kind: str, remark: Remark) -> Finding:
-    """Return the finding that a remark about a key is."""
-    reason = f"{remark.text}; {remark.cure}" if remark.cure else remark.text
-    return finding(kind, remark.key, remark.count, reason, tick=remark.tick)
 
 
 def finding(

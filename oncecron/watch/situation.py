@@ -11,9 +11,9 @@ from oncecron.log.gaps import reason_text
 from oncecron.log.gone_lines import gone_lines
 from oncecron.log.jobs import jobs
 from oncecron.log.silent_hosts import recent
-from oncecron.log.wrong_times import future_marks, zones
 from oncecron.plugins import brought
-from oncecron.watch.findings import Situation, of_remark
+from oncecron.watch.findings import Situation
+from oncecron.watch.wrong_times import future_marks, zones
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -69,11 +69,9 @@ def _remarks(
     sources: Sources, file: File, hosts: Collection[KeyHost], limits: Limits, clock: Clock
 ) -> Iterator[Finding]:
     keys, now = sources.store_keys, sources.now
-    for remark in future_marks(keys, sources.pauses, now, clock):
-        yield of_remark("future", remark)
+    yield from future_marks(keys, sources.pauses, now, clock)
     if limits.states["zone"]:
-        for remark in zones(sources.log, keys, list(recent(hosts, now))):
-            yield of_remark("zone", remark)
+        yield from zones(sources.log, keys, list(recent(hosts, now)))
     yield from brought(lambda each: each.findings(sources, file))
 
 
@@ -86,7 +84,7 @@ def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]
 
 def _has_never_run(job: JobSummary) -> bool:
     is_expected = job.missed or job.silent_since is not None
-    return bool(is_expected) and job.outcome is None and job.running_host is None
+    return bool(is_expected) and job.outcome is None and not job.running_on
 
 
 def _never(sources: Sources, key: str) -> str:

@@ -60,7 +60,7 @@ def test_a_tick_between_two_attempts(store: Store, host: Oncecron) -> None:
     assert "host-a keeps the lease and retries after the delay." in text
     assert answer(host, "history", "--exhausted") == []
     [row] = answer(host, "jobs")
-    assert (row["outcome"], row["running_host"]) == ("succeeded", "host-a")
+    assert (row["outcome"], row["running_on"]) == ("succeeded", ["host-a"])
     assert kinds(host) == []
     firing.process.send_signal(signal.SIGTERM)
     firing.wait()

@@ -15,7 +15,7 @@ Hosts = Callable[..., Oncecron]
 JOB = [
     *("key", "outcome", "exit_code", "signal", "started_at", "succeeded_at", "failed_at"),
     *(
-        "running_host",
+        "running_on",
         "running_since",
         "successes",
         "failures",
@@ -59,7 +59,7 @@ def test_every_key_is_told_at_a_glance(store: Store, cluster: Oncecron) -> None:
     assert (due.hour, due.minute) == (2, 30)
     assert due > datetime.now(UTC)
     assert 0 <= report["usual_duration"] < 30
-    assert set(never.values()) == {"never", None, 0}
+    assert all(value in ("never", None, 0, []) for value in never.values())
     assert [each["host"] for each in (billing, never, report)] == ["host-a", None, "host-a"]
     assert [each["state"] for each in (billing, never, report)] == ["failed", None, "ok"]
     assert answer(cluster, "jobs", "report", "billing", "--utc") == [billing, report]

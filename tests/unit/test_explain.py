@@ -106,7 +106,7 @@ def test_a_shard_without_a_living_lease_does_not_run() -> None:
     shards = [RUNNING._replace(shards=2, shard=shard, execution_id=shard) for shard in (0, 1)]
     verdict, sentences = told(*shards, leases=(LEASE,))
     assert verdict == "running"
-    assert "2 shards: 1 without an end on record (1), 1 running (0)." in sentences[0]
+    assert "2 shards: 1 running (0), 1 without an end on record (1)." in sentences[0]
     assert told(*shards).verdict == "no-end"
 
 
@@ -165,16 +165,13 @@ def test_the_account_is_a_timeline() -> None:
     ]
 
 
-def test_commands_are_shown_as_the_caller_wants_them() -> None:
-    """With the store that was typed; for a pause of the key, and for that of all keys."""
+def test_commands_are_shown() -> None:
+    """For more skips, for a pause of the key, and for that of all keys."""
     skips, pauses = [TracedSkip(SKIP, None)] * 21, [pause("k", None), pause(ALL_KEYS, None)]
-    facts = Facts("k", "t1", None, (), (), skips, (), (), pauses, {}, frozenset(), (), NOW)
-    shown = account(facts, Clock(utc=True), lambda words: f"`oncecron {words} --store s`").sentences
-    further = "Further skips on record: 1. To list all: `oncecron history --skips k --store s`"
-    assert further in shown
-    assert shown[-2].endswith("; to resume: `oncecron resume k --store s`")
-    assert shown[-1].endswith("; to resume: `oncecron resume --all --store s`")
-    assert "; to resume: `oncecron resume k`" in told(pauses=pauses).sentences[1]
+    shown = told(skips=skips, pauses=pauses).sentences
+    assert "Further skips on record: 1. To list all: `oncecron history --skips k`" in shown
+    assert shown[-2].endswith("; to resume: `oncecron resume k`")
+    assert shown[-1].endswith("; to resume: `oncecron resume --all`")
 
 
 def test_every_reason_of_a_skip_has_its_sentence() -> None:
@@ -239,8 +236,8 @@ def test_a_streak_is_counted_further_where_it_is_bad(newest: list[Execution], st
         ({"outcome": "unclaimed", "exit_code": 0, "successes": 1}, [("ok", 0)]),
         ({"outcome": "failed", "failures": 1, "settled": True}, [("ok", 0)]),
         ({"paused_by": "x@y"}, [("paused", 0)]),
-        ({"paused_by": "x@y", "running_host": "h"}, [("running", 0)]),
-        ({"outcome": "timed-out", "running_host": "h"}, [("failed", 0)]),
+        ({"paused_by": "x@y", "running_on": ("h",)}, [("running", 0)]),
+        ({"outcome": "timed-out", "running_on": ("h",)}, [("failed", 0)]),
         ({"outcome": "unclaimed", "exit_code": 1}, [("failed", 0)]),
         ({"outcome": "no-end", "missed": 2}, [("lost", 0), ("missed", 2)]),
         (

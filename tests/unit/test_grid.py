@@ -21,6 +21,7 @@ from oncecron.log.timeline import Span
 
 NOW = 1795647600.0  # 2026-11-25T23:00Z, a Wednesday
 HOSTILE = "web\x1b[31m\u202eé"
+DRAWN = [word for word in WORST_FIRST if word != "unclaimed"]
 
 
 def random_ticks(rng: random.Random, span: float) -> list[Ticks]:
@@ -158,7 +159,7 @@ LINES = [
     ("a" * 200, [Ticks("failed", [*range(int(NOW) - 80000, int(NOW), 60)])]),
     (
         f"  {HOSTILE}",
-        [Ticks(word, [NOW - 600 * place]) for place, word in enumerate(WORST_FIRST, 1)],
+        [Ticks(word, [NOW - 600 * place]) for place, word in enumerate(DRAWN, 1)],
     ),
 ]
 

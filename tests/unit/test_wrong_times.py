@@ -11,7 +11,7 @@ from oncecron.core.log_rows import Expectation, JobKey, KeyHost
 from oncecron.core.tick import Tick, minute_tick
 from oncecron.core.units import DAY, HOUR, MINUTE
 from oncecron.host.local_time import next_ticks
-from oncecron.log.wrong_times import differing_zones, wrong_zones
+from oncecron.watch.wrong_times import differing_zones, wrong_zones
 
 NIGHT = 1_799_978_400.0
 """02:00 UTC on a day in January 2027."""
@@ -48,7 +48,7 @@ def told(
 
     key = JobKey("k", 0, Expectation(schedule, zone, 1, None, 0.0))
     log = cast("Any", SimpleNamespace(traced=traced))
-    return [each.text for each in wrong_zones(log, [key], rows)]
+    return [each.reason.partition(";")[0] for each in wrong_zones(log, [key], rows)]
 
 
 @pytest.mark.parametrize(
@@ -129,19 +129,20 @@ def test_hosts_that_take_one_local_time_for_two_ticks_are_told() -> None:
     """With what each takes the zone for, and the ticks that they fired for it."""
     [found] = differing_zones([OLD, NEW, NEW._replace(host="new2")])
     assert found.key == "k"
-    assert found.text == (
+    text, _, cure = found.reason.partition("; ")
+    assert text == (
         "has two ticks for one local time, because its hosts disagree about the zone: --tz Asia/Almaty is +05:00 on "
         "new, new2, +06:00 on old (last ticks 2027-01-05T21:00Z and 2027-01-05T22:00Z)"
     )
-    assert "tzdata" in (found.cure or "")
+    assert "tzdata" in cure
 
 
 def test_hosts_in_zones_of_their_own_are_told_to_name_one() -> None:
     """Without --tz, a schedule is in the zone of each host."""
     rows = (host("a", 1, "05T02:00", zone=None), host("b", -3.5, "05T06:30", zone=None))
     [found] = differing_zones(rows)
-    assert "the zone of the host is -03:30 on b, +01:00 on a" in found.text
-    assert found.cure == "give --tz, the same zone on each host"
+    assert "the zone of the host is -03:30 on b, +01:00 on a" in found.reason
+    assert found.reason.endswith("; give --tz, the same zone on each host")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from oncecron.cli.config import value_of
 from oncecron.config.settings import Settings
 from oncecron.log.protocol import Breach
 from oncecron.plugins import JobCommand, Plugin
-from oncecron.watch.findings import CRITICAL, WARNING, Kind, of_remark
+from oncecron.watch.findings import CRITICAL, WARNING, Kind, finding
 from oncecron_each.item_rules import each_conflicts, problems
 from oncecron_each.options import EACH_OPTIONS, ITEM_OPTIONS, ONLY_IN_RUN
 from oncecron_each.reports import Lists, item_lists, items_in_doubt, items_left, newest_lists
@@ -29,16 +29,17 @@ def _work(sources: Sources) -> Lists:
 
 def _findings(sources: Sources, _file: File) -> Iterator[Finding]:
     lists = sources.once(item_lists)
-    for remark in items_in_doubt(newest_lists(lists).values()):
-        yield of_remark("in-doubt", remark)
-    for remark in items_left(lists):
-        yield of_remark("left", remark)
+    for view, text in items_in_doubt(newest_lists(lists).values()):
+        yield finding("in-doubt", view.key, view.lost, text, tick=view.tick)
+    for view, left, text in items_left(lists):
+        yield finding("left", view.key, left, text, tick=view.tick)
 
 
 def _audited(question: Question) -> Iterator[Breach]:
-    for key, text, _, tick, _, at in items_in_doubt(item_lists(question.store)):
-        if key and question.asks_for(key) and at is not None and at >= question.oldest:
-            yield Breach("in-doubt", key, 0, tick, None, 1, at, None, None, text)
+    for view, text in items_in_doubt(item_lists(question.store)):
+        key, at = view.key, view.loaded_at
+        if question.asks_for(key) and at >= question.oldest:
+            yield Breach("in-doubt", key, 0, view.tick, None, 1, at, None, None, text)
 
 
 def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:

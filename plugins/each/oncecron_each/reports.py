@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import recordable
-from oncecron.log.job_summary import Remark
 from oncecron_each.item_model import MENDABLE_STATES, ItemCounts, ItemList, item_ids
 
 if TYPE_CHECKING:
@@ -149,22 +148,22 @@ def newest_lists(lists: Iterable[ListView]) -> dict[str, ListView]:
     return newest
 
 
-def items_in_doubt(lists: Iterable[ListView]) -> Iterator[Remark]:
-    """Yield the lists with items of which nobody can tell whether they have been done."""
+def items_in_doubt(lists: Iterable[ListView]) -> Iterator[tuple[ListView, str]]:
+    """Yield the lists with items of which nobody can tell whether they have been done, and a sentence about each."""
     for view in lists:
         if view.lost:
             text = f"{view.lost} of {_items(view.total)} of the tick {view.tick} in doubt"
-            yield Remark(view.key, text, tick=view.tick, count=view.lost, at=view.loaded_at)
+            yield view, text
 
 
-def items_left(lists: Sequence[ListView]) -> Iterator[Remark]:
-    """Yield the lists with items that no newer tick of their key will run."""
+def items_left(lists: Sequence[ListView]) -> Iterator[tuple[ListView, int, str]]:
+    """Yield the lists with items that no newer tick of their key will run, how many, and a sentence about each."""
     newest = newest_lists(lists)
     for view in lists:
         left = view.queued + view.failed
         if left and view.tick != newest[view.key].tick:
             text = f"{_items(left)} of the tick {view.tick} left, and a newer tick has begun"
-            yield Remark(view.key, text, tick=view.tick, count=left)
+            yield view, left, text
 
 
 def _items(count: int) -> str:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from oncecron.core.log_rows import is_success
+from oncecron.core.text import listed
 from oncecron.core.units import DAY
 from oncecron.log.job_summary import NO_END
 from oncecron.log.missed import paused_time
@@ -110,9 +111,9 @@ def _unknown_of_key(which: Identity, before: Known, now: Now, _job: JobSummary) 
 
 def _newest_run(job: JobSummary, now: Now) -> str:
     if job.running_since is not None:
-        return f"running on {job.running_host} since {now.when(job.running_since)}"
-    if job.running_host is not None:
-        return f"tried again soon on {job.running_host}"
+        return f"running on {listed(job.running_on)} since {now.when(job.running_since)}"
+    if job.running_on:
+        return f"tried again soon on {listed(job.running_on)}"
     if is_success(job):
         return f"succeeded at {now.when(job.succeeded_at)}"
     outcome = "lost" if job.outcome == NO_END else job.outcome
@@ -139,7 +140,7 @@ def _ends_well(which: Identity, before: Known, now: Now, job: JobSummary) -> End
         return _recovered("is well again: all items of its tick are done by now")
     if is_success(job) and (job.succeeded_at or 0.0) >= before.since:
         return _recovered(f"is well again: it succeeded at {now.when(job.succeeded_at)}")
-    if job.running_host is not None:
+    if job.running_on:
         return None
     if job.outcome is None:
         return _closed("has no run on record any more")

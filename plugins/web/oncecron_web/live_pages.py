@@ -93,4 +93,4 @@ def filtered(shown: Shown, query: Query) -> Shown:
 
 
 def _hosts_of(shown: Shown, job: JobSummary) -> set[str]:
-    return {*(job.running_host or "").split(","), *(run.host for run in shown["bars"][job.key])}
+    return {*job.running_on, *(run.host for run in shown["bars"][job.key])}

@@ -285,7 +285,7 @@ def _states(jobs: Iterable[JobSummary], findings: Iterable[Finding]) -> dict[str
 def _severity(job: JobSummary, of_job: States) -> tuple[int, bool, str]:
     """Return the place of a key: what is wrong comes first, then what runs; one that is paused is as any other."""
     how = look(of_job[0][0])
-    return LOOKS.index(how if how in WRONG else "well"), job.running_host is None, job.key
+    return LOOKS.index(how if how in WRONG else "well"), not job.running_on, job.key
 
 
 def _explained(

@@ -27,6 +27,7 @@ def summary(key: str, **more: Any) -> JobSummary:
         "failures": 0,
         "missed": 0,
         "overruns": 0,
+        "running_on": (),
     }
     return JobSummary(
         **{**fields, **known, "started_at": NOW - 60, "settled": False, "state": "ok", **more}
@@ -49,7 +50,7 @@ def shown(text: str = "plain", keys: int = 1) -> dict[str, Any]:
         zone=text,
         paused_by=text,
         paused_reason=text,
-        running_host=text,
+        running_on=(text,),
         failures=1,
         exit_code=3,
     )

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 from oncecron.core import tick
 from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
+from oncecron.core.text import listed
 from oncecron.core.units import plain_duration
 from oncecron.host import local_time
 from oncecron.host.local_time import canonical, offsets
-from oncecron.log.job_summary import Remark
 from oncecron.log.silent_hosts import last_ticks
+from oncecron.watch.findings import finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Expectation, JobKey, KeyHost, Pause
     from oncecron.core.text import Clock
     from oncecron.stores.reader import Reader
+    from oncecron.watch.findings import Finding
 
 _ZONE_STEP = 900.0
 """The offsets of time zones are multiples of this."""
@@ -42,9 +44,9 @@ _NAMED_HOSTS = 3
 
 def future_marks(
     keys: Iterable[JobKey], pauses: Iterable[Pause], now: float, clock: Clock
-) -> Iterator[Remark]:
+) -> Iterator[Finding]:
     """Yield what a clock that was ahead has written about keys."""
-    found: dict[str | None, Remark] = {}
+    found: dict[str | None, Finding] = {}
     names = {ALL_KEYS}
     for known in keys:
         names.add(known.key)
@@ -57,7 +59,7 @@ def future_marks(
             continue
         text = f"has a {what} in the future: a clock was ahead"
         cure = f"it does not count, and `oncecron release {known.key}` removes it"
-        found.setdefault(known.key, Remark(known.key, text, cure))
+        found.setdefault(known.key, finding("future", known.key, 1, f"{text}; {cure}"))
     for pause in pauses:
         if pause.key in names and is_ahead(pause.since, now):
             everything = pause.key == ALL_KEYS
@@ -65,18 +67,19 @@ def future_marks(
             since = clock.seconds(pause.since)
             text = f"{which} paused since {since}, which is in the future: a clock was ahead"
             key = None if everything else pause.key
-            found[key] = Remark(key, text, f"`oncecron resume {name}` ends the pause")
+            cure = f"`oncecron resume {name}` ends the pause"
+            found[key] = finding("future", key, 1, f"{text}; {cure}")
     yield from found.values()
 
 
-def zones(log: Reader, keys: Iterable[JobKey], rows: Sequence[KeyHost]) -> Iterator[Remark]:
+def zones(log: Reader, keys: Iterable[JobKey], rows: Sequence[KeyHost]) -> Iterator[Finding]:
     """Yield the keys whose zone is wrong, or is not the same on all hosts."""
     found = {each.key: each for each in differing_zones(rows)}
     yield from found.values()
     yield from (each for each in wrong_zones(log, keys, rows) if each.key not in found)
 
 
-def wrong_zones(log: Reader, keys: Iterable[JobKey], rows: Iterable[KeyHost]) -> Iterator[Remark]:
+def wrong_zones(log: Reader, keys: Iterable[JobKey], rows: Iterable[KeyHost]) -> Iterator[Finding]:
     """Yield the keys whose last two ticks were first fired the same number of quarters of an hour too late.
 
     `rows` say when a host first reached the store with a tick. Where that is suspicious, the log says when it fired.
@@ -91,10 +94,11 @@ def wrong_zones(log: Reader, keys: Iterable[JobKey], rows: Iterable[KeyHost]) ->
         if late and all(_is_scheduled(text, plan) for text, _ in fired):
             zone = f"--tz {plan.zone}" if plan.zone else "the time zone of the host"
             text = f"starts {plain_duration(late)} after its ticks: {zone} is probably not that of cron"
-            yield Remark(key, text, "give --tz the zone in which cron reads the line")
+            cure = "give --tz the zone in which cron reads the line"
+            yield finding("zone", key, 1, f"{text}; {cure}")
 
 
-def differing_zones(rows: Iterable[KeyHost]) -> Iterator[Remark]:
+def differing_zones(rows: Iterable[KeyHost]) -> Iterator[Finding]:
     """Yield the keys of which two hosts have fired one local time of the same schedule and zone as two ticks."""
     groups: dict[tuple[str, str, str], list[KeyHost]] = {}
     for row in rows:
@@ -146,11 +150,13 @@ def _is_tick(schedule: str, utc_offset: int, instant: float) -> bool:
 
 def _of_zone(
     key: str, zone: str, group: Sequence[KeyHost], pair: tuple[KeyHost, KeyHost]
-) -> Remark:
+) -> Finding:
     hosts: dict[int, list[str]] = {}
     for row in group:
         hosts.setdefault(row.utc_offset or 0, []).append(row.host)
-    shown = [f"{_offset(each)} on {_listed(names)}" for each, names in sorted(hosts.items())]
+    shown = [
+        f"{_offset(each)} on {listed(names, _NAMED_HOSTS)}" for each, names in sorted(hosts.items())
+    ]
     of = f"--tz {zone}" if zone else "the zone of the host"
     last = " and ".join(row.ticks[0][0] for row in pair)
     why = f"{of} is {', '.join(shown)} (last ticks {last})"
@@ -160,17 +166,12 @@ def _of_zone(
         if zone
         else "give --tz, the same zone on each host"
     )
-    return Remark(key, text, cure)
+    return finding("zone", key, 1, f"{text}; {cure}")
 
 
 def _offset(seconds: int) -> str:
     hours, minutes = divmod(abs(seconds) // 60, 60)
     return f"{'-' if seconds < 0 else '+'}{hours:02d}:{minutes:02d}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _NAMED_HOSTS
-    return ", ".join([*names[:_NAMED_HOSTS], *([f"{more} more"] if more > 0 else [])])
 
 
 def _late_by(fired: Sequence[tuple[str, float | None]]) -> float:
