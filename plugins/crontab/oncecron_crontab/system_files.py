@@ -1,6 +1,4 @@
-"""System crontabs: which files in /etc cron reads, and whether the lines of a crontab name a user.
-
-By name, mode and owner a file is judged as by database.c of cron 3.0pl1-162.
+"""System crontabs: which files of a directory cron reads, and whether the lines of a crontab name a user.
 
 Nothing in a file says that its lines name a user before the command, as those of /etc/crontab and /etc/cron.d do, and a
 mistake is expensive: in `0 2 * * * munin /usr/bin/munin-cron` wrap would put oncecron before the user. cron then takes
@@ -15,14 +13,12 @@ and in at least one line the first word is
 from __future__ import annotations
 
 import re
-import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.shell_words import SHELL_BUILTINS
 from oncecron_crontab.scanner import Entry, scan
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from oncecron_crontab.crons import Cron
@@ -44,26 +40,8 @@ _PROGRAMS = frozenset(
 
 
 def cron_reads(name: str) -> bool:
-    """Return whether cron reads a file with this name (`valid_name`)."""
+    """Return whether cron reads a file with this name (`valid_name` of database.c, cron 3.0pl1-162)."""
     return _FILE_NAME.fullmatch(name) is not None
-
-
-def why_not_read(name: str | None, status: os.stat_result | None) -> str | None:
-    """Return why cron does not read a file, with the cure; None if it reads it.
-
-    `name`: in a directory; None for /etc/crontab. `status`: of a file in /etc.
-    """
-    if name is not None and not cron_reads(name):
-        return f"Debian's cron does not read a file with the name {name!r}; use only letters, digits, - and _ in it"
-    if status is None:
-        return None
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"cron refuses the file: others can write to it (mode {stat.S_IMODE(status.st_mode):o}); run `chmod 644`"
-    if status.st_uid != 0:
-        return f"cron refuses the file: it belongs to user {status.st_uid}, not to root; run `chown root`"
-    if status.st_nlink > 1:
-        return f"cron refuses the file: it has {status.st_nlink} hard links; remove the others"
-    return None
 
 
 # The user field

@@ -23,7 +23,7 @@ from oncecron.cli import whole_file
 from oncecron.core.errors import InputError, OutputError, UsageError
 from oncecron.core.text import Clock, visible
 from oncecron.host import safe_paths
-from oncecron_crontab.system_files import DIRECTORY_NAME, cron_reads, why_not_read
+from oncecron_crontab.system_files import DIRECTORY_NAME, cron_reads
 
 if TYPE_CHECKING:
     from oncecron_crontab.scanner import Crontab
@@ -51,8 +51,6 @@ class CrontabFile(NamedTuple):
     """Whose crontab it is, if `--user` says so."""
     named: str | None = None
     """The path by which it was named, links and all."""
-    link_owner: int = 0
-    """Whose link that is; 0 if it is none."""
 
     @property
     def place(self) -> str:
@@ -74,12 +72,9 @@ class CrontabFile(NamedTuple):
     def not_read(self) -> str | None:
         """Return why cron does not read this system crontab, None if it does or may."""
         directory, name = os.path.split(self.place)
-        if not self.is_system and os.path.basename(directory) != DIRECTORY_NAME:
+        if os.path.basename(directory) != DIRECTORY_NAME or cron_reads(name):
             return None
-        if self.link_owner and self.is_system and self.place != self.path:
-            return f"cron refuses the link: it belongs to user {self.link_owner}, not to root; run `chown -h root`"
-        known = self.place == SYSTEM_FILE
-        return why_not_read(None if known else name, self.status if self.is_system else None)
+        return f"Debian's cron does not read a file with the name {name!r}; use only letters, digits, - and _ in it"
 
     def place_of(self, number: int) -> str:
         """Return how messages name a line."""
@@ -104,7 +99,6 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
         return CrontabFile(path, _standard_input(command, named=bool(words)), None)
     named, path = path, real(path)
     try:
-        link = os.lstat(named)
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
@@ -114,15 +108,7 @@ def read_source(words: list[str], command: str = "wrap") -> CrontabFile:
             data = _not_too_large(file.read(_LARGEST + 1), path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
-    link_owner = link.st_uid if stat.S_ISLNK(link.st_mode) else 0
-    return CrontabFile(path, data, status, named=named, link_owner=link_owner)
-
-
-def is_broken_link(path: str) -> bool:
-    """Return whether a file of a directory of crontabs is a link to one that is missing."""
-    return (
-        _is_cron_s(_with_real_directory(path)) and os.path.islink(path) and not os.path.exists(path)
-    )
+    return CrontabFile(path, data, status, named=named)
 
 
 def _with_real_directory(path: str) -> str:
@@ -160,8 +146,6 @@ class Directory(NamedTuple):
     """Their paths."""
     not_read: list[str]
     """Files that cron does not read, because of their names."""
-    broken: list[str]
-    """Links to files that are missing."""
 
 
 def in_directory(path: str, *, system: bool) -> Directory | None:
@@ -177,11 +161,10 @@ def in_directory(path: str, *, system: bool) -> Directory | None:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     paths = [os.path.join(path, name) for name in names if name[0] != "." and name[-1] != "~"]
-    broken = list(filter(is_broken_link, paths))
     paths = list(filter(os.path.isfile, paths))
     system = system or real(path) == SYSTEM_DIRECTORY
     not_read = [each for each in paths if system and not cron_reads(os.path.basename(each))]
-    return Directory([each for each in paths if each not in not_read], not_read, broken)
+    return Directory([each for each in paths if each not in not_read], not_read)
 
 
 def _standard_input(command: str, *, named: bool) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ from oncecron.core.masking import valid
 from oncecron.core.text import visible
 from oncecron.host.names import user_name
 from oncecron.host.stderr import complain
-from oncecron_crontab.cli.files import STANDARD_INPUT, in_directory, is_broken_link, read_source
+from oncecron_crontab.cli.files import STANDARD_INPUT, in_directory, read_source
 from oncecron_crontab.cli.installed import CRON, chosen_cron
 from oncecron_crontab.cli.rewriting import USER_FIELD, refuse_wrong_kind
 from oncecron_crontab.crons import CRONS
@@ -75,10 +74,6 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
 
 def _source(word: str, cron: Cron, *, system: bool) -> LintedCrontab:
     """Read a crontab; an empty word means standard input. Raises `InputError`, `UsageError`."""
-    if word and is_broken_link(word):
-        target = os.readlink(word)
-        why = f"cron cannot read it: it is a link to {target}, which is missing; restore that file, or remove the link"
-        return LintedCrontab(word, scan(b"", system=True, cron=cron), not_read=why)
     file = read_source([word] if word else [], "lint")
     crontab = scan(file.data, system=system or file.is_system, cron=cron)
     refuse_wrong_kind(crontab, file)

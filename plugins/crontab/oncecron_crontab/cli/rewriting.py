@@ -14,12 +14,13 @@ import shutil
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
+from oncecron.cli.terminal import style_for
 from oncecron.config.options import Option
 from oncecron.core.errors import EX_CHANGES, OncecronError, UsageError
 from oncecron.core.masking import masked_line
 from oncecron.core.text import visible
 from oncecron.host.stderr import complain
-from oncecron_crontab.cli import files, shown_changes, user_crontab, warnings
+from oncecron_crontab.cli import files, user_crontab, warnings
 from oncecron_crontab.crons import CRONS
 from oncecron_crontab.scanner import WRITE_HERE, scan
 from oncecron_crontab.system_files import named_user
@@ -60,6 +61,7 @@ _EXCLUSIVE = (
     ("install", "user-field"),
     ("user", "user-field"),
 )
+_COLOURS = {"+++": "1", "---": "1", "+": "32", "-": "31", "@": "36"}
 _REFUSED = 1
 _LONGEST_SHOWN = 60
 _NO_USER = "--user is empty (an unset variable?); leave it out for your own crontab"
@@ -237,7 +239,7 @@ def _carry_out(
     writing = "check" not in given and ("install" in given or "in-place" in given)
     for plan in plans:
         if "diff" in given or "install" in given:
-            shown_changes.give_difference(plan.source, plan.rewritten.data)
+            _give_difference(plan.source, plan.rewritten.data)
         if command == "wrap":
             warnings.warn_of_missing_store(plan)
         if writing:
@@ -249,6 +251,24 @@ def _carry_out(
         _say(_summary(plans, done if writing else "to change"))
     changed = any(plan.rewritten.changed for plan in plans)
     return EX_CHANGES if "check" in given and changed else 0
+
+
+def _give_difference(source: files.CrontabFile, new: bytes) -> None:
+    """Write the changes to standard output: for patch(1), on a terminal in colour and without control characters."""
+    stream = output.standard_output()
+    changes = files.difference(source, new)
+    colour = style_for(stream, "table", utc=False).colour
+    if not (colour or stream.isatty()):
+        output.give(changes)
+    elif changes:
+        lines = changes.decode("utf-8", "backslashreplace").removesuffix("\n").split("\n")
+        output.write_text("\n".join(_shown(line, colour=colour) for line in lines), stream)
+
+
+def _shown(line: str, *, colour: bool) -> str:
+    text = visible(line.expandtabs())
+    code = next((code for sign, code in _COLOURS.items() if line.startswith(sign)), None)
+    return f"\x1b[{code}m{text}\x1b[0m" if colour and code else text
 
 
 def _put(given: Mapping[str, str], plan: files.Plan, done: str) -> str:
