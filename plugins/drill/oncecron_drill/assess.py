@@ -4,11 +4,10 @@ import itertools
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from oncecron import __version__
 from oncecron_drill.certificate import Certificate, FaultCount, Finding, Judgement
-from oncecron_drill.checker import Verdict, Violation, check
+from oncecron_drill.checker import Violation, check
 from oncecron_drill.history import Fault, Firing, History
 from oncecron_drill.narration import draw
 from oncecron_drill.pulse import SLOW
@@ -30,38 +29,32 @@ NEVER_TRIED = (
 )
 
 
-class Told(NamedTuple):
-    """What the drill knows of itself."""
+def assess(
+    history: History, watch: Watch, *, store: str, unproxied: str, unread: str
+) -> Certificate:
+    """Judge a history and return the certificate.
 
-    store: str
-    hosts: int
-    keys: int
-    began_at: float
-    unproxied: str
-    unread: str
-    """Why the log could not be read in the end; empty if it was."""
-
-
-def assess(history: History, watch: Watch, told: Told) -> Certificate:
-    """Judge a history and return the certificate."""
+    `store`: its address without a password; `unproxied`: why its connections could not be cut; `unread`: why the log
+    could not be read in the end, empty if it was.
+    """
     joined, verdict = Joined(history), check(history)
-    found = [] if told.unread else [*_findings(history, verdict)]
-    findings = ordered([*found, *_of_the_watch(watch)])
+    found = [] if unread else [*verdict.violations, *verdict.holes]
+    findings = ordered([*_findings(history, [*found, *watch.found])])
     faults = _faults(history)
     version = next((sight.version for sight in watch.sights.values()), "unknown")
-    judged, why = _verdict(history, findings, faults, told)
+    judged, why = _verdict(history, findings, faults, unread)
     return Certificate(
-        store=told.store,
+        store=store,
         kind=history.head["store"],
         store_version=version,
         topology=[_topology(sight.place, sight.shown) for sight in watch.sights.values()],
         oncecron=__version__,
         python=platform.python_version(),
-        began_at=utc(told.began_at),
+        began_at=utc(history.head["began_at"]),
         seed=history.head["seed"],
         minutes=history.head["minutes"],
-        hosts=told.hosts,
-        keys=told.keys,
+        hosts=len(history.head["hosts"]),
+        keys=len(history.head["keys"]) + len(history.head["items"]),
         firings=len(history.firings),
         starts=len(history.starts),
         skips=verdict.counts["skips"],
@@ -70,9 +63,9 @@ def assess(history: History, watch: Watch, told: Told) -> Certificate:
         takeovers=verdict.counts["takeovers"],
         longest_without_runner=max(_gaps(joined), default=None),
         latency=_latency(joined),
-        events=[(utc(event.at), event.text) for event in watch.events],
+        events=watch.events,
         violations=findings[:MOST_FINDINGS],
-        not_tried=_not_tried(told, history.head["store"]),
+        not_tried=_not_tried(unproxied, history.head["store"]),
         verdict=judged,
         why=why,
     )
@@ -83,7 +76,7 @@ def _topology(place: str, shown: str) -> str:
 
 
 def _verdict(
-    history: History, findings: Sequence[Finding], faults: dict[str, FaultCount], told: Told
+    history: History, findings: Sequence[Finding], faults: dict[str, FaultCount], unread: str
 ) -> tuple[Judgement, str]:
     hit = sum(count.hit for count in faults.values())
     if grave := [finding for finding in findings if not finding.hole or _is_loss(finding)]:
@@ -91,8 +84,8 @@ def _verdict(
         count = f"{len(grave)} violation{'s' * (len(grave) > 1)}"
         which = f"the first: {grave[0].sentence}"
         return "violated", f"{'the store lost what it had confirmed; ' * lost}{count}; {which}"
-    if told.unread:
-        return "not judged", f"the log could not be read in the end: {told.unread}"
+    if unread:
+        return "not judged", f"the log could not be read in the end: {unread}"
     if len(history.starts) < FEWEST_STARTS:
         away = any(fault.kind == AWAY for fault in history.faults)
         reason = "the store was away" if away else "hardly a job was started"
@@ -110,10 +103,10 @@ def _is_loss(finding: Finding) -> bool:
 # Findings
 
 
-def _findings(history: History, verdict: Verdict) -> Iterator[Finding]:
+def _findings(history: History, violations: Sequence[Violation]) -> Iterator[Finding]:
     """Yield violations and holes, of each rule the shortest first, with a timeline for the first of a rule."""
     drawn: set[str] = set()
-    for found in sorted((*verdict.violations, *verdict.holes), key=_span):
+    for found in sorted(violations, key=_span):
         timeline = "" if found.rule in drawn else draw(history, found)
         drawn.add(found.rule)
         yield Finding(found.rule, found.sentence, found.hole, timeline)
@@ -134,11 +127,6 @@ def ordered(findings: Sequence[Finding]) -> list[Finding]:
 def _span(found: Violation) -> tuple[bool, float]:
     moments = found.moments or [0.0]
     return found.hole, max(moments) - min(moments)
-
-
-def _of_the_watch(watch: Watch) -> Iterator[Finding]:
-    for seen in watch.found:
-        yield Finding(seen.rule, seen.sentence, hole=True, timeline="")
 
 
 # Counts
@@ -190,8 +178,8 @@ def _latency(joined: Joined) -> dict[str, float]:
     }
 
 
-def _not_tried(told: Told, kind: str) -> list[str]:
-    found = [f"cut and slow connections: {told.unproxied}"] if told.unproxied else []
+def _not_tried(unproxied: str, kind: str) -> list[str]:
+    found = [f"cut and slow connections: {unproxied}"] if unproxied else []
     if kind == "sqlite":
         found.append("a full disk: it would be the store's too")
     return [*found, *NEVER_TRIED]

@@ -21,7 +21,7 @@ from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron.stores.reader import Reader
 from oncecron_drill import history
-from oncecron_drill.assess import Told, assess
+from oncecron_drill.assess import assess
 from oncecron_drill.certificate import Certificate
 from oncecron_drill.faults import OUTLIVING
 from oncecron_drill.firing_hosts import FiringHost
@@ -40,7 +40,6 @@ ORDER = (
     *("fails", "overtaken", "waits", "minute", "alone", "instants", "daemon", "loud"),
 )
 """The keys of a drill; with fewer, the first ones. What is fenced writes elsewhere, and a drill does not."""
-MOST_KEYS = len(ORDER)
 GAP, MOST_AT_ONCE = 0.8, 10
 """Seconds between two faults, on average, and how many last at a time."""
 FAVOUR = {
@@ -112,7 +111,6 @@ def drill(request: Request, ground: Ground, progress: Progress) -> Certificate:
         )  # fmt: skip
         run = DrillRun(wanted, hosts, place, operator, watch, progress)
         stack.callback(run.close)
-        began_at = time.time()
         stack.callback(watch.stop)
         watch.start()
         unread = ""
@@ -121,8 +119,8 @@ def drill(request: Request, ground: Ground, progress: Progress) -> Certificate:
         except UnreadableError as error:
             unread = str(error)
             run.give_up()
-        told = Told(request.store, request.hosts, request.keys, began_at, store.unproxied, unread)
-        return assess(history.load(directory), watch, told)
+        ledgers = history.load(directory)
+        return assess(ledgers, watch, store=request.store, unproxied=store.unproxied, unread=unread)
 
 
 @contextlib.contextmanager
@@ -188,8 +186,8 @@ class DrillRun(Run):
         ]
 
     def head(self) -> dict[str, Any]:
-        """Say too after what a store may have forgotten what it had confirmed."""
-        return super().head() | {"loses": FORGETFUL}
+        """Say too when it began, and after what a store may have forgotten what it had confirmed."""
+        return super().head() | {"began_at": time.time(), "loses": FORGETFUL}
 
     def pace(self) -> Pace:
         """Strike often, and mostly where a job runs that outlives its lease."""

@@ -12,10 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from oncecron.core.errors import OncecronError
 from oncecron_drill.history import Fault, now
+from oncecron_drill.rules.verdict import Violation
 from oncecron_drill.stores import DrilledStore, Sight
 
 CHANGED, LOST, STEPPED, AWAY = (
@@ -34,23 +34,6 @@ PATIENCE = 2.0
 FIRST_ID = 2_000_001
 
 
-class Event(NamedTuple):
-    """Something that was seen at the store."""
-
-    at: float
-    """Seconds since the epoch."""
-    text: str
-
-
-class Seen(NamedTuple):
-    """What a store must never do."""
-
-    rule: str
-    sentence: str
-    at: float
-    """On the clock of the history."""
-
-
 class Watch:
     """Looks until it is stopped."""
 
@@ -59,8 +42,10 @@ class Watch:
         self._ids = itertools.count(FIRST_ID)
         self._new: queue.SimpleQueue[Fault] = queue.SimpleQueue()
         self._stopped = threading.Event()
-        self.events: list[Event] = []
-        self.found: list[Seen] = []
+        self.events: list[tuple[str, str]] = []
+        """When, and what was seen at the store."""
+        self.found: list[Violation] = []
+        """What a store must never do."""
         self.sights: dict[str, Sight] = {}
         """Each server, and each of its lives, as it was first seen."""
         self._last: tuple[float, Sight] | None = None
@@ -96,7 +81,7 @@ class Watch:
             )
             self._fault(LOST, at, f"{confirmed - before} of them", ended=now())
             self._note(f"{lost}: it lost what it had confirmed")
-            self.found.append(Seen("lost-write", f"{lost}: a failover or restart lost it", now()))
+            self._find("lost-write", f"{lost}: a failover or restart lost it", now())
             self._confirmed = (now(), number)
         else:
             self._confirmed = max(self._confirmed, (now(), number), key=lambda beat: beat[1])
@@ -150,13 +135,16 @@ class Watch:
         self._note(text)
         if abs(seconds) > LONG_STEP:
             why = "a step of more than the ttl can end a living lease, or keep a dead one"
-            self.found.append(Seen("clock-step", f"{text}: {why}", at))
+            self._find("clock-step", f"{text}: {why}", at)
 
     def _fault(self, kind: str, since: float, detail: str, *, ended: float) -> None:
         self._new.put(Fault(next(self._ids), since, kind, "store", detail, healed=ended))
 
     def _note(self, text: str) -> None:
-        self.events.append(Event(time.time(), text))
+        self.events.append((utc(time.time()), text))
+
+    def _find(self, rule: str, sentence: str, at: float) -> None:
+        self.found.append(Violation(rule, sentence, moments=[at], hole=True))
 
 
 def utc(seconds: float) -> str:
