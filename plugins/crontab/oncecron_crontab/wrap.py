@@ -264,6 +264,7 @@ class _Keys:
             key = plain if key == AUTO_KEY else key
             if key:
                 self._commands.setdefault(key, {}).setdefault(command, entry.number)
+            # A line that has a key counts where that was derived: it may have got a digest since.
             self._derived[plain] += key.startswith(plain) if key else entry.number in selected
 
     def _plain(self, entry: Entry, command: bytes) -> str:

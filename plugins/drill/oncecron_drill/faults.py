@@ -222,6 +222,7 @@ class HostFaults:
         return [(firing, tree) for firing, tree in trees if tree.job]
 
     def _wrapper(self, firing: Firing, table: Sequence[Process]) -> int:
+        # `each` forks a firing for each of its slots.
         wrappers = [process.pid for process in table if process.parent == firing.pid]
         return self.random.choice(wrappers) if verb(firing) == "each" and wrappers else firing.pid
 

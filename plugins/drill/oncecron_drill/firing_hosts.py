@@ -128,7 +128,7 @@ class DrillHost(FiringHost):
         own = self._oncecron
         if list(command[: len(own)]) != own or not (self.has_clock or self.is_full):
             return list(command)
-        at = len(own) - (2 if own[-2:-1] == ["-m"] else 1)
+        at = len(own) - (2 if own[-2:-1] == ["-m"] else 1)  # of the script, or of `-m oncecron`
         clock = str(self.clock_file) if self.has_clock else "-"
         return [*own[:at], str(LAUNCHER), clock, "full" if self.is_full else "-", *command[at:]]
 

@@ -57,7 +57,7 @@ class RedisItemStore(RedisSession):
         }
         keys = self._names.of_list(shard, scripts.list_of(items_of), 0)
         answer: Any = [b"again"]
-        while answer[0] == b"again":
+        while answer[0] == b"again":  # a step removes a part of what another load has left
             answer = self._run("each/load", shard, keys, values, deadline)
         if answer[0] == b"turn":
             raise RecordRefusedError(out_of_turn(chunk.number, answer[1]))

@@ -53,7 +53,7 @@ class SQLiteItemStore:
     def load(
         self, lease: Lease, items_of: ItemList, chunk: Chunk, *, deadline: float
     ) -> Loaded | None:
-        while True:
+        while True:  # each turn removes a part of what another load has left
             with self._handle.until(deadline) as store, store.writing(durable=True):
                 now = moment(self._boot)
                 if store.one("held", **lease._asdict(), **now) is None:

@@ -94,6 +94,7 @@ class Worker(Runner):
                 return self._end_over()
             else:
                 draw = draw._replace(results=())
+                # Others may queue items meanwhile, and a draw tells whether the lease lives.
                 self._processes.sleep(min(drawn.wait, self._spec.firing.ttl))
 
     def _draw(self, draw: Draw) -> Drawn | None:

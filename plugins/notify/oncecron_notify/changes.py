@@ -197,7 +197,7 @@ def news_for(
     """
     here = findings_for(channel, findings)
     waiting = {
-        which: min(knowledge.waiting.get(which, now), now)
+        which: min(knowledge.waiting.get(which, now), now)  # a clock may have been set back
         for which in here
         if which not in knowledge.known
     }
@@ -255,6 +255,7 @@ def _of_present(
             yield Change("problem", found, "ok")
         elif STATES.index(found.state) > STATES.index(before.state):
             yield Change("worse", found, before.state)
+        # abs: where the clock was set back by a year, a year without reminders is too long.
         elif remind is not None and abs(now - before.sent_at) >= remind:
             yield Change("reminder", found, before.state)
 

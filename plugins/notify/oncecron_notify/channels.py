@@ -162,6 +162,7 @@ def mail_of(channel: Channel, message: Message, refused: Sequence[str] = ()) -> 
     from email.policy import SMTP
     from email.utils import formatdate
 
+    # 7bit: not every server on the way has 8BITMIME; sendmail takes lines as they are on this host.
     mail = EmailMessage(policy=SMTP.clone(linesep="\n", cte_type="7bit"))
     mail["To"] = channel.target
     if channel.sender:
@@ -299,7 +300,7 @@ def _run(
     with tempfile.TemporaryFile() as message:
         message.write(given)
         message.seek(0)
-        process_tree.restore_core_limit()
+        process_tree.restore_core_limit()  # ours is off: a core would have the password of the store
         try:
             process = as_execvp(start, command[0], command)
         except OSError as error:

@@ -132,7 +132,7 @@ class _Exchange:
             hint = '; a server that speaks TLS at once needs tls = "tls"' if at_once else ""
             return f"no answer to {self._step} within {self._timeout:g} s{hint}"
         if isinstance(error, smtplib.SMTPResponseException):
-            if error.smtp_code < 0:
+            if error.smtp_code < 0:  # smtplib: the reply does not begin with a number
                 return "the server does not speak SMTP; correct smtp"
             return self._refusal(self._step, error.smtp_code, error.smtp_error)
         if isinstance(error, smtplib.SMTPServerDisconnected):

@@ -83,7 +83,7 @@ class Readings(Collector):
 
 def registry_of(read: Callable[[], Reading]) -> CollectorRegistry:
     """Return a registry whose metrics are read anew at each request."""
-    registry = CollectorRegistry(auto_describe=False)
+    registry = CollectorRegistry(auto_describe=False)  # else to register is to ask the store
     registry.register(Readings(read))
     return registry
 

@@ -106,7 +106,7 @@ def _replace(user: str | None, old: bytes, new: bytes) -> subprocess.CompletedPr
     pipe = subprocess.PIPE
     with subprocess.Popen(
         words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, process_group=0
-    ) as program:
+    ) as program:  # of a group of its own, all of which `_end` signals
         assert program.stdin is not None  # noqa: S101 - a pipe
         try:
             # It ends before it has read all, and says why.

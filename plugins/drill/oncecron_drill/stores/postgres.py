@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _PORT = 5432
 _TRIES, _LOCK_TIMEOUT = 5, "2s"
+# The first eight digits of a WAL file are the timeline; a standby may not ask for it.
 _SEEN = """
 select pg_catalog.current_setting('server_version'),
   coalesce(pg_catalog.host(pg_catalog.inet_server_addr()), '') || ':' || pg_catalog.current_setting('port'),
@@ -28,6 +29,7 @@ select pg_catalog.current_setting('server_version'),
     else pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) end,
   extract(epoch from pg_catalog.clock_timestamp())::float8
 """
+# Of a session whose host was killed: the server may notice that hours later.
 _IN_THE_WAY = """
 select pg_catalog.pg_terminate_backend(l.pid) from pg_catalog.pg_locks l
   join pg_catalog.pg_class c on c.oid = l.relation
@@ -73,7 +75,7 @@ class PostgresDrill(Connection):
         return url, {"PGPASSWORD": password} if password else {}
 
     def prepare(self) -> None:
-        """Make a table for the beats, if this role may."""
+        """Make a table for the beats, if this role may: in a namespace that a DBA has prepared it may only fire."""
         with contextlib.suppress(StoreError), self._explained("{owner}"):
             connection = self._connected()
             connection.execute(f"create table {self._ns}.drill_beat (number bigint)")

@@ -77,7 +77,7 @@ class RedisDrill:
                 )
                 if found:
                     client.ask([("UNLINK", *found)])
-                if str(cursor) in ("0", "b'0'"):
+                if int(cursor) == 0:
                     return
         finally:
             client.close()
