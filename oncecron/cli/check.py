@@ -62,7 +62,7 @@ def _check(given: dict[str, str], words: list[str]) -> int:
         with _answer_in_time(settings["timeout"], stream, as_json=as_json):
             checked = _checked(settings, states, words)
     except UsageError:
-        raise
+        raise  # 64: a wrong command line is not an answer about the keys
     except OncecronError as error:
         _say_unknown(str(error), stream, as_json=as_json)
         return EX_UNKNOWN
@@ -127,7 +127,7 @@ def _answer_in_time(seconds: float, stream: TextIO, *, as_json: bool) -> Iterato
 
     def give_up() -> None:
         _say_unknown(f"no answer from the store within {seconds:g} s", stream, as_json=as_json)
-        os._exit(EX_UNKNOWN)
+        os._exit(EX_UNKNOWN)  # the main thread may be in getaddrinfo, which no exception ends
 
     timer = threading.Timer(seconds, give_up)
     timer.daemon = True

@@ -106,7 +106,7 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
             address = find()
         except ConfigurationError as error:
             yield Diagnosis("fail", name, str(error))
-            return
+            return  # log() compares with the store's address, and would say the same again
         if address:
             yield from _of_store(settings, name, address)
             yield from of_spool(spool_of(address, settings["namespace"]))

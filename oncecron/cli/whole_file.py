@@ -128,8 +128,9 @@ def fill(descriptor: int, data: bytes, like: str | None, mode: int | None = None
 def _become_like(descriptor: int, path: str) -> None:
     status = os.stat(path)
     os.fchown(descriptor, status.st_uid, status.st_gid)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # a file system without attributes, such as vfat
         for name in os.listxattr(path):
             with contextlib.suppress(OSError):
                 os.setxattr(descriptor, name, os.getxattr(path, name))
+    # Last: fchown clears setuid and setgid, and an attribute of an ACL changes the mode of the group.
     os.fchmod(descriptor, stat.S_IMODE(status.st_mode))

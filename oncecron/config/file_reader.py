@@ -409,7 +409,7 @@ def read_private(path: str, what: str, *, trusting: bool = False) -> tuple[str, 
         ) from error
     if len(text) > _LARGEST_FILE:
         raise ConfigurationError(f"{what} {path} is larger than 1 MiB; name another file")
-    return text.removeprefix("\ufeff"), mode
+    return text.removeprefix("\ufeff"), mode  # editors of Windows write it; TOML does not know it
 
 
 def _why_unread(error: OSError | UnicodeDecodeError, path: str) -> str:

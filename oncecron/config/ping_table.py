@@ -118,7 +118,7 @@ def _wrong_url(url: Any) -> str | None:
 def _is_url(url: str) -> bool:
     scheme, host = _place(url)
     name, colon, port = host.rpartition(":")
-    has_port = bool(colon) and not port.endswith("]")
+    has_port = bool(colon) and not port.endswith("]")  # [2001:db8::1] has none
     name = name if has_port else host
     return (
         scheme != ""

@@ -26,7 +26,7 @@ class _NotPlainError(Exception):
 def read_plain(text: str) -> dict[str, Any] | None:
     """Return what `tomllib.loads` returns; None if that has to read the text."""
     if not text.replace("\n", "").replace("\t", "").isprintable():
-        return None
+        return None  # tomllib names the control character, and reads the line ends of Windows
     try:
         return _read(text)
     except _NotPlainError:
@@ -34,7 +34,7 @@ def read_plain(text: str) -> dict[str, Any] | None:
 
 
 def _read(text: str) -> dict[str, Any]:
-    text = f"\n{text}"
+    text = f"\n{text}"  # so that a heading on the first line is one, too
     if "\n " in text or "\n\t" in text:
         text = "\n".join([line.strip(_BLANK) for line in text.split("\n")])
     first, *sections = text.split("\n[")
@@ -94,6 +94,7 @@ def _open_table(root: dict[str, Any], line: str, declared: set[tuple[str, ...]])
         tables.append(table)
         return table
     table = place.setdefault(last, table)
+    # [a] may stand below [a.b], which has made it, but not twice.
     if not is_new or type(table) is not dict:
         raise _NotPlainError
     return table

@@ -7,6 +7,14 @@ from __future__ import annotations
 
 import os
 
+from oncecron.config.file import (
+    COMMAND_KEY,
+    SYSTEM_FILE,
+    job_section,
+    read_file,
+    store_file_of,
+    table_section,
+)
 from oncecron.config.options import AUTO_KEY, CONFIG, LOG, NAMESPACE, STORE, convert
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING
@@ -20,14 +28,6 @@ if TYPE_CHECKING:
     from oncecron.config.file import File
     from oncecron.config.options import Option
     from oncecron.stores.address import Address
-from oncecron.config.file import (
-    COMMAND_KEY,
-    SYSTEM_FILE,
-    job_section,
-    read_file,
-    store_file_of,
-    table_section,
-)
 
 
 class Settings:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def similar(name: str, known: Iterable[str]) -> list[str]:
     """Return the known name that is most similar to an unknown one, if any is."""
     names = {each.lower(): each for each in known if each != name}
+    # With the usual 0.6, three common letters of five would do.
     return [names[each] for each in get_close_matches(name.lower(), names, 1, 0.62)]
 
 

@@ -124,6 +124,7 @@ def _time_of_day(there: datetime, form: str) -> str:
     shown = there.strftime(form)
     if there.timestamp() == there.replace(fold=1 - there.fold).timestamp():
         return shown
+    # The clock shows this time twice, in autumn: the name of the offset tells which.
     return f"{shown} {(there if there.tzinfo else there.astimezone()).tzname()}"
 
 

@@ -182,7 +182,9 @@ class BorrowedZone:
     def __enter__(self) -> Self:
         """Make the zone that of the process."""
         if self._file:
-            os.environ["TZ"] = f":{self._file}"
+            os.environ["TZ"] = (
+                f":{self._file}"
+            )
             tzset()
         return self
 
@@ -210,6 +212,7 @@ def _database_file(name: str) -> str | None:
     path = f"{_DATABASE}/{name}"
     try:
         with open(path, "rb") as file:
+            # For any other file, the C library would take UTC without a word.
             return path if file.read(len(_MAGIC)) == _MAGIC else None
     except (OSError, ValueError):
         return None
