@@ -36,7 +36,6 @@ from oncecron.cli.sentences import (
 from oncecron.cli.table import Column, Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
-from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, StoreUnavailable, UsageError
 from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
@@ -154,7 +153,7 @@ def _records(
         return log.history(query)
     with store_reader(settings) as store:
         leases = store.leases()
-    return dead_letters(log, query, leases, clock.wall())
+    return dead_letters(log, query, leases)
 
 
 def _with_shards(log: Reader, query: HistoryQuery) -> Iterator[Any]:

@@ -87,8 +87,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         found = Sources(store, store, clock.wall()).progressing()
         leases = [each for each in found if _is_wanted(each, keys, settings)]
         pauses = store.pauses() if answer.is_watched else ()
-    now = clock.wall()  # SQLite has no clock of its own
-    answer.write(each._replace(asked_at=each.asked_at or now) for each in leases)
+    answer.write(leases)
     if pauses:
         complain(f"{_counts(pauses)}; to list them: {settings.command('locks --pauses')}")
     return incomplete(store)

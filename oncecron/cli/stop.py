@@ -103,19 +103,14 @@ _GRACE_OF_THE_RUN = RUN_OPTION["grace"]._replace(default=f"{_ASSUMED_GRACE:g}s")
 # Leases, and what became of them
 
 
-def _leases(store: Reader) -> Iterator[LeaseView]:
-    now = clock.wall()  # a store may have no clock of its own
-    return (lease._replace(asked_at=lease.asked_at or now) for lease in store.leases())
-
-
 def _leases_of(
     store: Reader, key: str, shard: int | None
 ) -> tuple[list[LeaseView], list[LeaseView]]:
     """Return a key's active leases, and the expired ones. Raises `NotFoundError` for an unknown key."""
-    leases = [each for each in _leases(store) if each.key == key and shard in (None, each.shard)]
+    leases = [each for each in store.leases() if each.key == key and shard in (None, each.shard)]
     if not leases and key not in (known := known_keys(store)):
         raise unknown_key(key, known)
-    living = [lease for lease in leases if is_living(lease, clock.wall())]
+    living = [lease for lease in leases if is_living(lease)]
     return living, [lease for lease in leases if lease not in living]
 
 
@@ -167,7 +162,7 @@ def _resumes(fate: Fate, lease: LeaseView) -> bool:
     # In a container that was started again the pid is the same.
     retried = same_holder and (lease.attempt or 0) > (before.attempt or 0)
     follows = lease.tick is not None or fate.outcome == "lost" or retried
-    return follows and fate.outcome in _FOLLOWED and is_living(lease, clock.wall())
+    return follows and fate.outcome in _FOLLOWED and is_living(lease)
 
 
 # Asking the holders
@@ -185,7 +180,7 @@ class _Asked:
     def is_silent(self) -> bool:
         """Return whether the holder has missed two heartbeats."""
         lease = self.lease
-        if lease.asked_at is None or lease.heartbeat_at is None:
+        if lease.heartbeat_at is None:
             return lease.state == "stale"
         return lease.asked_at - lease.heartbeat_at > 2 * _ttl(lease) / HEARTBEATS_PER_TTL
 
@@ -253,7 +248,7 @@ class _Asking:
     def _look_at_all(self) -> None:
         try:
             leases = {
-                (each.key, each.shard): each for each in _leases(self._store) if each.execution_id
+                (each.key, each.shard): each for each in self._store.leases() if each.execution_id
             }
             for asked in list(self._waiting):
                 self._look(asked, leases.get((asked.lease.key, asked.lease.shard)))
@@ -266,7 +261,7 @@ class _Asking:
     def _look(self, asked: _Asked, found: LeaseView | None) -> None:
         """Look at an execution with the lease of its shard."""
         is_same = found is not None and found.execution_id == asked.lease.execution_id
-        if found and is_same and is_living(found, clock.wall()):
+        if found and is_same and is_living(found):
             asked.lease, asked.over_since = found, None
             asked.report()
             if found.requested_by is None:  # another attempt, or a store that forgot the request
@@ -492,7 +487,7 @@ def _end_before_release(lease: LeaseView, end: Execution | None) -> str:
 
 
 def _not_by_force(lease: LeaseView) -> str:
-    left = (lease.expires_at or 0.0) - (lease.asked_at or 0.0)
+    left = (lease.expires_at or 0.0) - lease.asked_at
     return (
         f"{_name(lease)} is not released: {_holder(lease)} may be running it, and its lease {_lasts(left)}; "
         "--force needs an expired lease: leave --force out to ask the holder"

@@ -233,7 +233,7 @@ class LeaseView(NamedTuple):
     """The author of a request to the holder: USER@HOST."""
     request_acknowledged_at: float | None = None
     """When the holder received the request."""
-    asked_at: float | None = None
+    asked_at: float = 0.0
     """The store's clock at the query, to compare the other times with. Not published."""
     progress: str | None = None
     """How far the work of its tick is, such as `12/40`, where a plugin divides it."""

@@ -182,9 +182,7 @@ class BorrowedZone:
     def __enter__(self) -> Self:
         """Make the zone that of the process."""
         if self._file:
-            os.environ["TZ"] = (
-                f":{self._file}"
-            )
+            os.environ["TZ"] = f":{self._file}"
             tzset()
         return self
 

@@ -210,9 +210,9 @@ def _audit_shard(
 
 def _living(question: Question) -> dict[Name, float]:
     return {
-        (lease.key, lease.shard, lease.fencing_token): lease.asked_at or question.now
+        (lease.key, lease.shard, lease.fencing_token): lease.asked_at
         for lease in question.store.leases()
-        if is_living(lease, question.now)
+        if is_living(lease)
     }
 
 

@@ -192,7 +192,7 @@ def missing_shards(
     store: Reader, log: Reader, key: str, left: ShardsLeft, *, kept: float, now: float
 ) -> Iterator[MissingShard]:
     """Yield the shards that were not started, of ticks that are over."""
-    running = {lease.tick for lease in store.leases() if lease.key == key and is_living(lease, now)}
+    running = {lease.tick for lease in store.leases() if lease.key == key and is_living(lease)}
     for text in left.ticks():
         of_tick = HistoryQuery(key=key, tick=text, limit=None)
         found = [each for each in log.traced(of_tick) if each.execution.outcome != "not-started"]

@@ -110,6 +110,6 @@ def by_key(rows: Iterable[Row]) -> dict[str, list[Row]]:
     return found
 
 
-def is_living(lease: LeaseView, now: float) -> bool:
-    """Return whether a lease has not expired; `now` counts where the store did not return its own time."""
-    return lease.expires_at is not None and lease.expires_at > (lease.asked_at or now)
+def is_living(lease: LeaseView) -> bool:
+    """Return whether a lease has not expired."""
+    return lease.expires_at is not None and lease.expires_at > lease.asked_at

@@ -112,8 +112,8 @@ def jobs(
     in a row, its last failure and its usual duration are not known.
     """
     now, log = sources.now, sources.log
-    running = by_key(lease for lease in sources.leases if is_living(lease, now))
-    asked_at = max((lease.asked_at or now for lease in sources.leases), default=now)
+    running = by_key(lease for lease in sources.leases if is_living(lease))
+    asked_at = max((lease.asked_at for lease in sources.leases), default=now)
     shards = sources.shards(keys, internal=internal)
     some = keys or None
     newest = _newest_in_brief(log, some, shards, running, now) if brief else _newest(log, some)
@@ -184,27 +184,26 @@ def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
 def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> Execution:
     """Return it with the outcome `NO_END` where it is recorded as running but has no active lease among `leases`.
 
-    An execution that started after the leases were read is running. They were read at `now` where the store did not
-    return its own time.
+    An execution that started after the leases were read is running. They were read at `now` where there is none.
     """
     if execution.outcome != "running" or any(
         (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
-        and is_living(lease, now)
+        and is_living(lease)
         for lease in leases
     ):
         return execution
-    asked = next((lease.asked_at for lease in leases if lease.asked_at is not None), now)
+    asked = next((lease.asked_at for lease in leases), now)
     return execution._replace(outcome=NO_END) if execution.started_at < asked else execution
 
 
 def dead_letters(
-    log: Reader, query: HistoryQuery, leases: Iterable[LeaseView], now: float
+    log: Reader, query: HistoryQuery, leases: Iterable[LeaseView]
 ) -> Iterator[Execution]:
     """Yield the last attempts of ticks that were given up.
 
     Attempts whose lease is kept for a retry are left out, by token: a separate log has no leases.
     """
-    kept = {(each.key, each.shard, each.fencing_token) for each in leases if is_living(each, now)}
+    kept = {(each.key, each.shard, each.fencing_token) for each in leases if is_living(each)}
     for each in log.history(query._replace(exhausted=True)):
         if (each.key, each.shard, each.fencing_token) not in kept:
             yield each

@@ -279,7 +279,7 @@ def _exhausted(
         return frozenset()
     key = executions[0].execution.key
     query = HistoryQuery(key=key, tick=text, limit=LOOKED_AT if text is None else None)
-    found = dead_letters(sources.log, query, leases, sources.now)
+    found = dead_letters(sources.log, query, leases)
     return frozenset(each.execution_id for each in found)
 
 

@@ -142,7 +142,7 @@ class _Past:
         self._leases = leases
         self._now = now
         self._span = span
-        living = [each for each in leases if is_living(each, now)]
+        living = [each for each in leases if is_living(each)]
         self._living = {(each.shard, each.fencing_token) for each in living}
         self._kept = {instant_of(each.tick): each for each in living}
         """The leases that have not ended, by the tick: where its last attempt has ended, another one follows."""

@@ -378,7 +378,7 @@ class _Sentences:
         """Return the active lease, found by its token: a separate log has execution ids of its own."""
         for lease in self._facts.leases:
             ours = (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
-            if ours and is_living(lease, self._facts.now):
+            if ours and is_living(lease):
                 return lease
         return None
 
@@ -387,7 +387,7 @@ class _Sentences:
         if lease is None:
             yield f"{who} has only just started it."
             return
-        now = lease.asked_at or self._facts.now
+        now = lease.asked_at
         ago = max(0.0, round(now - (lease.heartbeat_at or now), 1))
         ran = rounded(max(0.0, now - execution.started_at))
         yield f"{who} has been running it for {ran}, and renewed its lease {format_duration(ago)} ago."

@@ -312,9 +312,9 @@ class Checked(NamedTuple):
 
 def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     """Return what is wrong with the keys of a situation. One event is one finding."""
-    now, keys = situation.now, {job.key for job in situation.jobs}
+    keys = {job.key for job in situation.jobs}
     found = [each for job in situation.jobs for each in _of_key(job, situation, limits, clock)]
-    found += _expired([lease for lease in situation.leases if lease.key in keys], now, clock)
+    found += _expired([lease for lease in situation.leases if lease.key in keys], clock)
     found += _of_hosts(situation, keys, limits, clock)
     found += [each for each in situation.remarks if each.key is None or each.key in keys]
     if situation.spooled:
@@ -400,9 +400,9 @@ def _slow(job: JobSummary, limits: Limits, now: float) -> Iterator[Finding]:
         yield finding("slow", job.key, 1, reason, since=job.running_since)
 
 
-def _expired(leases: Sequence[LeaseView], now: float, clock: Clock) -> Iterator[Finding]:
+def _expired(leases: Sequence[LeaseView], clock: Clock) -> Iterator[Finding]:
     for lease in leases:
-        if lease.expires_at is None or is_living(lease, now):
+        if lease.expires_at is None or is_living(lease):
             continue
         shard = f"shard {part_of(lease.shard, lease.shards)}: " if lease.shards > 1 else ""
         since = clock.seconds(lease.expires_at)

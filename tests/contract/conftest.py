@@ -52,7 +52,7 @@ class Log:
 
     def leases(self) -> list[LeaseView]:
         """Return all leases, without the time at which they were asked for."""
-        return [lease._replace(asked_at=None) for lease in self.people.leases()]
+        return [lease._replace(asked_at=0.0) for lease in self.people.leases()]
 
     def none_held(self) -> bool:
         """Return whether no lease is left, nor the lock of a session of PostgreSQL, which takes a moment to end."""

@@ -310,7 +310,7 @@ def _with_missed(job: JobSummary, runs: Sequence[Run], now: float) -> list[Run]:
 
 
 def _running(sources: Sources, keys: Collection[str]) -> list[LeaseView]:
-    living = (each for each in sources.progressing() if is_living(each, sources.now))
+    living = (each for each in sources.progressing() if is_living(each))
     found = (each for each in living if each.key in keys)
     return sorted(found, key=lambda each: (each.acquired_at or 0.0, each.key))
 
