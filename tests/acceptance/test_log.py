@@ -81,25 +81,6 @@ def test_the_log_is_told_that_the_store_is_away(
 # Who dies
 
 
-def test_a_killed_guard_is_lost_in_the_log(
-    log: Store, logging_host: Hosts, journal: Journal
-) -> None:
-    """The wrapper writes the record; the host's next firing delivers it to both."""
-    host = logging_host()
-    firing = host.fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 60))
-    journal.wait_for("start")
-    eventually(lambda: outcomes(log, "k") == [("one", "running")])
-    os.kill(firing.guard().pid, signal.SIGKILL)
-    assert firing.wait().status == 75
-    assert outcomes(log, "k") == [("one", "running")]
-    assert host.run("k", "--ttl", TTL, "--tick", "two", "--", "true") == Ended(0, b"", "")
-    assert outcomes(log, "k") == [("one", "lost"), ("two", "succeeded")]
-    record = log.executions("k")[0]
-    assert record.signal == signal.SIGKILL
-    assert "the oncecron guard was killed" in (record.note or "")
-    assert record.lost_reason == "guard-killed"
-
-
 def test_a_killed_wrapper_is_stopped_in_the_log(
     log: Store, logging_host: Hosts, journal: Journal
 ) -> None:

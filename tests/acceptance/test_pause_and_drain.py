@@ -1,14 +1,12 @@
-"""Pausing and draining by the installed console script: on every store, by every way to it."""
+"""Pausing and draining by the installed console script: on every store."""
 
 import getpass
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
 from answers import answer, refused
 from log_of import LoggedRedis, Store
-from servers import Database, RedisServer
+from servers import RedisServer
 from servers.oncecron import Oncecron
 
 ME = f"{getpass.getuser()}@host-a"
@@ -86,35 +84,3 @@ def test_a_pause_that_no_replica_has_is_told(redis_server: RedisServer, public_p
         host("pause", "k"), 69, "only 0 of 1 replicas (?wait=) have it", "run the command again"
     )
     assert [each["key"] for each in answer(host, "locks", "--pauses")] == ["k"]
-
-
-# Every way to a store
-
-
-@pytest.fixture(params=["pooled", "sentinel", "cluster", "replicated"])
-def ways(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """Give the addresses of firings and of operators."""
-    if request.param == "pooled":
-        database: Database = request.getfixturevalue("ready")
-        pooler = request.getfixturevalue("pgbouncer")
-        yield database.url(via=pooler), database.url("operator", via=pooler)
-        return
-    cluster = request.param == "cluster"
-    make: Any = request.getfixturevalue("new_redis_cluster" if cluster else "new_sentinels")
-    url = make(aof=True).url() + ("?wait=1" if request.param == "replicated" else "")
-    yield url, url
-
-
-@pytest.mark.turns(1)
-def test_every_way_to_a_store(ways: tuple[str, str], public_path: Path) -> None:
-    """Through a pooler, by sentinels, with replicas that must have it, on a cluster."""
-    host, operator = (Oncecron(url, public_path) for url in ways)
-    assert host.run("k", "--tick", "t1", "--", "echo", "ran").out == b"ran\n"
-    said(operator, "pause", "k")
-    assert operator("drain", "host-b").status == 0
-    assert len(answer(operator, "locks", "--pauses")) == 2
-    assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
-    said(operator, "undrain", "host-b")
-    said(operator, "resume", "k")
-    assert answer(operator, "locks", "--pauses") == []
-    assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"

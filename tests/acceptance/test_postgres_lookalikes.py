@@ -1,13 +1,11 @@
 """Servers that speak the protocol of PostgreSQL and do not keep its promises: no command hangs or grows."""
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from servers.fake_postgres import (
-    LET_IN,
     READY,
     columns,
     error,
@@ -146,25 +144,6 @@ def test_a_flood_has_an_end(public_path: Path, words: tuple[str, ...], name: str
         ended = fired(host) if words[0] == "run" else host(*words)
     assert ended.status in (69, 78), ended
     assert ended.err.count("\n") == 1
-
-
-def dripping() -> Iterator[bytes]:
-    """Yield a notice now and then: no moment without an answer that goes on."""
-    while True:
-        time.sleep(0.1)  # a hostile server's pause
-        yield notice()
-
-
-def test_what_drips_prolongs_nothing(public_path: Path) -> None:
-    """Neither of a login nor of a question."""
-    for options in (
-        {"greeting": lambda: itertools.chain([LET_IN], dripping())},
-        {"answer": dripping},
-    ):
-        with fake_postgres(**options) as address:
-            ended = fired(Oncecron(address, public_path))
-        assert ended.status == 69, ended
-        assert "timeout expired" in ended.err or "did not answer in time" in ended.err
 
 
 # Answers that mean nothing

@@ -191,13 +191,6 @@ def test_an_ignored_signal_stays_ignored(
     assert firing.wait().status == 137
 
 
-def test_an_ignored_signal_is_ignored_by_the_command_too(host: Oncecron) -> None:
-    """Under nohup the command ignores HUP, as it would without oncecron."""
-    host.prefix = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
-    ended = host.run("k", "--", "grep", "SigIgn", "/proc/self/status")
-    assert int(ended.out.split()[1], 16) == 1 << (signal.SIGHUP - 1)
-
-
 # On a terminal
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Database, FaultProxy, PostgresServer
+from servers import PostgresServer
 from servers.oncecron import Ended, Oncecron
 from servers.process import free_port
 from servers.scripted import Scripted
@@ -52,26 +52,6 @@ def test_connection_refused_is_tried_for_the_budget_and_told(fire: Fire, public_
     assert not (public_path / "ran").exists()
 
 
-def test_a_name_that_does_not_resolve_is_a_store_that_is_away(fire: Fire) -> None:
-    """A DNS failure is retried within the budget: exit 69."""
-    ended = fire(url(5432, host="no-such-host.invalid"), *SHORT)
-    assert ended.status == 69
-    assert "no-such-host.invalid" in one_line(ended)
-
-
-def test_a_server_that_accepts_and_never_answers_is_bounded(
-    fire: Fire, postgres: PostgresServer, new_proxy: Callable[..., FaultProxy]
-) -> None:
-    """The kernel accepts, nobody speaks: exit 69 soon after the budget."""
-    proxy = new_proxy(postgres)
-    proxy.deaf()
-    began = time.monotonic()
-    ended = fire(url(proxy.port), *SHORT)
-    assert ended.status == 69
-    assert time.monotonic() - began < 15
-    one_line(ended)
-
-
 def test_a_host_that_cannot_be_routed_to_is_bounded(
     fire: Fire, network: Any, public_path: Path
 ) -> None:
@@ -85,24 +65,6 @@ def test_a_host_that_cannot_be_routed_to_is_bounded(
     assert ended.status == 69
     assert time.monotonic() - began < 15
     one_line(ended)
-
-
-def test_a_wrong_password_is_told_at_once(fire: Fire, database: Database) -> None:
-    """Asking again does not help: exit 78, naming where the password came from."""
-    wrong = database.url().replace("owner-password", "nonsense")
-    ended = fire(wrong)
-    assert ended.status == 78
-    assert "; check the password in the store's URL" in one_line(ended)
-    assert "nonsense" not in ended.err
-
-
-def test_a_database_that_does_not_exist_is_told_at_once(
-    fire: Fire, postgres: PostgresServer
-) -> None:
-    """Exit 78, naming the database."""
-    ended = fire(postgres.url("owner", "nowhere"))
-    assert ended.status == 78
-    assert '"nowhere" does not exist' in one_line(ended)
 
 
 def test_a_hot_standby_is_refused(fire: Fire, new_postgres: Callable[..., PostgresServer]) -> None:
