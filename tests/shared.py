@@ -11,7 +11,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,18 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(reason.removeprefix("Skipped: "), red=True, bold=True)
 
 
+def made(make: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
+    """Give a function that makes and starts one of these, with what it is given; each is removed at the end."""
+    with ExitStack() as stack:
+
+        def start(*arguments: Any, **options: Any) -> Any:
+            one = make(*arguments, **options)
+            stack.callback(one.remove)
+            return one.start()
+
+        yield start
+
+
 # PostgreSQL
 
 
@@ -188,14 +200,7 @@ def database(postgres: PostgresServer) -> Iterator[Database]:
 @pytest.fixture
 def new_postgres() -> Iterator[Callable[..., PostgresServer]]:
     """Give a function that starts a PostgreSQL server of the test's own; it takes settings."""
-    with ExitStack() as stack:
-
-        def make(**settings: Any) -> PostgresServer:
-            server = PostgresServer(**settings)
-            stack.callback(server.remove)
-            return server.start()
-
-        yield make
+    yield from made(PostgresServer)
 
 
 @pytest.fixture(scope="session")
@@ -211,14 +216,7 @@ def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
 @pytest.fixture
 def new_pgbouncer() -> Iterator[Callable[..., PgBouncer]]:
     """Give a function that starts a PgBouncer of the test's own: (server, mode, pool_size)."""
-    with ExitStack() as stack:
-
-        def make(*arguments: Any, **options: Any) -> PgBouncer:
-            pooler = PgBouncer(*arguments, **options)
-            stack.callback(pooler.remove)
-            return pooler.start()
-
-        yield make
+    yield from made(PgBouncer)
 
 
 # Redis
@@ -244,14 +242,7 @@ def redis_server(_shared_redis: RedisServer) -> RedisServer:
 @pytest.fixture
 def new_redis() -> Iterator[Callable[..., RedisServer]]:
     """Give a function that starts a Redis server of the test's own; it takes `aof`, `tls` and settings."""
-    with ExitStack() as stack:
-
-        def make(**settings: Any) -> RedisServer:
-            server = RedisServer(**settings)
-            stack.callback(server.remove)
-            return server.start()
-
-        yield make
+    yield from made(RedisServer)
 
 
 @pytest.fixture(scope="session")
@@ -266,13 +257,7 @@ def certificates() -> Iterator[Certificates]:
 def new_recorder() -> Iterator[Callable[..., Recorder]]:
     """Give a function that starts an HTTP server that records: (behave, certificate)."""
     with ExitStack() as stack:
-
-        def make(*arguments: Any, **options: Any) -> Recorder:
-            recorder = Recorder(*arguments, **options)
-            stack.callback(recorder.close)
-            return recorder
-
-        yield make
+        yield lambda *given, **how: stack.enter_context(closing(Recorder(*given, **how)))
 
 
 @pytest.fixture
@@ -286,27 +271,13 @@ def smtp_sink() -> Iterator[SmtpSink]:
 @pytest.fixture
 def new_sentinels() -> Iterator[Callable[..., Sentinels]]:
     """Give a function that starts a master, its replicas and three sentinels; it takes settings of the servers."""
-    with ExitStack() as stack:
-
-        def make(**settings: Any) -> Sentinels:
-            group = Sentinels(**settings)
-            stack.callback(group.remove)
-            return group.start()
-
-        yield make
+    yield from made(Sentinels)
 
 
 @pytest.fixture
 def new_redis_cluster() -> Iterator[Callable[..., RedisCluster]]:
     """Give a function that starts a Redis Cluster of three masters; it takes settings of the servers."""
-    with ExitStack() as stack:
-
-        def make(**settings: Any) -> RedisCluster:
-            group = RedisCluster(**settings)
-            stack.callback(group.remove)
-            return group.start()
-
-        yield make
+    yield from made(RedisCluster)
 
 
 # Faults and hosts
@@ -316,26 +287,14 @@ def new_redis_cluster() -> Iterator[Callable[..., RedisCluster]]:
 def new_proxy() -> Iterator[Callable[..., FaultProxy]]:
     """Give a function that starts a FaultProxy in front of a server (anything with host and port)."""
     with ExitStack() as stack:
-
-        def make(server: Any) -> FaultProxy:
-            proxy = FaultProxy(server.port, to=server.host)
-            stack.callback(proxy.close)
-            return proxy
-
-        yield make
+        yield lambda server: stack.enter_context(closing(FaultProxy(server.port, to=server.host)))
 
 
 @pytest.fixture
 def new_scripted() -> Iterator[Callable[..., Scripted]]:
     """Give a function that starts a server that does what the test says: (behave)."""
     with ExitStack() as stack:
-
-        def make(behave: Callable[..., None]) -> Scripted:
-            server = Scripted(behave)
-            stack.callback(server.close)
-            return server
-
-        yield make
+        yield lambda behave: stack.enter_context(closing(Scripted(behave)))
 
 
 @pytest.fixture
@@ -351,14 +310,7 @@ def network() -> Iterator[Network]:
 @pytest.fixture
 def new_cron_host() -> Iterator[Callable[..., CronHost]]:
     """Give a function that starts a host with a real cron daemon: (hostname, crontab); needs root."""
-    with ExitStack() as stack:
-
-        def make(*arguments: Any, **options: Any) -> CronHost:
-            host = CronHost(*arguments, **options)
-            stack.callback(host.remove)
-            return host.start()
-
-        yield make
+    yield from made(CronHost)
 
 
 @pytest.fixture

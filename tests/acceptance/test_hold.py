@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,10 +12,6 @@ import pytest
 from servers import Database, FaultProxy, Journal, PostgresServer, assert_exclusive, eventually, job
 from servers.oncecron import Ended, Oncecron, installed
 from servers.oncecron import Firing as Process
-
-from oncecron.core import clock
-from oncecron.core.model import Firing, Holder
-from oncecron.core.tick import named_tick
 
 TTL = 6
 SESSIONS = "select count(*) from pg_stat_activity where usename = 'runner' and datname = current_database()"
@@ -164,16 +159,6 @@ def test_on_a_full_server_a_job_holds_none(
     assert small.execute(LOCKED, "k") == [(True, False)]
     os.kill(second.wrapper.pid, signal.SIGTERM)
     second.wait()
-
-
-def firing(key: str) -> Firing:
-    return Firing(
-        *(key, 0, named_tick("one"), str(uuid.uuid4()), Holder("host-a", 1, "u"), "true"),
-        *(clock.wall(), 60.0, None, None),
-        again=False,
-        schedule=None,
-        zone=None,
-    )
 
 
 def test_doctor_says_what_a_running_job_holds(small: Database, public_path: Path) -> None:

@@ -74,30 +74,10 @@ def schema(postgres: PostgresServer) -> Iterator[Database]:
 
 
 @pytest.fixture
-def installed_database(schema: Database) -> Iterator[Database]:
-    with schema.server.create_database(schema).until_dropped() as database:
-        yield database
-
-
-@pytest.fixture
-def pooled_database(schema: Database) -> Iterator[Database]:
-    """Give another copy, for a test that asks PostgreSQL in all ways."""
-    with schema.server.create_database(schema).until_dropped() as database:
-        yield database
-
-
-@pytest.fixture
-def unheld_database(schema: Database) -> Iterator[Database]:
-    """Give a third copy for such a test."""
-    with schema.server.create_database(schema).until_dropped() as database:
-        yield database
-
-
-@pytest.fixture
-def warm_database(schema: Database) -> Iterator[Database]:
-    """Give a fourth copy for such a test."""
-    with schema.server.create_database(schema).until_dropped() as database:
-        yield database
+def new_database(schema: Database) -> Iterator[Callable[[], Database]]:
+    """Give a function that makes a database with the schema: a test may ask PostgreSQL in several ways."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(schema.server.create_database(schema).until_dropped())
 
 
 @pytest.fixture

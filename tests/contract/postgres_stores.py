@@ -55,10 +55,9 @@ class PostgresKind:
     own_clock: ClassVar[bool] = True
     is_shared: ClassVar[bool] = True
     has_connections: ClassVar[bool] = True
-    copy: ClassVar[str] = "installed_database"
 
     def __init__(self, request: pytest.FixtureRequest) -> None:
-        self.database = request.getfixturevalue(self.copy)
+        self.database = request.getfixturevalue("new_database")()
         self._given: list[LeaseStore | ItemStore | Reader] = []
         self.address = self.database.url("runner", via=self.way(request))
 
@@ -163,8 +162,6 @@ class PostgresKind:
 class PooledPostgresKind(PostgresKind):
     """The same through PgBouncer in transaction mode: the lease's row stands alone."""
 
-    copy: ClassVar[str] = "pooled_database"
-
     @staticmethod
     def way(request: pytest.FixtureRequest) -> Any:
         return request.getfixturevalue("pgbouncer")
@@ -172,8 +169,6 @@ class PooledPostgresKind(PostgresKind):
 
 class UnheldPostgresKind(PostgresKind):
     """The same with `?hold=no`: hosts hold no session."""
-
-    copy: ClassVar[str] = "unheld_database"
 
     @staticmethod
     def connect(address: str) -> LeaseStore:
@@ -189,8 +184,6 @@ class _WarmLeaseStore(PostgresLeaseStore):
 
 class WarmPostgresKind(PostgresKind):
     """Directly, by the functions that are for the sessions of poolers."""
-
-    copy: ClassVar[str] = "warm_database"
 
     @staticmethod
     def connect(address: str) -> LeaseStore:
