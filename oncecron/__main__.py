@@ -39,7 +39,7 @@ def _oncecron(arguments: list[str]) -> int:
         from oncecron.config.run_parser import parse_run  # noqa: PLC0415
 
         parsed = parse_run(arguments[1:])
-        if parsed is not None:
+        if parsed is not None and "dry-run" not in parsed.given:
             return run_parsed(parsed)
     from oncecron.cli.main import invoke  # noqa: PLC0415
 

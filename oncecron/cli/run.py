@@ -1,6 +1,6 @@
-"""`oncecron run` by way of click: for its help, and to say what is wrong with a command line.
+"""`oncecron run` by way of click: for its help, for --dry-run, and to say what is wrong with a command line.
 
-A well-formed line never comes here: `config.run_parser` reads it, by the same table.
+A well-formed line of a firing never comes here: `config.run_parser` reads it, by the same table.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 def _run(given: dict[str, str], words: list[str]) -> int:
     from oncecron.run.firing import run  # noqa: PLC0415 - not for --help
 
+    if "dry-run" in given:
+        from oncecron.cli.dry_run import dry_run  # noqa: PLC0415 - likewise
+
+        return dry_run(ParsedRun(given, words))
     return run(ParsedRun(given, words), observe)
 
 

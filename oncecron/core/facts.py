@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from oncecron.core.decision import Attempt, HeldLease, State, Stop
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Holder, Lease, LostRun, trust_after
+from oncecron.core.model import Holder, Lease, LostRun, owner_digest, trust_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,14 +135,9 @@ def _whole(facts: Facts, name: str) -> int | None:
 
 def lost_run(facts: Facts) -> LostRun:
     """Return what `expire` answers: the fields of `LostRun`, but `owner` where the store makes no digest."""
-    digest = facts.get("owner_digest")
-    if digest is None:
-        from oncecron.core.log_rows import owner_digest  # noqa: PLC0415 - of a run that is lost
-
-        digest = owner_digest(facts["owner"])
     return LostRun(
         execution_id=int(facts["execution_id"]),
-        owner_digest=digest,
+        owner_digest=facts.get("owner_digest") or owner_digest(facts["owner"]),
         tick=facts.get("tick"),
         attempt=int(facts["attempt"]),
         cause=facts["cause"],

@@ -77,16 +77,6 @@ def is_success(execution: _Ended) -> bool:
     return execution.outcome == "succeeded" or unclaimed
 
 
-def owner_digest(owner: str) -> str:
-    """Return what is published of an owner id: 16 hexadecimal digits of its SHA-256.
-
-    The id itself is the secret of a lease: who knows it may renew the lease, or end it.
-    """
-    from hashlib import sha256  # noqa: PLC0415 - no firing needs it
-
-    return sha256(owner.encode()).hexdigest()[:16]
-
-
 class Skip(NamedTuple):
     """A refusal as it was recorded: one row per (key, tick, shard, host, reason)."""
 

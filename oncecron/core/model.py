@@ -6,6 +6,7 @@ durations are float seconds; trust is in seconds of the store's lease clock on t
 
 from __future__ import annotations
 
+from oncecron.core.light_modules import sha256_digest
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.timing import TRUST_MARGIN, TRUST_MARGIN_PER_TTL
 from oncecron.core.units import DAY
@@ -223,6 +224,14 @@ class Lease(NamedTuple):
     """The request that the last renewal returned."""
     cause: Cause = "schedule"
     """Why this attempt was started."""
+
+
+def owner_digest(owner: str) -> str:
+    """Return what is published of an owner id: 16 hexadecimal digits of its SHA-256.
+
+    The id itself is the secret of a lease: who knows it may renew the lease, or end it.
+    """
+    return sha256_digest(owner)[:16]
 
 
 class LostRun(NamedTuple):

@@ -43,12 +43,7 @@ if TYPE_CHECKING:
 
 def run(parsed: ParsedRun, observe: Callable[[RunSpec], Observer | None] | None = None) -> int:
     """Carry out `oncecron run`; return the exit status. Raises `OncecronError` before anything runs."""
-    spec = make_spec(parsed)._replace(observe=observe)
-    if "dry-run" in parsed.given:
-        from oncecron.run.dry_run import dry_run  # noqa: PLC0415 - no firing pays for it
-
-        return dry_run(spec)
-    return begin(spec, supervise)
+    return begin(make_spec(parsed)._replace(observe=observe), supervise)
 
 
 def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int]) -> int:

@@ -22,8 +22,8 @@ from urllib.parse import quote, urlencode
 
 from oncecron.config.ping_table import PING_PAUSE, PING_TIMEOUT
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import owner_digest
 from oncecron.core.masking import visible
+from oncecron.core.model import owner_digest
 from oncecron.core.text import Clock
 from oncecron.host import stderr
 from oncecron.watch.http_request import Request, RequestError, send

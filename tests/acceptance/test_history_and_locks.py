@@ -17,7 +17,7 @@ from servers import Database, Journal, eventually, job, skewed
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Firing, Oncecron
 from terminals import on_a_terminal
 
-from oncecron.core.log_rows import owner_digest
+from oncecron.core.model import owner_digest
 
 # As the manual publishes them.
 EXECUTION = [

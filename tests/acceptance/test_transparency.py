@@ -24,7 +24,7 @@ from servers import Journal, job
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
 
 import oncecron
-from oncecron.core.log_rows import owner_digest
+from oncecron.core.model import owner_digest
 
 PYTHON = [os.path.realpath(sys.executable), "-S", "-E", "-c"]
 SILENCE = (b"", "")

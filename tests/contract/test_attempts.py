@@ -6,8 +6,8 @@ from contract_stores import StoreKind
 from hosts import KEY, TTL, Host, blocked_by, execution_record, minute
 
 from oncecron.core import clock
-from oncecron.core.log_rows import HistoryQuery, owner_digest
-from oncecron.core.model import AskAgain, Firing, Lease, LostRun, Refusal, trust_after
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.model import AskAgain, Firing, Lease, LostRun, Refusal, owner_digest, trust_after
 from oncecron.core.tick import NO_TICK, Tick, named_tick
 
 ANN = "ann@a.example"

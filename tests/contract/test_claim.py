@@ -7,8 +7,7 @@ from hosts import COMMAND, INTERVAL, KEY, TTL, Host, minute
 
 from oncecron.core import clock
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.log_rows import owner_digest
-from oncecron.core.model import AskAgain, Lease, trust_after
+from oncecron.core.model import AskAgain, Lease, owner_digest, trust_after
 from oncecron.core.tick import NO_TICK, Tick, named_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW
 

@@ -8,8 +8,7 @@ from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
-from oncecron.core.log_rows import owner_digest
-from oncecron.core.model import Firing, Lease, Refusal, Retention
+from oncecron.core.model import Firing, Lease, Refusal, Retention, owner_digest
 from oncecron.core.tick import NO_TICK, Tick, named_tick
 
 

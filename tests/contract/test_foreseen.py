@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hosts import KEY, Host, minute
 
+from oncecron.cli.dry_run import foresee
 from oncecron.core.decision import Grant
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.model import AskAgain, Lease, Refusal
 from oncecron.core.tick import NO_TICK, named_tick
-from oncecron.run.dry_run import foresee
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from oncecron.core import clock, log_rows
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.log_rows import Execution, LeaseView, Pause, Released, Skip, Unblocked
-from oncecron.core.model import LEAST, recordable, recordable_values
+from oncecron.core.model import LEAST, owner_digest, recordable, recordable_values
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL
 from oncecron.stores.reader import PackedRuns, PackedSkips, Reader
@@ -39,7 +39,7 @@ _of_part = itemgetter("key", "shard", "started_at", "execution_id")
 
 
 def _published(row: Row) -> Row:
-    return _execution(row | {"owner": log_rows.owner_digest(row["owner"])})
+    return _execution(row | {"owner": owner_digest(row["owner"])})
 
 
 class MemoryReader(Reader):

@@ -23,7 +23,7 @@ from servers.scripted import Scripted
 
 from oncecron.config.ping_table import Ping
 from oncecron.config.run_parser import ParsedRun
-from oncecron.core.log_rows import owner_digest
+from oncecron.core.model import owner_digest
 from oncecron.host import stderr
 from oncecron.run.seams import Observer
 from oncecron.run.spec import RunSpec, make_spec

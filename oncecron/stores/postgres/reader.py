@@ -328,7 +328,7 @@ class PostgresReader(Connection, Reader):
                 found = self._recorded(connection, cure) or found
                 changes = sql_files.upgrade(self._namespace, found)
             changes += sql_files.settings(self._namespace, least)
-            changes += sql_files.grants(self._namespace, roles)
+            changes += sql_files.grants(self._namespace, roles._asdict())
             if changes:
                 connection.execute(changes)
         return found.version if found else None
@@ -352,7 +352,7 @@ class PostgresReader(Connection, Reader):
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
         changes = sql_files.settings(self._namespace, least) + sql_files.grants(
-            self._namespace, roles
+            self._namespace, roles._asdict()
         )
         return f"begin;\n\n{sql_files.printed(self._namespace)}\n{changes}commit;\n"
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import Roles
 from oncecron.core.model import LEAST
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER
 from oncecron.stores import schema_version
@@ -19,6 +18,8 @@ from oncecron.stores.postgres.client import StatementError
 from oncecron.stores.schema_version import Recorded
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from oncecron.core.log_rows import LeastRetention
     from oncecron.stores.postgres.client import PostgresClient
 
@@ -72,7 +73,7 @@ def upgrade(namespace: str, found: Recorded) -> str:
     if not steps:
         return ""
     parts = ("set local lock_timeout = '1s';\n", *steps, _MARKS, *map(_text, _LAST))
-    rights = {part: grants(namespace, Roles(**{part: ("{role}",)})) for part in Roles._fields}
+    rights = {part: grants(namespace, {part: ("{role}",)}) for part in _sections("grants.sql")}
     return _filled("".join([*parts, _text("kept_rights.sql")]), namespace, **rights)
 
 
@@ -95,12 +96,12 @@ def settings(namespace: str, least: LeastRetention) -> str:
     return f"update {schema.quoted(namespace)}.meta set {changes};\n" if changes else ""
 
 
-def grants(namespace: str, roles: Roles) -> str:
-    """Return the SQL that grants the roles their rights."""
+def grants(namespace: str, roles: Mapping[str, Sequence[str]]) -> str:
+    """Return the SQL that grants the roles their rights, by the fields of `Roles`."""
     rights, ns = _sections("grants.sql"), schema.quoted(namespace)
     found = [
         rights[part].replace("{ns}", ns).replace("{role}", '"' + role.replace('"', '""') + '"')
-        for part, names in roles._asdict().items()
+        for part, names in roles.items()
         for role in names
     ]
     return "".join(f"{text}\n" for text in found)

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 from oncecron.core.errors import UNREADABLE
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.log_rows import PACKED_OUTCOMES, Execution, owner_digest
-from oncecron.core.model import recordable_values
+from oncecron.core.log_rows import PACKED_OUTCOMES, Execution
+from oncecron.core.model import owner_digest, recordable_values
 from oncecron.core.tick import minute_tick
 from oncecron.core.timing import HEARTBEATS_PER_TTL
 from oncecron.stores.reader import PackedSkips

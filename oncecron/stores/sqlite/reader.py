@@ -21,8 +21,8 @@ from oncecron.core.log_rows import (
     Skip,
     SkipReason,
     Unblocked,
-    owner_digest,
 )
+from oncecron.core.model import owner_digest
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
 from oncecron.host.names import boot_id

@@ -21,6 +21,7 @@ from oncecron.core.units import format_duration
 from oncecron.host.stderr import terminal_width
 from oncecron.run.program import look_up
 from oncecron.run.reporter import skip_message, waiting_message
+from oncecron.run.spec import make_spec
 from oncecron.stores import open_lease_store
 from oncecron.stores.address import masked
 from oncecron.stores.claim_loop import unreadable
@@ -28,6 +29,7 @@ from oncecron.stores.claim_loop import unreadable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncecron.config.run_parser import ParsedRun
     from oncecron.core.model import Firing
     from oncecron.run.spec import RunSpec
     from oncecron.stores.address import Address
@@ -38,8 +40,9 @@ if TYPE_CHECKING:
 _FOR_ALL_SHARDS = ("paused", "drained")
 
 
-def dry_run(spec: RunSpec) -> int:
-    """Say what the firing would do; return 0 if it would start the command now. Raises `CommandError`, `StoreError`."""
+def dry_run(parsed: ParsedRun) -> int:
+    """Say what the firing would do; return 0 if it would start the command now. Raises `OncecronError`."""
+    spec = make_spec(parsed)
     program = look_up(spec.command[0], spec.shown_program)
     store = open_lease_store(spec.address, spec.namespace, spec.firing.ttl)
     try:
