@@ -23,7 +23,7 @@ from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, NotFoundError, UnknownZoneError, UsageError
 from oncecron.core.text import relative_time
 from oncecron.core.tick import instant_of
-from oncecron.log.upcoming import Coming, coming_ticks, known_schedule
+from oncecron.log.upcoming import Coming, coming_ticks
 
 if TYPE_CHECKING:
     from oncecron.core.text import Clock
@@ -117,7 +117,7 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
         raise ConfigurationError(f"{section} sets no schedule, and {error}{meant}") from error
     with store_and_log(settings) as (store, log):
         keys = [*store.job_keys(), *log.job_keys()]
-    known = known_schedule(keys, key or "")
+    known = next((each.expected for each in keys if each.key == key and each.expected), None)
     if known is None:
         raise NotFoundError(
             f"no schedule on record for key {key}; set `schedule` in {section}, or use --schedule"

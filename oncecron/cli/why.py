@@ -122,7 +122,6 @@ def _record(
         ],
         "spooled": [_times(record, shown) for record in facts.spooled],
         "pauses": [_times(pause._asdict(), shown) for pause in facts.pauses],
-        "near": list(facts.near),
         "due": _times(facts.due._asdict(), shown),
         "because": choice.because,
         "note": choice.note,

@@ -33,16 +33,6 @@ def jittered(seconds: float) -> float:
     return seconds * (0.5 + random_fraction())
 
 
-def retry_delay(base: float, cap: float, attempt: int) -> float:
-    """Return the seconds between a failed attempt (the first is 1) and the next one.
-
-    uniform(base, min(cap, base * 2**attempt)): the full jitter of the same article, but from `base` instead of 0,
-    because `--retry-delay 5s..5m` promises a pause of at least five seconds.
-    """
-    longest = min(cap, base * 2.0 ** min(attempt, 60))
-    return base + random_fraction() * (longest - base)
-
-
 class Backoff:
     """The delays of one series of attempts, in seconds."""
 
@@ -76,5 +66,11 @@ class RetryPolicy(NamedTuple):
         return ending.outcome in ("failed", "timed-out") and attempt <= self.retries
 
     def seconds_after(self, attempt: int) -> float:
-        """Return how long to wait before the next attempt."""
-        return retry_delay(*self.delay, attempt)
+        """Return the seconds between a failed attempt (the first is 1) and the next one.
+
+        uniform(base, min(cap, base * 2**attempt)): the full jitter of the same article, but from `base` instead of 0,
+        because `--retry-delay 5s..5m` promises a pause of at least five seconds.
+        """
+        base, cap = self.delay
+        longest = min(cap, base * 2.0 ** min(attempt, 60))
+        return base + random_fraction() * (longest - base)

@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import HistoryQuery
 from oncecron.core.progress import no_progress
-from oncecron.core.text import part_of
 from oncecron.core.tick import instant_of
 from oncecron.log.gaps import (
     TICKS_AT_ONCE,
     Gaps,
-    MissingShard,
     ShardsLeft,
     expected_gaps,
     missing_shards,
+    note_shard,
     read_reasons,
 )
 from oncecron.log.job_summary import is_living
@@ -84,7 +83,7 @@ def audit(question: Question) -> Iterator[Breach]:
     every = expected_gaps(sources, question.oldest).items()
     expected = {shard: gaps for shard, gaps in every if question.asks_for(shard[0])}
     endless: list[Execution] = []
-    divided: dict[str, ShardsLeft] = collections.defaultdict(ShardsLeft)
+    divided: dict[str, ShardsLeft] = collections.defaultdict(dict)
     reported: list[Breach] = []
     shards = _audit_shards(question, known, expected, divided, endless)
     for each in _explained(question, shards):
@@ -118,12 +117,8 @@ def _no_runs(question: Question, waiting: Sequence[Breach | Gaps]) -> Iterator[B
     for each in waiting:
         if isinstance(each, Breach):
             yield each
-            continue
-        for first, last, count, reason in each.missing(question.log):
-            last_of_many = last if count > 1 else None
-            yield Breach(
-                "no-run", each.key, each.shard, first, last_of_many, count, None, None, None, reason
-            )
+        else:
+            yield from each.missing(question.log)
 
 
 def _read(question: Question) -> Iterator[Traced]:
@@ -145,20 +140,16 @@ def _missing(
     store, log, kept, now = question.store, question.log, question.kept, question.now
     for missing in missing_shards(store, log, key, left, kept=kept, now=now):
         if not any(_covers(each, missing) for each in reported):
-            execution = missing.execution
-            yield Breach(
-                "no-run", key, missing.shard, execution.tick, None, 1,
-                None, None, execution.execution_id,
-                f"shard {part_of(missing.shard, execution.shards)} {missing.reason}",
-            )  # fmt: skip
+            yield missing
 
 
-def _covers(finding: Breach, missing: MissingShard) -> bool:
-    if finding.shard != missing.shard or missing.instant is None:
+def _covers(finding: Breach, missing: Breach) -> bool:
+    at = instant_of(missing.tick)
+    if finding.shard != missing.shard or at is None:
         return False
     first = instant_of(finding.tick) or math.inf
     last = instant_of(finding.last_tick or finding.tick) or -math.inf
-    return first <= missing.instant <= last
+    return first <= at <= last
 
 
 def _shard(traced: Traced) -> tuple[str, int]:
@@ -199,7 +190,7 @@ def _audit_shard(
         if gaps:
             gaps.add(traced)
         if execution.shards > 1:
-            divided[execution.key].add(execution)
+            note_shard(divided[execution.key], execution)
         yield from rules.see(traced)
         if execution.outcome == "running":
             if name_of(execution) not in known.held:

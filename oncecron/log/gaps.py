@@ -13,12 +13,12 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oncecron.core import tick
 from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.text import listed
+from oncecron.core.text import listed, part_of
 from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
 from oncecron.core.units import DAY
 from oncecron.log.job_summary import by_key, is_living
@@ -26,11 +26,12 @@ from oncecron.log.missed import (
     HELD_BACK,
     Unstarted,
     expected_shards,
-    paused_since,
+    paused_time,
     reasons_by,
     scheduled,
     withheld,
 )
+from oncecron.log.protocol import Breach
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -77,7 +78,8 @@ class Gaps:
         """Find the ticks without a start, after the last execution; the starts are forgotten."""
         expected, started, given_back = self._expected, self._started, self._given_back
         before = Unstarted(expected, started, given_back, self._paused, self._now).before
-        due = scheduled(expected.schedule, expected.zone, self._since, math.ceil(before) - 1)
+        until = math.ceil(before) - 1  # the last whole second before
+        due = scheduled(expected.schedule, expected.zone, self._since, until)
         by_start = itertools.groupby(due, key=self._started.__contains__)
         self._in_a_row = [list(ticks) for is_started, ticks in by_start if not is_started]
         self._reasons = dict.fromkeys(itertools.chain(*self._in_a_row))
@@ -95,14 +97,15 @@ class Gaps:
             reasons = self._reasons[int(at)] = self._reasons[int(at)] or {}
             reasons.setdefault(skip.reason, {})[skip.host] = None
 
-    def missing(self, log: Reader) -> Iterator[tuple[str, str, int, str]]:
-        """Yield the missing ticks: the first and the last one, how many, and why, as far as skips on record say."""
+    def missing(self, log: Reader) -> Iterator[Breach]:
+        """Yield the missing ticks, those in a row as one finding, with why, as far as skips on record say."""
         skipping = functools.cache(lambda: self._skipping(log))
         for row in self._in_a_row:
             for why, ticks in itertools.groupby(row, key=lambda at: self._why(at, skipping)):
                 if why is not None:
-                    found = [*ticks]
-                    yield _text_of(found[0]), _text_of(found[-1]), len(found), why
+                    texts = [tick.minute_tick(at).text for at in ticks]
+                    last = texts[-1] if texts[1:] else None
+                    yield _no_run(self.key, self.shard, texts[0], why, last=last, count=len(texts))
 
     def _why(self, at: int, skipping: Callable[[], set[str]]) -> str | None:
         reasons = self._reasons[at] or {}
@@ -120,8 +123,17 @@ class Gaps:
 _instant_of = functools.lru_cache(1000)(tick.instant_of)
 
 
-def _text_of(at: float) -> str:
-    return str(tick.minute_tick(at).text)
+def _no_run(
+    key: str,
+    shard: int,
+    text: str | None,
+    reason: str,
+    *,
+    last: str | None = None,
+    count: int = 1,
+    other: int | None = None,
+) -> Breach:
+    return Breach("no-run", key, shard, text, last, count, None, None, other, reason)
 
 
 def read_reasons(found: Iterable[Gaps], log: Reader) -> None:
@@ -142,7 +154,9 @@ def expected_gaps(sources: Sources, since: float) -> dict[tuple[str, int], Gaps]
     """Return the shards that are expected to run, by key and shard, of which no tick before `since` is missed."""
     pauses, now = sources.pauses, sources.now
     return {
-        (known.key, known.shard): Gaps(known, expected, paused_since(known.key, pauses), since, now)
+        (known.key, known.shard): Gaps(
+            known, expected, paused_time(known.key, pauses)[0], since, now
+        )
         for known, expected in expected_shards(sources.job_keys)
     }
 
@@ -160,40 +174,23 @@ def reason_text(reasons: Reasons, *, given_back_by: str | None = None) -> str:
     )
 
 
-class MissingShard(NamedTuple):
-    """A shard that was not started."""
-
-    execution: Execution
-    """The newest of the tick's other shards."""
-    instant: float | None
-    shard: int
-    reason: str
+ShardsLeft = dict[str, int]
+"""The ticks of a key, each with the shards that have no start, as bits."""
 
 
-class ShardsLeft:
-    """The ticks of a key, each with the shards that have no start, as bits."""
-
-    def __init__(self) -> None:
-        self._ticks: dict[str, int] = {}
-
-    def add(self, execution: Execution) -> None:
-        """Note an execution, in any order."""
-        if execution.tick is not None and execution.outcome != "not-started":
-            every = (1 << execution.shards) - 1
-            left = self._ticks.get(execution.tick, every)
-            self._ticks[execution.tick] = left & ~(1 << execution.shard)
-
-    def ticks(self) -> Iterator[str]:
-        """Yield the ticks of which a shard has no start."""
-        return (text for text, left in self._ticks.items() if left)
+def note_shard(left: ShardsLeft, execution: Execution) -> None:
+    """Note an execution of a key with shards, in any order."""
+    if execution.tick is not None and execution.outcome != "not-started":
+        every = (1 << execution.shards) - 1
+        left[execution.tick] = left.get(execution.tick, every) & ~(1 << execution.shard)
 
 
 def missing_shards(
     store: Reader, log: Reader, key: str, left: ShardsLeft, *, kept: float, now: float
-) -> Iterator[MissingShard]:
+) -> Iterator[Breach]:
     """Yield the shards that were not started, of ticks that are over."""
     running = {lease.tick for lease in store.leases() if lease.key == key and is_living(lease)}
-    for text in left.ticks():
+    for text in (text for text, missing in left.items() if missing):
         of_tick = HistoryQuery(key=key, tick=text, limit=None)
         found = [each for each in log.traced(of_tick) if each.execution.outcome != "not-started"]
         started = [each.execution for each in found]
@@ -204,7 +201,8 @@ def missing_shards(
             continue
         known = {each.shard for each in started}
         reasons = reasons_by(lambda skip: skip.shard, log.skips(of_tick))
-        for shard in range(started[0].shards):
+        newest = started[0]
+        for shard in range(newest.shards):
             if shard not in known and "paused" not in reasons.get(shard, {}):
-                why = reason_text(reasons.get(shard, {}))
-                yield MissingShard(started[0], found[0].instant, shard, why)
+                why = f"shard {part_of(shard, newest.shards)} {reason_text(reasons.get(shard, {}))}"
+                yield _no_run(key, shard, text, why, other=newest.execution_id)

@@ -125,11 +125,6 @@ def grace_of(expected: Expectation, missed_after: float = MISSED_AFTER) -> float
     return max(missed_after, expected.starting_deadline or 0.0)
 
 
-def paused_since(key: str, pauses: Sequence[Pause]) -> float | None:
-    """Return since when a key is paused, by itself or with all keys."""
-    return paused_time(key, pauses)[0]
-
-
 def paused_time(key: str, pauses: Sequence[Pause]) -> tuple[float | None, float]:
     """Return since when a key is paused, by itself or with all keys, and until when; (None, 0.0) if it is not."""
     found = [pause for pause in pauses if pause.key in (key, ALL_KEYS)]

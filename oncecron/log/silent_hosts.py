@@ -30,14 +30,6 @@ _HABIT = 2
 NAMES_CURE = "give each machine a name of its own, or set ONCECRON_HOST"
 
 
-class Silence(NamedTuple):
-    """A host that is silent on a key."""
-
-    host: str
-    since: float
-    """When it last fired the key."""
-
-
 class HostSilence(NamedTuple):
     """A host that is silent: on a key, or on all that it used to fire."""
 
@@ -60,7 +52,8 @@ class KeyHosts(NamedTuple):
     """When each of them was first fired."""
     hosts: frozenset[str]
     """Those that fired one of them."""
-    silent: tuple[Silence, ...]
+    silent: tuple[tuple[str, float], ...]
+    """Those that are silent on it, and when they last fired it."""
 
 
 def newest_rows(rows: Iterable[KeyHost], since: float) -> list[KeyHost]:
@@ -82,11 +75,6 @@ def same_names(rows: Iterable[KeyHost]) -> dict[str, str]:
         host: f"{host} is the name of two machines or more, which have fired the same ticks of {of_host[0]}"
         for host, of_host in sorted(keys.items())
     }
-
-
-def clock_difference(ahead: float) -> str:
-    """Say how far a host's clock is ahead of the store's."""
-    return f"is {abs(ahead):.1f} s {'ahead of' if ahead > 0 else 'behind'} the store's"
 
 
 def recent(rows: Iterable[KeyHost], now: float) -> Iterator[KeyHost]:
@@ -168,7 +156,7 @@ def _of_key(rows: Sequence[KeyHost], drained: Collection[str]) -> KeyHosts:
     newest = tuple(sorted(first, key=lambda tick: (-first[tick], tick))[:LAST_TICKS])
     present = {row.host for row in rows if any(tick in newest for tick, _ in row.ticks)}
     silent = (
-        Silence(host, at)
+        (host, at)
         for host, at in sorted(fired.items())
         if host not in present and host not in drained and len(ticks_of[host]) >= _HABIT
     )

@@ -5,7 +5,6 @@ Of a tick that is divided into shards: the outcome of each, and which were not s
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +19,7 @@ from oncecron.log.jobs import dead_letters
 from oncecron.log.missed import Due, Known, dues, paused_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from oncecron.core.log_rows import (
         Execution,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from oncecron.stores.reader import Reader
 
 LOOKED_AT = 50
-"""Records of a key that are searched for the newest tick and for the nearest ones."""
+"""Records of a key that are searched for the newest tick."""
 
 _SEARCHED = 20_000
 """The newest executions of a key that are searched for the run because of which a host skipped."""
@@ -83,8 +82,6 @@ class Facts(NamedTuple):
     """The next execution of a shard, by shard, where the last one of this tick was lost."""
     exhausted: frozenset[int]
     """Ids of last attempts whose ticks were given up."""
-    near: Sequence[str]
-    """The ticks on record before and after an instant of which nothing is known."""
     now: float
     due: Due = Due()
     """What was due since the newest start, unless a tick was named."""
@@ -105,12 +102,11 @@ def facts_of(
     spooled: Sequence[dict[str, Any]] = (),
     *,
     judges: bool = False,
-    suggests: bool = True,
 ) -> Facts:
     """Return what is known of a tick.
 
     `spooled`: the key's records that this host has not delivered. `judges`: also find what was due since the newest
-    start. `suggests`: also look for ticks with a name like that of a tick about which nothing is known.
+    start.
     """
     text, log = which.tick, sources.log
     leases = [lease for lease in sources.leases if lease.key == key]
@@ -129,7 +125,6 @@ def facts_of(
         pauses=[pause for pause in sources.pauses if pause.key in (key, ALL_KEYS)],
         after_loss=_after_loss(log, executions),
         exhausted=_exhausted(sources, text, executions, leases),
-        near=(),
         now=sources.now,
         holders=_holders(log, key, executions, skips),
     )
@@ -140,8 +135,7 @@ def facts_of(
         )
     if executions or skips or spooled:
         return facts
-    near = _near_ticks(log, key, text) if suggests and text is not None else []
-    return facts._replace(near=near, hosts=_hosts(sources, key), oldest=_oldest(log, key))
+    return facts._replace(hosts=_hosts(sources, key), oldest=_oldest(log, key))
 
 
 def spooled_of(sources: Sources, key: str, spools: Iterable[Spool]) -> list[dict[str, Any]]:
@@ -281,18 +275,6 @@ def _exhausted(
     query = HistoryQuery(key=key, tick=text, limit=LOOKED_AT if text is None else None)
     found = dead_letters(sources.log, query, leases)
     return frozenset(each.execution_id for each in found)
-
-
-def _near_ticks(log: Reader, key: str, text: str) -> list[str]:
-    ticks = {*_ticks(log, HistoryQuery(key=key, limit=LOOKED_AT))}
-    instants = sorted(each for each in ticks if tick.instant_of(each) is not None)
-    place = bisect.bisect_left(instants, text)
-    return instants[max(0, place - 1) : place + 1]
-
-
-def _ticks(log: Reader, query: HistoryQuery) -> Iterator[str]:
-    yield from (each.tick for each in log.history(query) if each.tick)
-    yield from (each.tick for each in log.skips(query) if each.tick)
 
 
 def outcome_of(executions: Sequence[Execution]) -> str | None:

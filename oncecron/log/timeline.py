@@ -18,14 +18,14 @@ from oncecron.core.log_rows import EndedRuns, is_success
 from oncecron.core.model import Retention
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW, MISSED_AFTER, SETTLED
-from oncecron.log.grid import Grid, Run, Ticks, gather, worst
+from oncecron.log.grid import Run, Ticks, worst
 from oncecron.log.job_summary import by_key, is_living
 from oncecron.log.jobs import as_known
 from oncecron.log.missed import (
     HELD_BACK,
     Unstarted,
     expected_shards,
-    paused_since,
+    paused_time,
     reasons_by,
     scheduled,
 )
@@ -70,23 +70,6 @@ class KeyTicks(NamedTuple):
     """The same for each host that fires the key; empty unless they were wanted."""
 
 
-def hosts_timeline(
-    sources: Sources,
-    starts: Sequence[float],
-    until: float,
-    key: str,
-    *,
-    kept: Retention = _USUAL,
-) -> Grid:
-    """Return a line for each host that fires a key, by name."""
-    found = ticks_of(sources, Span(starts[0], until, kept), [key], hosts=True)
-    lines = [
-        gather(host, each, starts, until)
-        for host, each in sorted(found[key].hosts.items() if key in found else ())
-    ]
-    return Grid(tuple(starts), until, tuple(lines), key)
-
-
 def last_runs(sources: Sources, limit: int, keys: Collection[str] = ()) -> dict[str, list[Run]]:
     """Return the newest executions of every key, or of `keys`, the oldest first; one question for all of them."""
     leases = by_key(sources.leases)
@@ -120,7 +103,7 @@ def ticks_of(
             pasts[key].add(row)
     due_by = functools.cache(scheduled)  # many keys have the same schedule
     due = {
-        key: past.not_started(due_by, sources.log.keeps, paused_since(key, sources.pauses))
+        key: past.not_started(due_by, sources.log.keeps, paused_time(key, sources.pauses)[0])
         for key, past in pasts.items()
     }
     skips = _skips(sources, due, span, hosts=hosts)

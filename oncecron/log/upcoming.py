@@ -17,9 +17,8 @@ from oncecron.host import local_time
 from oncecron.log.time_span import LATEST_TIME
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from oncecron.core.log_rows import Expectation, JobKey
 
 _ZONE_CHANGES_WITHIN = 400 * DAY
 """A zone whose offset changes at all changes it twice within this time."""
@@ -44,11 +43,6 @@ class _Change(NamedTuple):
     at: int
     before: int
     now: int
-
-
-def known_schedule(keys: Iterable[JobKey], key: str) -> Expectation | None:
-    """Return what is expected of a key, or None."""
-    return next((each.expected for each in keys if each.key == key and each.expected), None)
 
 
 def coming_ticks(

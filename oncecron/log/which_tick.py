@@ -28,7 +28,7 @@ from oncecron.log.tick_history import LOOKED_AT, Which, outcome_of, which_of
 from oncecron.log.time_span import EXPECTED, read_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from typing import Any
 
     from oncecron.core.log_rows import Execution
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 _RECENT_TROUBLE = 2 * DAY
 """`why` names the last tick that ended badly for so long, although later ones succeeded: until the next morning."""
 
-UNFIRED = ("missed", "skipped")
-"""Outcomes of ticks without a start."""
-WANTED = tuple(dict.fromkeys((*OUTCOMES, NO_END, *UNFIRED, *REFUSAL_REASONS)))
+WANTED = tuple(dict.fromkeys((*OUTCOMES, NO_END, "missed", "skipped", *REFUSAL_REASONS)))
 """What `--outcome` takes."""
 
 
@@ -166,7 +164,7 @@ class Ticks:
     def _newest_unstarted(self, reason: str | None) -> Which | None:
         query = HistoryQuery(key=self._key, outcomes=[reason] if reason else None, limit=None)
         skipped = (Which(skip.tick) for skip in self._log.skips(query) if skip.reason != "done")
-        ticks = itertools.islice(_distinct(skipped), LOOKED_AT)
+        ticks = itertools.islice(dict.fromkeys(skipped), LOOKED_AT)
         return next((which for which in ticks if self._outcome(which) is None), None)
 
     def _missed(self) -> Iterator[tuple[float, Which]]:
@@ -180,8 +178,9 @@ class Ticks:
             each.end()
         read_reasons(mine, self._log)
         for each in mine:
-            for _, last, _, _ in each.missing(self._log):
-                yield self._at(Which(last)), Which(last)
+            for found in each.missing(self._log):
+                last = Which(found.last_tick or found.tick)
+                yield self._at(last), last
 
     # By name or time
 
@@ -264,7 +263,3 @@ def wanted_outcomes(text: str) -> list[str]:
         if word not in WANTED:
             raise UsageError(f"--outcome: {not_one_of(word, WANTED)}")
     return words
-
-
-def _distinct(ticks: Iterable[Which]) -> Iterator[Which]:
-    yield from dict.fromkeys(ticks)

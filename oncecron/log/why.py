@@ -76,6 +76,13 @@ _HEADLINES = {
     "no-record": "is older than all records of the key",
     "to-come": "is not due yet",
 }
+_OF_HOST = {
+    "no-store": "it could not reach the store",
+    "broken": "it could not start the command",
+    "unmet": "it did not meet --only-if",
+    "interrupted": "it was ended before it could start the command",
+}
+"""The reasons of skips that a host decides without the store, which may be spooled."""
 _SKIPS_SHOWN = 20
 _FAILED = ("failed", "timed-out")
 _EVIDENCE_AMONG = 20
@@ -113,7 +120,7 @@ def others(
     }
     for because, (subject, which) in subjects.items():
         if which is not None:
-            facts = _known(facts_of(sources, key, which, spooled, suggests=False))
+            facts = _known(facts_of(sources, key, which, spooled))
             verdict = _verdict(facts)
             how = f"--tick {shlex.quote(which.tick)}" if which.tick else f"--outcome {verdict}"
             sentences = _Sentences(facts, clock)
@@ -154,7 +161,7 @@ def evidence(
             job = next(jobs(sources, [key]), None)
             which = Ticks(sources, key, spooled, shown).worst(job).which
         judges = text is None and about is None
-        facts = facts_of(sources, key, which, judges=judges, suggests=False)
+        facts = facts_of(sources, key, which, judges=judges)
         sentences = account(facts, shown).sentences
     except NotFoundError:
         sentences = []
@@ -424,11 +431,7 @@ class _Sentences:
             "paused": f"the key was paused{detail}",
             "drained": f"the host was drained{detail}",
             "exhausted": f"no attempts were left{detail}",
-            "broken": f"it could not start the command{detail}",
-            "unmet": f"it did not meet --only-if{detail}",
-            "no-store": f"it could not reach the store{detail}",
-            "interrupted": f"it was ended before it could start the command{detail}",
-        }.get(skip.reason, f"{skip.reason}{detail}")
+        }.get(skip.reason, f"{_OF_HOST.get(skip.reason, skip.reason)}{detail}")
 
     def _held(self, skip: Skip) -> str:
         row = holder_of(skip, self._facts.executions)
@@ -458,13 +461,7 @@ class _Sentences:
 
     def _spooled(self, record: dict[str, Any]) -> str:
         if record["kind"] == "skip":
-            why = {
-                "no-store": "it could not reach the store",
-                "broken": "it could not start the command",
-                "unmet": "it did not meet --only-if",
-                "interrupted": "it was ended before it could start the command",
-            }
-            reason = why.get(record["reason"], record["reason"])
+            reason = _OF_HOST.get(record["reason"], record["reason"])
             what = f"skipped: {reason}{in_brackets(record.get('detail'))}"
         elif record["outcome"] == "not-started":
             what = f"did not start it{in_brackets(record.get('note'))}"
@@ -477,8 +474,6 @@ class _Sentences:
 
     def _unfired(self, verdict: str) -> Iterator[str]:
         facts = self._facts
-        if facts.near and verdict == "not-fired":
-            yield f"Nearest ticks on record: {', '.join(map(visible, facts.near))}."
         if verdict == "no-record":
             yield (
                 f"They begin at {self._clock.seconds(facts.oldest)}: older ones have been removed, or there were none."

@@ -27,7 +27,6 @@ from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.log.silent_hosts import (
     LAST_TICKS,
     NAMES_CURE,
-    clock_difference,
     last_ticks,
     newest_rows,
     recent,
@@ -447,7 +446,8 @@ def _of_hosts(
         yield finding("same-name", None, 1, f"{reason}; {NAMES_CURE}", host=host)
     for row in newest_rows(rows, now - DAY):
         if abs(row.clock_ahead) > NOTABLE_CLOCK_SKEW:
-            reason = f"the clock of {row.host} {clock_difference(row.clock_ahead)}"
+            side = "ahead of" if row.clock_ahead > 0 else "behind"
+            reason = f"the clock of {row.host} is {abs(row.clock_ahead):.1f} s {side} the store's"
             yield finding("clock", None, 1, reason, since=row.seen_at, host=row.host)
 
 

@@ -16,7 +16,7 @@ from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.log.audit import Question, audit
 from oncecron.log.gaps import reason_text
-from oncecron.log.missed import HELD_BACK, expected_shards, grace_of, paused_since, withheld
+from oncecron.log.missed import HELD_BACK, expected_shards, grace_of, paused_time, withheld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +100,7 @@ def _of_shard(
     }
     ends = [now - grace_of(expectation), *started, *((at or 0.0) + 1 for at in given_back)]
     minutes = range(int(oldest // 60 * 60), int(now), 60)
-    paused = paused_since(known.key, log.people.pauses()) or now
+    paused = paused_time(known.key, log.people.pauses())[0] or now
     before = max(each for each in ends if each is not None)
     due = [at for at in minutes if oldest // 1 < at < before]
     gaps = [at for at in due if at not in started and at < paused]

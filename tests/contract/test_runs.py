@@ -12,7 +12,7 @@ from oncecron.core.log_rows import PACKED_OUTCOMES, EndedRuns, Traced
 from oncecron.core.tick import NO_TICK, named_tick
 from oncecron.log.grid import columns, gather
 from oncecron.log.sources import Sources
-from oncecron.log.timeline import KeyTicks, Span, hosts_timeline, last_runs, ticks_of
+from oncecron.log.timeline import KeyTicks, Span, last_runs, ticks_of
 
 HOSTILE = 'we"b\\1\x1b[31m é'
 
@@ -161,7 +161,6 @@ def test_grids_of_keys_and_of_hosts(log: Log) -> None:
     assert gather(key, of_key.ticks, starts, now).counts == (
         ("lost", 1), ("failed", 4), ("timed-out", 1), ("stopped", 1), ("running", 1), ("succeeded", 2),
     )  # fmt: skip
-    of_hosts = hosts_timeline(sources, starts, now, KEY)
-    assert [line.name for line in of_hosts.lines] == ["a.example", "bb.example"]
+    assert [*ticks_of(sources, span, [KEY], hosts=True)[KEY].hosts] == ["a.example", "bb.example"]
     runs = last_runs(sources, 2)
     assert [run.outcome for run in runs[KEY]] == ["failed", "running"]

@@ -3,7 +3,7 @@
 import pytest
 
 from oncecron.core.model import Ending
-from oncecron.core.retry import Backoff, RetryPolicy, retry_delay
+from oncecron.core.retry import Backoff, RetryPolicy
 
 RETRYING = RetryPolicy(2, (5.0, 300.0), frozenset({64}))
 
@@ -15,7 +15,7 @@ def test_a_delay_is_random_between_the_base_and_a_bound_that_doubles(
     attempt: int, longest: float
 ) -> None:
     """uniform(base, min(cap, base * 2**attempt)): never outside, and all over it."""
-    delays = sorted(retry_delay(5.0, 300.0, attempt) for _ in range(2000))
+    delays = sorted(RETRYING.seconds_after(attempt) for _ in range(2000))
     assert delays[0] >= 5.0
     assert delays[-1] < longest
     assert delays[0] < 5.0 + 0.02 * (longest - 5.0)

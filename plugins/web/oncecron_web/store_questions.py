@@ -23,7 +23,7 @@ from oncecron.log.job_summary import is_living
 from oncecron.log.jobs import states
 from oncecron.log.output_tail import captured
 from oncecron.log.tick_history import facts_of, spooled_of, which_of
-from oncecron.log.timeline import Span, hosts_timeline, last_runs, ticks_of
+from oncecron.log.timeline import Span, last_runs, ticks_of
 from oncecron.log.which_tick import Choice, Ticks, wanted_tick
 from oncecron.log.why import account, evidence, others
 from oncecron.watch.findings import check, usual_limits
@@ -323,7 +323,11 @@ def _begin(runs: Sequence[Run], now: float, kept: float) -> float:
 
 def _hosts_by_time(sources: Sources, settings: Settings, key: str, since: float) -> Grid:
     starts = columns(since, sources.now, _HOST_COLUMNS, utc=settings["utc"])
-    return hosts_timeline(sources, starts, sources.now, key, kept=settings.file.retention)
+    span = Span(starts[0], sources.now, settings.file.retention)
+    found = ticks_of(sources, span, [key], hosts=True)
+    hosts_of = sorted(found[key].hosts.items()) if key in found else ()
+    lines = (gather(host, each, starts, span.until) for host, each in hosts_of)
+    return Grid(starts, span.until, tuple(lines), key)
 
 
 def _rows(
