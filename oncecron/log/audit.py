@@ -77,7 +77,7 @@ class Question(NamedTuple):
 
 def audit(question: Question) -> Iterator[Breach]:
     """Yield the findings by key; shards without a start, then executions without an end come last."""
-    living = _living(question)
+    living = _living(question)  # before any execution is read: see `_without_end`
     sources = Sources(question.store, question.log, question.now, question.configured)
     known = _known(question, living, sources.pauses)
     every = expected_gaps(sources, question.oldest).items()

@@ -157,6 +157,7 @@ def _is_well(newest: Execution, shards: Sequence[JobKey], now: float) -> bool:
     is_whole = newest.shards == 1 and all(each.shard == newest.shard for each in shards)
     if any(is_ahead(each.high_water or 0.0, now) for each in shards):
         return False
+    # Without a schedule, a key that has started so recently cannot be silent: its older starts are not needed.
     has_habit_for_now = (
         any(each.expected for each in shards) or newest.started_at > now - LEAST_SILENCE
     )

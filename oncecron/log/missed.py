@@ -161,6 +161,7 @@ class Unstarted:
         now: float,
     ) -> None:
         """Judge by the instants of ticks; `paused`: since when the key is paused."""
+        # A tick that was given back is itself missed, without its grace: its firing is over.
         late = now - grace_of(expected), _newest(started, now), _newest(given_back, now) + 1
         self._late_before = max(late)
         self._paused = math.inf if paused is None else believed(paused, now)
@@ -322,6 +323,7 @@ def _due(known: Known, plan: _Scheduled, skips: Sequence[SkipReason], now: float
         return Due(next_at, silent_since=_silent_since(known, now))
     hosts = {each.host for each in known.newest} | {each.host for each in skips}
     reasons = reasons_by(lambda skip: tick.instant_of(skip.tick), skips)
+    # Only ticks with skips are judged one by one: thousands of keys may have a thousand ticks each after an outage.
     why = {at: withheld(found, hosts) for at, found in reasons.items()}
     overruns = [at for at in ticks if why.get(at) == "overrun"] if skips else ()
     if skips:

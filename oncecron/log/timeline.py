@@ -142,7 +142,7 @@ class _Past:
         """Note what the store answers, in any order."""
         since, until = self._span.since, self._span.until
         if isinstance(row, EndedRuns):
-            self._read[0] += len(row.times)
+            self._read[0] += len(row.times)  # a store packs no runs of keys with shards
             first, last = (bisect.bisect_left(row.times, each) for each in (since, until))
             self.ended.append(row._replace(times=row.times[first:last]))
             return
@@ -184,6 +184,7 @@ class _Past:
         `keeps`: how many executions of a shard the store keeps. Before the oldest of so many, nothing is missing.
         """
         span, now, found = self._span, self._now, {}
+        # `scheduled` has what is later than `since`: a tick at the very beginning of the span is in it.
         since, until = max(span.since - 1, now - span.kept.executions), min(now, span.until)
         for known, expected in expected_shards(self.shards):
             shard, started = known.shard, self.started(known.shard)

@@ -327,6 +327,7 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
         if limits.states[each.finding] != OK
     ]
     judged = _one_per_run(judged)
+    # "~" is behind all letters: what is about no key comes last.
     judged.sort(key=lambda each: (-STATES.index(each.state), each.key or "~"))
     named = {key for each in judged for key in each.named()}
     # What oncecron runs for itself counts where it is asked for, or is not well.

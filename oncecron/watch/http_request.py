@@ -20,6 +20,7 @@ from oncecron.watch.within import within
 if TYPE_CHECKING:
     from email.message import Message
 
+# Errors of the client, and yet not for good: a timeout, too early, too many requests.
 _TRY_AGAIN = (408, 425, 429)
 _SERVER_ERROR = 500
 

@@ -75,7 +75,7 @@ def at_a_glance(
 
 def told(*executions: Execution, leases: tuple[LeaseView, ...] = (), **known: Any) -> Any:
     traced = [Traced(each, None, None, None) for each in executions]
-    facts = Facts("k", "t1", None, (), traced, (), (), leases, (), {}, frozenset(), (), NOW)
+    facts = Facts("k", "t1", None, (), traced, (), (), leases, (), {}, frozenset(), NOW)
     return account(facts._replace(**known), Clock(utc=True))
 
 
