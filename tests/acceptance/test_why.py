@@ -127,12 +127,9 @@ def test_nobody_fired(store: Store, host: Oncecron) -> None:
         ("2025-03-01T02:07Z", "the last one before it is 2025-03-01T02:05Z"),
         ("2025-03-01T03:05+01:00", "(UTC), has this tick."),
     ):
-        text = told_with(
-            "Nearest ticks on record: 2025-03-01T02:00Z", host, "billing", "--tick", wanted
-        )
+        text = told_with(words, host, "billing", "--tick", wanted)
         assert "did not run: no firing is on record" in text
         assert "Hosts that have fired the key: host-a (last at " in text
-        assert words in text
         assert why(host, "billing", "--tick", wanted)["verdict"] == "not-fired"
     text = told(host, "billing", "--tick", "2025-03-01T01:00Z")
     assert "is older than all records of the key.\nThey begin at 2025-03-01T02:00:00Z" in text
