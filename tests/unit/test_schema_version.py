@@ -6,7 +6,7 @@ import pytest
 
 from oncecron import __version__
 from oncecron.core.errors import StoreRefusesError
-from oncecron.stores.postgres import schema, sql_files
+from oncecron.stores.postgres import people_sql, schema
 from oncecron.stores.redis import scripts
 from oncecron.stores.schema_version import Recorded, misfit, missing, serves, steps
 from oncecron.stores.sqlite import connection
@@ -55,7 +55,7 @@ def test_the_steps_that_are_missing_are_run_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "version", "oldest"),
     [
-        (sql_files.STEPS, schema.VERSION, schema.OLDEST),
+        (people_sql.STEPS, schema.VERSION, schema.OLDEST),
         (scripts.STEPS, scripts.LAYOUT, scripts.OLDEST),
         (connection.STEPS, connection.SCHEMA_VERSION, connection.SCHEMA_OLDEST),
     ],

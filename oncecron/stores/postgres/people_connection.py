@@ -24,7 +24,7 @@ from oncecron.core.timing import READER_TIMEOUT
 from oncecron.stores.address import as_role, masked, where_options
 from oncecron.stores.postgres import address, libpq, login_rights, schema
 from oncecron.stores.postgres.client import LARGEST_ANSWER, STRANGER, Limit, StatementError, log_in
-from oncecron.stores.postgres.sql_files import statements
+from oncecron.stores.postgres.people_sql import statements
 from oncecron.stores.schema_version import Recorded
 
 if TYPE_CHECKING:

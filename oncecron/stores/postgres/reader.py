@@ -22,7 +22,7 @@ from oncecron.core.tick import minute_tick
 from oncecron.core.timing import READER_TIMEOUT
 from oncecron.core.units import typed_duration
 from oncecron.stores.address import as_role, command_line, masked, shell_quoted
-from oncecron.stores.postgres import schema, sql_files
+from oncecron.stores.postgres import people_sql, schema, sql_files
 from oncecron.stores.postgres.doctor import examine, of_foreign_locks
 from oncecron.stores.postgres.people_connection import (
     INIT_CURE,
@@ -47,7 +47,7 @@ _SESSION_LOCK_FREED_AFTER = 1.0
 """A PostgreSQL session whose client has ended frees its lock within this time."""
 _TERMINATED_AFTER = 5.0
 """A PostgreSQL session that was terminated ends within this time."""
-_RELEASE_POLL = 0.05
+_RELEASE_POLL = 0.05  # waited for in select(2): libfaketime 0.9.10 breaks time.sleep()
 """Between two tries of `release --force` while a terminated session ends, and of a pause while a write is under way."""
 _SKIP_WINDOWS = (600.0, 4800.0, 38400.0, 307200.0)
 """PostgreSQL looks for the newest skips in the last ten minutes, then in windows eight times as long, then in all
@@ -326,9 +326,9 @@ class PostgresReader(Connection, Reader):
                 connection.execute(self._sql["lock_schema"])
                 # Another session may have upgraded it.
                 found = self._recorded(connection, cure) or found
-                changes = sql_files.upgrade(self._namespace, found)
-            changes += sql_files.settings(self._namespace, least)
-            changes += sql_files.grants(self._namespace, roles._asdict())
+                changes = people_sql.upgrade(self._namespace, found)
+            changes += people_sql.settings(self._namespace, least)
+            changes += people_sql.grants(self._namespace, roles)
             if changes:
                 connection.execute(changes)
         return found.version if found else None
@@ -351,10 +351,10 @@ class PostgresReader(Connection, Reader):
         raise StoreRefusesError(f"PostgreSQL, schema {self._namespace}: {why}")
 
     def schema_sql(self, roles: Roles, least: LeastRetention = UNCHANGED) -> str:
-        changes = sql_files.settings(self._namespace, least) + sql_files.grants(
-            self._namespace, roles._asdict()
+        changes = people_sql.settings(self._namespace, least) + people_sql.grants(
+            self._namespace, roles
         )
-        return f"begin;\n\n{sql_files.printed(self._namespace)}\n{changes}commit;\n"
+        return f"begin;\n\n{people_sql.printed(self._namespace)}\n{changes}commit;\n"
 
     @answered
     def versions(self) -> tuple[int, str]:

@@ -259,13 +259,6 @@ def of_a_circle(redirection: str, where: str) -> StoreError:
     )
 
 
-def of_no_cluster(error: ReplyError, where: str) -> StoreError:
-    """Return the error of a server that does not say which nodes its cluster has."""
-    return StoreRefusesError(
-        f"{where}: this server is not a node of a Redis Cluster ({_line(error)}); write redis://"
-    )
-
-
 def nameless(redirection: ReplyError, where: str) -> StoreError:
     """Return the error of a redirection that does not name the node."""
     return StoreRefusesError(

@@ -103,8 +103,7 @@ class PeopleClient:
         ]
 
     def _connected(self) -> RedisClient:
-        # What arrives without a question is the end, as by the server's `timeout` while `--follow` slept.
-        if self._client and select.select([self._client.fileno()], (), (), 0)[0]:
+        if self._client and _has_ended(self._client):
             self.close()
         if self._client is None:
             self._client = RedisClient(
@@ -125,6 +124,15 @@ class PeopleClient:
     def _refused(self, error: ReplyError) -> StoreError:
         self.close()
         return of_step(error, self._target, self.names.namespace)
+
+
+def _has_ended(client: RedisClient) -> bool:
+    """Return whether the server has hung up, as by its `timeout` while `--follow` slept: nothing else comes unasked."""
+    if client.fileno() == -1:
+        return True
+    poll = select.poll()  # select(2) takes no descriptor above 1,023, and `web` may have more
+    poll.register(client.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _deadline() -> float:
