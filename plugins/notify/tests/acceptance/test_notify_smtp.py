@@ -1,14 +1,12 @@
 """Mail of `oncecron notify` by a mail server: STARTTLS, a login, and what servers do wrong."""
 
-import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from servers import Certificates, SmtpSink, eventually
+from servers import Certificates, SmtpSink
 from servers.oncecron import Oncecron
 
 Sinks = Callable[..., SmtpSink]
@@ -182,53 +180,3 @@ def test_an_address_that_is_refused_is_named_to_the_others(mailer: Mailer, new_s
     )
     trial = host("notify", "--test")
     assert (trial.status, trial.err.endswith(said)) == (1, True)
-
-
-class Talker:
-    """A server that says some words, then others byte by byte, and then nothing."""
-
-    def __init__(self, words: bytes, slow: bytes) -> None:
-        self._words, self._slow = words, slow
-        self.heard = b""
-        self.is_over = threading.Event()
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self._socket.getsockname()[1]
-        threading.Thread(target=self._serve, daemon=True).start()
-
-    def _serve(self) -> None:
-        connection, _ = self._socket.accept()
-        with self._socket, connection:
-            connection.send(self._words)
-            while not self._hears_the_end(connection):
-                connection.send(self._slow[:1])
-                self._slow = self._slow[1:]
-        self.is_over.set()
-
-    def _hears_the_end(self, connection: socket.socket) -> bool:
-        connection.settimeout(0.3)
-        try:
-            heard = connection.recv(4096)
-        except TimeoutError:
-            return False
-        self.heard += heard
-        return not heard
-
-
-@pytest.mark.parametrize(
-    ("words", "slow", "why"),
-    [
-        (b"", b"", 'the connection within 1 s; a server that speaks TLS at once needs tls = "tls"'),
-        (b"", b"220-very slow\r\n", "the connection within 1 s"),
-        (b"220 ready\r\n", b"250-very slow\r\n", "EHLO within 1 s"),
-    ],
-    ids=["silent", "slow", "slow-later"],
-)
-def test_a_server_that_is_silent_or_slow_costs_the_timeout(
-    mailer: Mailer, words: bytes, slow: bytes, why: str
-) -> None:
-    """Of everything together; it gets nothing."""
-    talker = Talker(words, slow)
-    ended = mailer.host(talker.port, f'timeout = "1s"\n{WITH_LOGIN}')("notify", "--test")
-    assert f"127.0.0.1:{talker.port}: no answer to {why}" in ended.err
-    eventually(talker.is_over.is_set)
-    assert talker.heard.removeprefix(b"ehlo [127.0.0.1]\r\n") == b""

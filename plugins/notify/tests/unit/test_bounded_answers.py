@@ -99,17 +99,33 @@ def test_a_reply_of_a_mail_server_without_end(
     assert flood.sent < LARGEST + BETWEEN
 
 
-def test_a_reply_that_is_never_whole(new_scripted: NewScripted) -> None:
+@pytest.mark.parametrize(
+    ("first", "then", "told"),
+    [
+        (
+            b"",
+            b"",
+            'the connection within 0.5 s; a server that speaks TLS at once needs tls = "tls"',
+        ),
+        (b"", b"2", "the connection within 0.5 s"),
+        (GREETING, b"2", "EHLO within 0.5 s"),
+    ],
+    ids=["silent", "slow", "slow-later"],
+)
+def test_a_reply_that_is_never_whole(
+    new_scripted: NewScripted, first: bytes, then: bytes, told: str
+) -> None:
     """It costs the timeout, and what waits for it ends by itself."""
 
     def dribble(connection: socket.socket, _: int) -> None:
-        while True:
-            connection.sendall(b"2")
+        connection.sendall(first)
+        while then or connection.recv(1 << 16):
+            connection.sendall(then)
             time.sleep(0.05)
 
     before = threading.active_count()
     server = new_scripted(dribble)
-    assert "no answer to the connection within 0.5 s" in refusal_of(server, 0.5)
+    assert f"no answer to {told}" in refusal_of(server, 0.5)
     server.close()
     eventually(lambda: threading.active_count() <= before)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import email.policy
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -160,6 +161,17 @@ def test_a_hostile_text_adds_no_header_to_a_mail() -> None:
     assert mail["Subject"] == summary(found)
     assert mail["Message-ID"] == f"<{'0' * 32}@oncecron.invalid>"
     assert mail.get_content() == text(found)
+
+
+def test_a_subject_stands_on_one_line() -> None:
+    """The longest key; the worst is named, and how many others there are."""
+    worst = Change("problem", finding("failed", "k" * 200, 1, "failed (exit status 3)"), "ok")
+    found = message("failed")
+    lines = mail_of(channel("text"), found._replace(changes=[worst, *found.changes])).splitlines()
+    place = next(number for number, line in enumerate(lines) if line.startswith(b"Subject:"))
+    assert re.fullmatch(rb"Subject: oncecron CRITICAL: k{30,}\.\.\. and 1 more", lines[place])
+    assert len(lines[place]) <= 78
+    assert not lines[place + 1].startswith((b" ", b"\t"))
 
 
 @pytest.mark.parametrize(
