@@ -31,15 +31,6 @@ WHOLE = (-1, 0, 2147483647)
 TOKENS = (-1, 0, 9 * 10**18, 2**63 - 1, 2**53, 4 * 10**15)
 
 
-@pytest.fixture
-def granted(database: Database, public_path: Path) -> Database:
-    """Install the schema as its owner and grant the rights of firings and of operators."""
-    owner = Oncecron(database.url(), public_path)
-    ended = owner("init", "--run-role", "runner", "--operator-role", "operator")
-    assert ended.status == 0, ended.err
-    return database
-
-
 class Session:
     """A connection of a role, which calls functions one by one."""
 

@@ -133,52 +133,6 @@ def test_the_end_of_the_output_is_cut_to_what_healthchecks_keeps(
     assert end.body.endswith(b"\n29999\n30000\n")
 
 
-def test_cronitor_hears_of_start_and_failure(
-    host: Oncecron, recorder: Recorder, configure: Configure
-) -> None:
-    """Its states and parameters; a message has no more than 2,000 characters."""
-    configure("cronitor", f"{recorder.url}/p/api-key/{{key}}")
-    host.run("k", "--tick", "t", "--capture", "9k", "--", "sh", "-c", "seq 3000; exit 4")
-    start, end = recorder.wait_for(2)
-    assert {(one.method, one.path, one.body) for one in (start, end)} == {
-        ("GET", "/p/api-key/k", b"")
-    }
-    assert (start.query["state"], start.query["host"]) == ("run", "host-a")
-    assert (end.query["state"], end.query["status_code"]) == ("fail", "4")
-    assert start.query["series"] == end.query["series"]
-    assert end.query["metric"].startswith("duration:0.")
-    assert 1990 < len(end.query["message"]) <= 2000
-    assert end.query["message"].endswith("\n2999\n3000\n")
-    host.run("k", "--tick", "u", "--", "true")
-    *_, end = recorder.wait_for(4)
-    assert (end.query["state"], end.query["status_code"]) == ("complete", "0")
-
-
-def test_sentry_hears_of_start_and_end(
-    host: Oncecron, recorder: Recorder, configure: Configure
-) -> None:
-    """Two check-ins with one id; the environment that the URL names stays."""
-    configure("sentry", f"{recorder.url}/api/7/cron/{{key}}/public/?environment=staging")
-    host.run("k", "--tick", "t", "--", "true")
-    host.run("k", "--tick", "u", "--", "false")
-    requests = recorder.wait_for(4)
-    assert {(one.method, one.path) for one in requests} == {("GET", "/api/7/cron/k/public/")}
-    assert [one.query["status"] for one in requests] == [
-        "in_progress",
-        "ok",
-        "in_progress",
-        "error",
-    ]
-    ids = [one.query["check_in_id"] for one in requests]
-    assert (ids[0], ids[2]) == (ids[1], ids[3])
-    assert ids[0] != ids[2]
-    assert all(str(uuid.UUID(one)) == one for one in ids)
-    assert [sorted(one.query) for one in requests[:2]] == [
-        ["check_in_id", "environment", "status"],
-        ["check_in_id", "duration", "environment", "status"],
-    ]
-
-
 def test_a_webhook_gets_the_fields_of_the_record(
     host: Oncecron, recorder: Recorder, configure: Configure
 ) -> None:

@@ -42,9 +42,6 @@ def lease(server: RedisServer) -> dict[str, str]:
     return fields
 
 
-# The data
-
-
 # Late words
 
 

@@ -16,7 +16,7 @@ from log_of import PostgresLog, Store
 from servers import Database, Journal, eventually, job
 from servers.namespaces import as_ourselves
 from servers.oncecron import CONSOLE_SCRIPT, Firing, Oncecron
-from servers.process import Process, descendants, end, process_table, read_process, spawn
+from servers.process import Process, descendants, end, kill_tree, process_table, read_process, spawn
 from servers.require import program, require_root
 
 ENDING = ("TERM", "INT", "HUP", "QUIT")
@@ -198,15 +198,12 @@ class Terminal:
     """A pseudo-terminal with a program that has it as its controlling terminal."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        pid, self.master = pty.fork()
-        if pid == 0:
-            try:
-                os.execve(command[0], command, environment)  # noqa: S606 - no shell is wanted
-            finally:
-                os._exit(127)
-        self.pid = pid
+        self.master, its = pty.openpty()
+        # Who leads a session gets the first terminal that it opens.
+        opening = ["/bin/sh", "-c", 'exec "$@" <>"$0" >&0 2>&1', os.ttyname(its)]
+        self.process = spawn([*opening, *command], env=environment)
+        self.both = (self.master, its)
         self.text = ""
-        self.status: int | None = None
 
     def write(self, text: str) -> None:
         os.write(self.master, text.encode())
@@ -218,35 +215,16 @@ class Terminal:
             left = give_up - time.monotonic()
             ready = left > 0 and select.select([self.master], [], [], left)[0]
             assert ready, f"no {pattern!r} within {deadline} s in {self.text!r}"
-            try:
-                self.text += os.read(self.master, 4096).decode(errors="replace")
-            except OSError as error:  # nobody has the terminal open any more
-                raise AssertionError(f"the end, and no {pattern!r} in {self.text!r}") from error
+            self.text += os.read(self.master, 4096).decode(errors="replace")
         shown, self.text = self.text[: found.end()], self.text[found.end() :]
         return shown
 
-    def wait(self, deadline: float = 10) -> int:
-        """Wait for the program's end and return its exit status."""
-
-        def reaped() -> bool:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.status = os.waitstatus_to_exitcode(status)
-            return pid != 0
-
-        eventually(reaped, deadline)
-        assert self.status is not None
-        return self.status
-
     def close(self) -> None:
         """Hang up and end everything."""
-        tree = [] if self.status is not None else descendants(self.pid)
-        for process in tree:
-            if process.alive():
-                os.kill(process.pid, signal.SIGKILL)
-        os.close(self.master)
-        if self.status is None:
-            os.waitpid(self.pid, 0)
+        kill_tree(self.process.pid)
+        end(self.process, signal.SIGKILL)
+        for descriptor in self.both:
+            os.close(descriptor)
 
 
 @pytest.fixture
@@ -278,20 +256,22 @@ def test_ctrl_c_reaches_the_command_exactly_once(
     for _ in range(2):
         screen.write("\x03")
         screen.expect("INT")
-        os.kill(screen.pid, signal.SIGUSR1)  # comes behind what oncecron would have sent
+        os.kill(screen.process.pid, signal.SIGUSR1)  # comes behind what oncecron would have sent
         screen.expect("USR1")
     assert journal.runs()[0].signals == ["INT", "USR1", "INT", "USR1"]
     os.kill(journal.starts()[0].pid, signal.SIGKILL)
-    assert screen.wait() == 137
+    assert screen.process.wait(10) == 137
 
 
 def test_ctrl_c_ends_the_command(any_store: Store, terminal: Callable[..., Terminal]) -> None:
     """A command that does nothing about INT dies of it: 130, `stopped`."""
     screen = terminal(*oncecron_run("--", "sh", "-c", "echo ready; exec sleep 60"))
     screen.expect("ready")
-    eventually(lambda: any(_command_line(p) == b"sleep 60" for p in descendants(screen.pid)))
+    eventually(
+        lambda: any(_command_line(p) == b"sleep 60" for p in descendants(screen.process.pid))
+    )
     screen.write("\x03")
-    assert screen.wait() == 130
+    assert screen.process.wait(10) == 130
     [record] = any_store.executions("k")
     assert (record.outcome, record.signal) == ("stopped", signal.SIGINT)
 
@@ -306,7 +286,7 @@ def test_ctrl_c_ends_each_and_leaves_the_rest(
     screen.expect("at 2")
     screen.write("\x03")
     screen.expect(r"oncecron: key k: of 5 items, 1 in doubt and 3 left; see `oncecron items k ")
-    assert screen.wait() == 130
+    assert screen.process.wait(10) == 130
     assert sorted(row.outcome for row in any_store.executions("k")) == ["stopped", "succeeded"]
 
 
@@ -331,7 +311,7 @@ def test_job_control_of_a_shell_works(store: Store, terminal: Callable[..., Term
     shell.write("echo status:$?\n")
     shell.expect("status:4")
     shell.write("exit\n")
-    shell.wait()
+    shell.process.wait(10)
     assert store.executions("k")[0].outcome == "failed"
 
 
@@ -345,7 +325,8 @@ def test_a_command_in_the_background_stops_at_reading_the_terminal(
 
     def reader_is_stopped() -> bool:
         return any(
-            p.state == "T" and _command_line(p)[:3] == b"sh " for p in descendants(shell.pid)
+            p.state == "T" and _command_line(p)[:3] == b"sh "
+            for p in descendants(shell.process.pid)
         )
 
     eventually(reader_is_stopped)

@@ -3,8 +3,6 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 
@@ -12,6 +10,7 @@ import pytest
 from log_of import Store
 from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, job
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+from terminals import answered
 
 Hosts = Callable[..., Oncecron]
 SILENT_SUCCESS = Ended(0, b"", "")
@@ -171,12 +170,12 @@ def test_a_person_is_told_of_a_tick_that_is_done(store: Store, host: Oncecron) -
     """On a terminal the refusal names the host that ran it, and --again, which then runs it."""
     yearly = ("--schedule", "0 0 1 1 *")
     assert host.run("k", *yearly, "--", "true").status == 0
-    command = [str(CONSOLE_SCRIPT), "run", "--key", "k", *yearly]
-    told, status = _on_terminal(host, [*command, "--", "echo", "ran"])
+    command = ("run", "--key", "k", *yearly)
+    status, told = answered(host, *command, "--", "echo", "ran", answers="")
     assert (status, "ran" in told.split()) == (0, False)
     assert "host-a" in told
     assert "--again" in told
-    told, status = _on_terminal(host, [*command, "--again", "--", "echo", "ran"])
+    status, told = answered(host, *command, "--again", "--", "echo", "ran", answers="")
     assert (status, told.split()) == (0, ["ran"])
 
 
@@ -190,13 +189,3 @@ def test_a_nested_run_of_the_same_key_is_a_usage_error(any_store: Store, host: O
     assert (ended.status, ended.out) == (0, b"64\n")
     assert ended.err.startswith("oncecron: ")
     assert len(any_store.executions("k")) == 1
-
-
-def _on_terminal(host: Oncecron, command: list[str]) -> tuple[str, int]:
-    leader = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
-    with subprocess.Popen(
-        [os.path.realpath(sys.executable), "-c", leader, *command],
-        env=host.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-    ) as shown:  # fmt: skip
-        out, _ = shown.communicate(timeout=30)
-    return out.decode(), shown.returncode

@@ -175,6 +175,28 @@ def test_each_outcome_has_a_word_of_each_service(outcome: str, code: int | None)
     assert query(request_for("sentry", "http://h/u", "end", ended).url)["status"] == status
 
 
+def test_cronitor_and_sentry_get_start_and_end_by_one_id() -> None:
+    """In the query, beside what the URL has there; a long message is cut to its newest end."""
+    url, ended = "http://h/k/?environment=staging", record(output="x" * 3000 + "3000\n")
+    sent = {}
+    for service in ("cronitor", "sentry"):
+        for kind in ("start", "end"):
+            request = request_for(service, url, kind, ended)  # type: ignore[arg-type]
+            path = urlsplit(request.url).path
+            assert (request.method, request.body, path) == ("GET", None, "/k/")
+            sent[service, kind] = query(request.url)
+    message = sent["cronitor", "end"].pop("message")
+    assert (len(message), message[-6:]) == (2000, "x3000\n")
+    assert sent["cronitor", "start"].pop("message")
+    cronitor = {"environment": "staging", "series": run_id(record()), "host": "web1"}
+    assert sent["cronitor", "start"] == {**cronitor, "state": "run"}
+    ending = {"state": "complete", "status_code": "0", "metric": "duration:1.250"}
+    assert sent["cronitor", "end"] == {**cronitor, **ending}
+    sentry = {"environment": "staging", "check_in_id": run_id(record())}
+    assert sent["sentry", "start"] == {**sentry, "status": "in_progress"}
+    assert sent["sentry", "end"] == {**sentry, "status": "ok", "duration": "1.250"}
+
+
 @pytest.mark.parametrize(
     ("url", "sent"),
     [
