@@ -332,13 +332,13 @@ def with_names(answers: dict[str, str]) -> str:
     return "\n".join(f"{name}: {answer}" for name, answer in answers.items())
 
 
-def moment(text: str, now: float, option: str = "since", *, utc: bool | None) -> float:
+def moment(text: str, now: float, option: str = "since", *, utc: bool) -> float:
     """Return the time (seconds since the epoch) of an age, a date or a time. Without offset it is local; `utc`: or UTC.
 
     Raises `UsageError`.
     """
     try:
-        return read_time(text, now, utc=utc or False)
+        return read_time(text, now, utc=utc)
     except ValueError as error:
         raise UsageError(f"--{option}: {error}") from error
 
@@ -362,7 +362,5 @@ def writer(
     """
     stream = output.standard_output()
     utc = settings["utc"] if utc is None else utc
-    style = style_for(
-        stream, output_format(settings), utc=utc or False, zone=zone, wide=settings["wide"] or False
-    )
+    style = style_for(stream, output_format(settings), utc=utc, zone=zone, wide=settings["wide"])
     return Writer(kind, style, stream)

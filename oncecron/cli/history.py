@@ -195,11 +195,11 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
         since=None if since is None else moment(since, time.time(), utc=settings["utc"]),
         host=_filter("--host", settings["host"]),
         outcomes=_outcomes(settings),
-        failed=settings["failed"] or False,
+        failed=settings["failed"],
         without=None if words or settings["all"] else INTERNAL,
         tick=valid_tick(settings["tick"]),
         limit=limit,
-        exhausted=settings["exhausted"] or False,
+        exhausted=settings["exhausted"],
     )
 
 

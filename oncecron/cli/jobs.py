@@ -96,7 +96,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         sources = sources_of(settings, store, log)
         if keys:
             refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
-        found: Iterable[JobSummary] = jobs(sources, keys, internal=settings["all"] or False)
+        found: Iterable[JobSummary] = jobs(sources, keys, internal=settings["all"])
         if answer.is_watched and output_format(settings) == "table":
             found = sorted(found, key=severity)
         shown = answer.write(found)

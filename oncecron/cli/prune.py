@@ -35,7 +35,7 @@ def _prune(given: dict[str, str], _words: list[str]) -> int:
     }
     retention = settings.file.retention._replace(**wanted)
     stream = output.standard_output()
-    dry = settings["dry-run"] or False
+    dry = settings["dry-run"]
     removed = "would remove" if dry else "removed"
     with all_readers(settings) as stores:
         pruned = {}

@@ -90,13 +90,13 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     keys = list(dict.fromkeys(map(valid_key, words)))
     stream = output.standard_output()
-    style = style_for(stream, output_format(settings), utc=settings["utc"] or False)
+    style = style_for(stream, output_format(settings), utc=settings["utc"])
     now = clock.wall()
     span = _span(settings, now)
     with store_and_log(settings) as (store, log):
         sources = Sources(store, log, now, configured_keys(settings))
         refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys} if keys else ())
-        internal, hosts = settings["all"] or False, len(keys) == 1
+        internal, hosts = settings["all"], len(keys) == 1
         found = ticks_of(sources, span, keys, internal=internal, hosts=hosts)
         if style.format != "table":
             Writer(TICKS, style, stream).write(_rows(found, hosts=hosts))

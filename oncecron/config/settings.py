@@ -84,7 +84,7 @@ class Settings:
                 source = " ".join(filter(None, (self.file.path, section, name)))
                 return self._convert(option, values[option.place], source, ConfigurationError)
         if option.default is None:
-            return None
+            return False if option.kind == "flag" else None
         return self._convert(option, option.default, f"the default of --{name}", ConfigurationError)
 
     def _convert(self, option: Option, text: str, source: str, error: type[OncecronError]) -> Any:
@@ -95,7 +95,7 @@ class Settings:
             raise error(f"{source}: {found}") from found
 
     def __getitem__(self, name: str) -> Any:
-        """Return a converted value; None if it is not set and has no default."""
+        """Return a converted value; None, or False of a flag, if it is not set and has no default."""
         return self._values[name]
 
     def text(self, name: str) -> str | None:

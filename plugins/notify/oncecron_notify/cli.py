@@ -105,7 +105,7 @@ def _pass(settings: Settings, notify: Notify) -> int:
     with store_and_log(settings) as (store, log):
         context = _context(settings, store, log)
         results = deliver(context, notify, prepare(context, notify))
-        status = _report(results, now=settings["now"] or False)
+        status = _report(results, now=settings["now"])
         return status or incomplete(store, log)
 
 
