@@ -284,7 +284,6 @@ class _Calendar:
         self._following = functools.cache(_following)
 
     def scheduled(self, known: Known) -> _Scheduled:
-        """Return what the schedules of all shards of a key say."""
         now, expected = self._now, list(expected_shards(known.shards))
         of_shards = [
             self._due(

@@ -166,11 +166,9 @@ class _Past:
         return "running" if (run.shard, run.fencing_token) in self._living else _word(run)
 
     def hosts(self) -> set[str]:
-        """Return the hosts that have started one of the ticks."""
         return {*self.of_hosts} | {each.host for each in self.ended if each.times}
 
     def started(self, shard: int) -> set[float]:
-        """Return the instants of the ticks of which a shard was started."""
         found: set[float] = {
             at for (_, at), runs in self.ticks.items() if at is not None and shard in runs
         }
@@ -198,7 +196,6 @@ class _Past:
         return found
 
     def outcome(self, of_shards: Mapping[int, Execution]) -> str:
-        """Return the outcome of a tick that was started."""
         words = {self.word(each) for each in of_shards.values()}
         if "running" in words:
             return "running"
@@ -264,7 +261,6 @@ class _Judgement:
         }
 
     def ticks(self, *, hosts: bool) -> KeyTicks:
-        """Return them, and for `hosts` the same of each host."""
         past = self._past
         words = {which: past.outcome(runs) for which, runs in past.ticks.items()}
         for at, word in self._without_start():

@@ -79,7 +79,6 @@ class _Calendar:
         self._instants = tick.Schedule(schedule, local_time.offsets(zone))
 
     def ticks(self, since: float, zone: str | None = None) -> Iterator[int]:
-        """Yield the ticks at or after an instant."""
         ticks = local_time.next_ticks(self._schedule, zone or self.name, -(-since // 1) - 1)
         instants = (int(each.instant or 0) for each in ticks)
         return takewhile(lambda instant: instant < LATEST_TIME, instants)
@@ -108,7 +107,6 @@ class _Calendar:
             start = at
 
     def texts(self, instant: int) -> tuple[str, str]:
-        """Return the text of a tick, and its local time."""
         name = datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%MZ")
         zone = timezone(timedelta(seconds=self._instants.offset(instant)))
         return name, datetime.fromtimestamp(instant, zone).isoformat(timespec="seconds")

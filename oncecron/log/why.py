@@ -221,7 +221,6 @@ class _Sentences:
         return f"{subject} {how}{self._at_last()}."
 
     def name(self) -> str:
-        """Return which tick or firing it is."""
         facts = self._facts
         if facts.tick:
             return f"tick {visible(facts.tick)}"
