@@ -14,6 +14,7 @@ from servers.scripted import Scripted, says
 from oncecron.core.errors import OncecronError, StoreUnavailable
 from oncecron.stores.redis import people_client, scripts
 from oncecron.stores.redis.address import parse
+from oncecron.stores.redis.explain import READING
 from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.scripts import Names
 
@@ -241,6 +242,16 @@ def test_a_namespace_that_moves_between_two_questions(
     cluster.move_slot(slot, first, second, "end")
     assert count(goes, stays, goes) == [3, 4, 4]
     assert (counted(second, stays), counted(second, goes)) == (4, 4)
+
+
+def test_a_cluster_and_a_user_that_only_reads(
+    new_redis_cluster: Callable[..., RedisCluster], connect: Connect
+) -> None:
+    """The rights that the manual gives it are enough to be led to the node."""
+    cluster = new_redis_cluster(user=[f"cron on >{SECRET} ~oncecron:* {READING}"])
+    asked = connect(cluster.url().replace("//", f"//cron:{SECRET}@"))
+    name = asked.names.of_namespace("namespace")
+    assert asked.ask([("TIME",), ("HGETALL", name)])[1] == {}
 
 
 def test_sockets_users_and_tls(

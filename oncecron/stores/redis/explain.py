@@ -41,20 +41,19 @@ _CURES_OF_HANDSHAKE = {
 }
 _OTHER_CURE = "correct the store's URL"
 _LOGIN_RIGHTS = "+select +client|setname"
-_IN_A_CLUSTER = "+asking +command +cluster|slots"
 READING = (
-    f"{_LOGIN_RIGHTS} +time {_IN_A_CLUSTER} +hget +hmget +hgetall "
+    f"{_LOGIN_RIGHTS} +time +asking +hget +hmget +hgetall "
     "+zrange +zrevrange +zrevrangebyscore +xrange +xrevrange"
 )
 """The rights of a user that only reads."""
 RIGHTS = (
-    f"{_LOGIN_RIGHTS} +info +time +wait {_IN_A_CLUSTER} "
+    f"{_LOGIN_RIGHTS} +info +time +wait +asking "
     "+eval +evalsha +subscribe +publish "
     "+exists +del +hget +hmget +hgetall +hset +hsetnx +hdel +hincrby +hkeys +hlen +hstrlen "
     "+zadd +zcard +zscore +zrange +zrangebyscore +zrevrange +zrevrangebyscore +zrem "
     "+xadd +xdel +xlen +xrange +xrevrange"
 )
-"""The rights that oncecron needs in its namespace, each by its name.
+"""The rights that oncecron needs in its namespace, each by its name; ASKING only in a cluster, WAIT with `?wait=`.
 
 `+@write` has FLUSHALL, FLUSHDB and SWAPDB, which are for all keys of the server.
 """
