@@ -356,6 +356,22 @@ def test_what_is_simulated_makes_its_calls_of_the_system_in_one_place() -> None:
     assert strays == []
 
 
+def test_core_asks_the_host_for_its_clocks_alone() -> None:
+    """Files, variables and terminals are asked for in `host`; what a firing needs to start at all is left."""
+    asking = {
+        f"oncecron.core.{name}" for name in ("clock", "system", "light_imports", "light_modules")
+    }
+    strays = [
+        f"{name}: {ast.unparse(node)}"
+        for name, tree in modules()
+        if floor(name) == "core" and name not in asking
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "os"
+        if node.attr not in ("fsencode", "strerror")
+    ]
+    assert strays == []
+
+
 def imported_to_run(tree: ast.Module) -> Iterator[str]:
     """Yield what a module imports when it is imported itself: at the top, and not for types."""
     for node in tree.body:
