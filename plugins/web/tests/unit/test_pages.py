@@ -12,6 +12,7 @@ from sample_pages import CLOCK, NOW, days, line, shown, summary
 
 from oncecron.log.grid import Grid, Run
 from oncecron_web.charts import axis, bars, calendar, lane
+from oncecron_web.live_pages import filtered
 from oncecron_web.render import page
 
 
@@ -31,6 +32,18 @@ def test_whatever_a_store_holds_is_shown_as_text(text: str) -> None:
         re.findall(r"[\x00-\x08\x0b-\x1f\x7f\u200e\u200f\u2028-\u202e\u2066-\u2069]", told)
     )
     assert text[:20].encode("unicode_escape").decode() in told or text.isprintable()
+
+
+def test_each_host_of_a_running_key_has_its_link_and_finds_it() -> None:
+    """Two, where shards of the key run; also one on which the key has not run before."""
+    found = shown()
+    [job] = found["jobs"]
+    found["jobs"] = [job._replace(running_on=("web1", "web2"))]
+    live = drawn(**found, is_live=True)
+    for host in ("web1", "web2"):
+        assert f'href="host?name={host}">{host}</a>' in live
+        assert [each.key for each in filtered(found, {"host": host})["jobs"]] == ["plain"]
+    assert filtered(found, {"host": "web"})["jobs"] == []
 
 
 def test_links_lead_to_other_pages() -> None:
