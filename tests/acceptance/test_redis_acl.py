@@ -16,7 +16,7 @@ from oncecron.stores.redis.explain import acl_rule
 PASSWORD = "s3cret"
 RULE = acl_rule("oncecron", "oncecron", login=f"on >{PASSWORD}")
 RIGHTS = {word[1:] for word in RULE if word.startswith("+")}
-ELSEWHERE = {"asking", "wait"}
+ELSEWHERE = {"asking", "command", "cluster|slots", "wait"}
 """What only a cluster and `?wait=N` need."""
 OF_EVERYBODY = {"auth", "hello"}
 """What a server asks no right for."""

@@ -78,7 +78,7 @@ def test_redirections_end(new_scripted: NewScripted, wires: Wires) -> None:
     url = loop.url.replace("redis:", "redis+cluster:")
     told = wires.complaint(StoreUnavailable, url, name="")
     assert "redirect to each other" in told
-    assert loop.accepted == 1
+    assert loop.accepted == 6
     nameless = new_scripted(says(b"-MOVED 1 ?:6379\r\n"))
     told = wires.complaint(
         StoreRefusesError, nameless.url.replace("redis:", "redis+cluster:"), name=""

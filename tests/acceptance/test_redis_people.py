@@ -1,20 +1,20 @@
 """What people ask of Redis: many commands at once, each executed once, by every address, or one line that says why."""
 
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis_wires import COUNT, at_most, line_of
-from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentinels
-from servers.oncecron import Oncecron
+from servers import Certificates, FaultProxy, RedisCluster, RedisServer, Sentinels, eventually
+from servers.oncecron import Ended, Oncecron
 from servers.redis import ADMIN, ADMIN_PASSWORD
 from servers.scripted import Scripted, says
 
-from oncecron.core.errors import OncecronError, StoreUnavailable
+from oncecron.core.errors import OncecronError, StoreRefusesError, StoreUnavailable
 from oncecron.stores.redis import people_client, scripts
 from oncecron.stores.redis.address import parse
-from oncecron.stores.redis.explain import READING
 from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.scripts import Names
 
@@ -84,7 +84,7 @@ def test_many_commands_take_one_round_trip(
             ("HGETALL", "h"),
         ]
     )
-    assert answers == [b"OK", b"\x00\r\n\xff", None, 1, {b"f": b"7"}]
+    assert answers == [True, b"\x00\r\n\xff", None, 1, {b"f": b"7"}]
     before = proxy.round_trips()
     assert asked.ask([]) == []
     assert asked.ask([("GET", "k")] * 100) == [b"\x00\r\n\xff"] * 100
@@ -102,7 +102,7 @@ def test_a_lost_answer_is_told_and_nothing_is_sent_again(
     """Each command was executed once; the next question goes over a new connection."""
     proxy = new_proxy(redis_server)
     asked = connect(redis_server.url(via=proxy))
-    assert asked.ask([("PING",)]) == [b"PONG"]
+    assert asked.ask([("PING",)]) == [True]
     proxy.drop_next_reply(containing=b"INCR")
     with at_most(1):
         assert "closed the connection" in complaint(
@@ -122,7 +122,23 @@ def test_a_connection_that_was_closed_meanwhile_is_made_anew(
     for _ in range(3):
         with redis_server.connect() as client:
             client.client_kill_filter(_type="normal", skipme=True)
-        assert asked.ask([("PING",)]) == [b"PONG"]
+        assert asked.ask([("PING",)]) == [True]
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_never_answers(
+    new_scripted: NewScripted, redis_server: RedisServer, new_proxy: NewProxy, connect: Connect
+) -> None:
+    """It accepts, and that is all; or it falls silent later."""
+    with at_most(0.4):
+        told = complaint(StoreUnavailable, connect(new_scripted(says(b"")).url))
+    assert "no answer in time" in told
+    proxy = new_proxy(redis_server)
+    asked = connect(redis_server.url(via=proxy))
+    asked.ask([("PING",)])
+    proxy.deaf()
+    with at_most(0.4):
+        assert "no answer in time" in complaint(StoreUnavailable, asked)
 
 
 # Steps
@@ -168,16 +184,61 @@ def test_the_master_that_the_sentinels_name(
     group = new_sentinels()
     old = group.master
     asked = connect(group.url(2))
-    assert asked.ask([("SET", "k", "v")]) == [b"OK"]
+    assert asked.ask([("SET", "k", "v")]) == [True]
     with old.connect(db=2) as client:
         assert client.get("k") == b"v"
     group.wait_replicated()
     old.kill()
     complaint(StoreUnavailable, asked)
     new = group.wait_master_is_not(old)
-    assert asked.ask([("GET", "k"), ("SET", "k", "w")]) == [b"v", b"OK"]
+    assert asked.ask([("GET", "k"), ("SET", "k", "w")]) == [b"v", True]
     with new.connect(db=2) as client:
         assert client.get("k") == b"w"
+
+
+def test_who_may_not_log_in_is_told_the_cure(new_redis: NewRedis, connect: Connect) -> None:
+    """The password, the user, the database; nothing is executed as somebody else, or in another place."""
+    server = new_redis(
+        databases=4, user=[f"cron on >{SECRET} ~* +@all -select", "default on >d ~* +@all"]
+    )
+    ask = ("INCR", "n")
+    for login, database, told in (
+        ("", 0, "give username and password in the store's URL"),
+        (":wrong", 0, "check username and password in the store's URL"),
+        ("nobody:wrong", 0, "check username and password in the store's URL"),
+        (f"cron:{SECRET}", 1, "ACL SETUSER cron +select"),
+        (":d", 4, "choose another database"),
+    ):
+        line = complaint(StoreRefusesError, connect(server.url(database, login=login)), ask)
+        assert told in line
+        assert "wrong" not in line
+    with server.connect() as client:
+        assert client.dbsize() == 0
+
+
+def test_a_server_that_is_not_the_right_one(
+    new_redis: NewRedis,
+    certificates: Certificates,
+    new_scripted: NewScripted,
+    connect: Connect,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its certificate is checked against `ssl_ca_certs` alone, whatever the system trusts; TLS or none is guessed."""
+    server = new_redis(tls=certificates)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificates["ca.crt"]))
+    url = server.tls_url(login=f"u:{SECRET}", ssl_ca_certs=certificates["other.crt"])
+    assert "check ssl_ca_certs" in complaint(StoreRefusesError, connect(url))
+    url = server.tls_url().replace("127.0.0.1", "127.1")
+    assert "use the host name that the certificate has" in complaint(
+        StoreRefusesError, connect(url)
+    )
+    assert connect(url + "&ssl_check_hostname=false").ask([("PING",)]) == [True]
+    url = server.tls_url(ssl_ca_certs="/none.crt")
+    assert "ssl_ca_certs /none.crt cannot be used" in complaint(StoreRefusesError, connect(url))
+    plain = connect(server.url(via=server.tls_endpoint))
+    assert "if it uses TLS, write rediss://" in complaint(StoreUnavailable, plain)
+    stranger = connect(new_scripted(says(b"HTTP/1.1 400 Bad Request\r\n")).url)
+    assert "check host and port" in complaint(StoreRefusesError, stranger)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -194,7 +255,7 @@ def test_a_frozen_server_leaves_time_for_the_next(
         group.url(sentinels=[silent, *group.sentinels]),
         cluster.url(nodes=[silent, *cluster.servers]),
     ):
-        assert connect(url).ask([("PING",)]) == [b"PONG"]
+        assert connect(url).ask([("PING",)]) == [True]
 
 
 @pytest.fixture
@@ -244,14 +305,18 @@ def test_a_namespace_that_moves_between_two_questions(
     assert (counted(second, stays), counted(second, goes)) == (4, 4)
 
 
-def test_a_cluster_and_a_user_that_only_reads(
+def test_a_cluster_where_the_user_may_not_look(
     new_redis_cluster: Callable[..., RedisCluster], connect: Connect
 ) -> None:
-    """The rights that the manual gives it are enough to be led to the node."""
-    cluster = new_redis_cluster(user=[f"cron on >{SECRET} ~oncecron:* {READING}"])
+    """It is told the rule, and no connection stays open."""
+    cluster = new_redis_cluster(user=[f"cron on >{SECRET} ~other:* +@all"])
     asked = connect(cluster.url().replace("//", f"//cron:{SECRET}@"))
-    name = asked.names.of_namespace("namespace")
-    assert asked.ask([("TIME",), ("HGETALL", name)])[1] == {}
+    question = ("HGETALL", asked.names.of_namespace("namespace"))
+    assert "ACL SETUSER" in complaint(StoreRefusesError, asked, question)
+    gc.collect()  # what is left open warns, which fails this test
+    for server in cluster.servers:
+        with server.connect() as client:
+            eventually(lambda c=client: all(each["user"] != "cron" for each in c.client_list()))
 
 
 def test_sockets_users_and_tls(
@@ -272,7 +337,30 @@ def test_sockets_users_and_tls(
         assert client.get("oncecron:n") == b"3"
 
 
-# What cannot be read
+# What is said when it cannot be
+
+
+@pytest.fixture
+def ask(public_path: Path) -> Callable[..., Ended]:
+    """Give a function that runs a command of people against a URL."""
+    return lambda url, *words: Oncecron(url, public_path)(*words or ("history",))
+
+
+def said(ended: Ended, status: int) -> str:
+    assert (ended.status, ended.out) == (status, b""), ended
+    assert ended.err.startswith("oncecron: Redis ")
+    assert ended.err.count("\n") == 1, ended.err
+    assert SECRET not in ended.err
+    return ended.err
+
+
+def test_a_server_that_is_away(new_redis: NewRedis, ask: Callable[..., Ended]) -> None:
+    """Nobody listens: 69."""
+    server = new_redis()
+    url = server.url(login=f"u:{SECRET}")
+    server.stop()
+    for command in ("history", "locks", "jobs", "audit", "prune", "init"):
+        assert "Connection refused" in said(ask(url, command), 69)
 
 
 def test_bytes_that_are_no_text(redis_server: RedisServer, public_path: Path) -> None:

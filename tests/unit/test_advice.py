@@ -262,6 +262,7 @@ def test_sql_is_printed_for_a_server_that_is_down(capfd: pytest.CaptureFixture[s
     [
         ("click", "history", "click cannot be loaded: "), ("click", "run --kye k -- true", "click cannot be loaded: "),
         ("click", "each --key k -- true", "-m pip install --upgrade click`"),
+        ("redis", "history --store redis://127.0.0.1:1", "redis cannot be loaded: "),
         ("psycopg", "history --store postgresql://127.0.0.1:1/d", "psycopg cannot be loaded: "),
         ("prometheus_client", "metrics --store local", "-m pip install --upgrade prometheus-client`"),
         ("prometheus_client", "metrics --listen 127.0.0.1:0 --store local", "such as /opt/oncecron/bin/oncecron"),

@@ -37,7 +37,12 @@ def open_lease_store(address: Address, namespace: str, ttl: float) -> LeaseStore
 
 
 def open_reader(address: Address, namespace: str) -> Reader:
+    from oncecron.core.errors import StoreRefusesError, shortage_of
+    from oncecron.host.installation import broken
     from oncecron.stores.redis.address import parse
-    from oncecron.stores.redis.reader import RedisReader
 
+    try:
+        from oncecron.stores.redis.reader import RedisReader
+    except ImportError as error:
+        raise shortage_of(error) or StoreRefusesError(str(broken(error))) from error
     return RedisReader(parse(address.target, address.options), namespace=namespace)

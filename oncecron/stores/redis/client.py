@@ -13,8 +13,6 @@ from oncecron.stores.redis.connection import Handshake, ServerConnection, Transp
 from oncecron.stores.redis.resp import Reply, ReplyError, Word, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from oncecron.stores.redis.address import Host, Target
 
 __all__ = ["RedisClient", "Reply", "ReplyError", "Word"]
@@ -56,32 +54,23 @@ class RedisClient:
             connection.close()
 
     def ask(self, *words: Word, deadline: float) -> Reply:
-        """Send one command and return its reply: one round trip. Raises as `ask_all` does."""
-        return self.ask_all([words], deadline=deadline)[0]
+        """Send one command and return its reply: one round trip.
 
-    def ask_all(self, commands: Sequence[Sequence[Word]], *, deadline: float) -> list[Reply]:
-        """Send commands in one write and return their replies.
-
-        `deadline`: seconds of the client's clock. Raises `ReplyError` for the first that is refused. Without all
-        replies by the deadline it closes the client and raises `StoreUnavailable`; when the server refuses the login,
-        `StoreRefusesError`.
+        `deadline`: seconds of the client's clock. Raises `ReplyError`. Without a reply by the deadline it closes the
+        client and raises `StoreUnavailable`; when the server refuses the login, `StoreRefusesError`.
         """
-        sent = [packed(words) for words in commands]
         try:
-            replies = self._current().ask(*sent, deadline=deadline)
-            both = zip(replies, sent, strict=True)
-            answers = [self._followed(reply, command, deadline) for reply, command in both]
-            refused = next((each for each in answers if isinstance(each, ReplyError)), None)
-            if refused is None:
-                return answers  # type: ignore[return-value]  # none is a refusal
+            answer = self._answer(packed(words), deadline)
+            if not isinstance(answer, ReplyError):
+                return answer
             from oncecron.stores.redis.explain import of_command
 
-            failure = of_command(refused, self._transport.where(self._current().place))
+            failure = of_command(answer, self._transport.where(self._current().place))
         except BaseException:
             self.close()
             raise
-        if failure is None:  # an error of its own: this frame must not refer to what it raises
-            raise ReplyError(str(refused))
+        if failure is None:
+            raise ReplyError(str(answer))  # of its own: this frame must not refer to what it raises
         self.close()
         raise failure
 
@@ -128,19 +117,17 @@ class RedisClient:
         except StoreError:
             return True
 
-    def _followed(
-        self, reply: Reply | ReplyError, command: bytes, deadline: float
-    ) -> Reply | ReplyError:
-        """Return the reply of the node that executes a command, by way of all that name another one."""
+    def _answer(self, command: bytes, deadline: float) -> Reply | ReplyError:
+        answer = self._current().ask(command, deadline=deadline)
         redirects = 0
-        while isinstance(reply, ReplyError) and reply.code in ("MOVED", "ASK"):
+        while isinstance(answer, ReplyError) and answer.code in ("MOVED", "ASK"):
             if redirects == _MOST_REDIRECTS:
                 from oncecron.stores.redis.explain import of_a_circle
 
-                raise of_a_circle(str(reply), self._transport.where(self._current().place))
+                raise of_a_circle(str(answer), self._transport.where(self._current().place))
             redirects += 1
-            reply = self._redirected(reply, command, deadline)
-        return reply
+            answer = self._redirected(answer, command, deadline)
+        return answer
 
     def _redirected(
         self, redirection: ReplyError, command: bytes, deadline: float
@@ -151,19 +138,17 @@ class RedisClient:
             from oncecron.stores.redis.explain import of_a_cluster
 
             raise of_a_cluster(self._transport.where(here.place))
-        place = _named_node(redirection, here, self._transport)
+        there = self._connect_to(_named_node(redirection, here, self._transport), deadline)
         if redirection.code == "ASK":  # for this command only: the slot has not moved yet
-            there = self._connect_to(place, deadline)
             try:
-                return there.ask(packed(("ASKING",)), command, deadline=deadline)[-1]
+                return there.ask(packed(("ASKING",)), command, deadline=deadline)
             finally:
                 there.close()
-        if place != here.place:  # else a command before it has led there
-            self._connection = self._connect_to(place, deadline)
-            here.close()
-            for channel in here.channels:
-                self._connection.listen(channel, deadline=deadline)
-        return self._current().ask(command, deadline=deadline)[-1]
+        self._connection = there
+        here.close()
+        for channel in here.channels:
+            there.listen(channel, deadline=deadline)
+        return there.ask(command, deadline=deadline)
 
     def _current(self) -> ServerConnection:
         if self._connection is None:
@@ -196,8 +181,9 @@ class RedisClient:
         raise StoreUnavailable(f"Redis {self._target.shown}: {'; '.join(failures)}")
 
     def _checked(self, connection: ServerConnection, deadline: float) -> ServerConnection:
-        until = self._transport.server_deadline(deadline)
-        [reply] = connection.ask(packed(("PING",)), deadline=until)
+        reply = connection.ask(
+            packed(("PING",)), deadline=self._transport.server_deadline(deadline)
+        )
         if isinstance(reply, ReplyError):
             from oncecron.stores.redis.explain import of_command
 
@@ -245,7 +231,7 @@ def _named_by(place: Host, target: Target, transport: Transport, deadline: float
     connection = ServerConnection(place, transport, handshake, until)
     try:
         question = packed(("SENTINEL", "GET-MASTER-ADDR-BY-NAME", target.master))
-        [reply] = connection.ask(question, deadline=until)
+        reply = connection.ask(question, deadline=until)
     finally:
         connection.close()
     if isinstance(reply, ReplyError):

@@ -209,8 +209,8 @@ class ServerConnection:
         except OSError:  # the server had reset the connection
             return
 
-    def ask(self, *commands: bytes, deadline: float) -> list[Reply | ReplyError]:
-        """Send commands, each of them once, in one write, and return the replies.
+    def ask(self, *commands: bytes, deadline: float) -> Reply | ReplyError:
+        """Send commands, each of them once, in one write, and return the last reply.
 
         Raises `StoreError`, and closes the connection, when a reply is missing or the server refuses the handshake.
         """
@@ -266,9 +266,9 @@ class ServerConnection:
             return StoreUnavailable(f"{self._transport.where(self.place)}: the server {doubt}")
         return self._transport.failure(error, self.place)
 
-    def _ask(self, commands: Sequence[bytes]) -> list[Reply | ReplyError]:
+    def _ask(self, commands: Sequence[bytes]) -> Reply | ReplyError:
         self._send_all(commands)
-        return [self._next_reply() for _ in commands]
+        return [self._next_reply() for _ in commands][-1]
 
     def _listen(self, channel: str) -> ReplyError | None:
         self._send_all((packed(("HELLO", 3)), packed(("SUBSCRIBE", channel))))
@@ -365,9 +365,14 @@ class _Incoming:
         self._socket.settimeout(self._transport.remaining(self.deadline))
         chunk = self._socket.recv(_CHUNK)
         if not chunk:
-            raise ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
+            raise hung_up()
         self.has_begun = True
         return chunk
+
+
+def hung_up() -> OSError:
+    """Return the error of a connection that the server has closed."""
+    return ConnectionResetError(errno.ECONNRESET, "the server closed the connection")
 
 
 def _connected(place: Host | str, transport: Transport, deadline: float) -> _socket.socket:

@@ -9,6 +9,7 @@ from oncecron.stores.redis.scripts import EVICTING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from oncecron.stores.redis.address import Target
 
@@ -17,7 +18,7 @@ _STRANGERS = ("dragonfly_version", "garnet_version", "kvrocks_version", "keydb_v
 
 
 def examine(
-    target: Target, info: Mapping[str, str], now: float, before: float, after: float
+    target: Target, info: Mapping[str, Any], now: float, before: float, after: float
 ) -> Iterator[Diagnosis]:
     """Yield what is known of the server; `info`: its INFO, `now`: its TIME, between `before` and `after`."""
     for name in _STRANGERS:
@@ -35,7 +36,7 @@ def examine(
     yield of_clock(now, before, after)
 
 
-def _role(info: Mapping[str, str]) -> str:
+def _role(info: Mapping[str, Any]) -> str:
     replicas = int(info.get("connected_slaves", 0))
     return f"a master with {replicas} replica{'s' * (replicas != 1)}"
 
@@ -52,8 +53,8 @@ def _of_eviction(policy: str, most: int) -> Diagnosis:
     return Diagnosis("ok", "eviction", text if most else f"{text}, without a memory limit")
 
 
-def _of_persistence(info: Mapping[str, str]) -> Diagnosis:
-    if info.get("aof_enabled") == "1":
+def _of_persistence(info: Mapping[str, Any]) -> Diagnosis:
+    if info.get("aof_enabled") == 1:
         return Diagnosis("ok", "persistence", "appendonly is on")
     text = "appendonly is off: a crash of the server loses the last minutes of the log and of the leases"
     return Diagnosis("warn", "persistence", text, "set `appendonly yes` and `appendfsync always`")

@@ -41,19 +41,20 @@ _CURES_OF_HANDSHAKE = {
 }
 _OTHER_CURE = "correct the store's URL"
 _LOGIN_RIGHTS = "+select +client|setname"
+_IN_A_CLUSTER = "+asking +command +cluster|slots"
 READING = (
-    f"{_LOGIN_RIGHTS} +time +asking +hget +hmget +hgetall "
+    f"{_LOGIN_RIGHTS} +time {_IN_A_CLUSTER} +hget +hmget +hgetall "
     "+zrange +zrevrange +zrevrangebyscore +xrange +xrevrange"
 )
 """The rights of a user that only reads."""
 RIGHTS = (
-    f"{_LOGIN_RIGHTS} +info +time +wait +asking "
+    f"{_LOGIN_RIGHTS} +info +time +wait {_IN_A_CLUSTER} "
     "+eval +evalsha +subscribe +publish "
     "+exists +del +hget +hmget +hgetall +hset +hsetnx +hdel +hincrby +hkeys +hlen +hstrlen "
     "+zadd +zcard +zscore +zrange +zrangebyscore +zrevrange +zrevrangebyscore +zrem "
     "+xadd +xdel +xlen +xrange +xrevrange"
 )
-"""The rights that oncecron needs in its namespace, each by its name; ASKING only in a cluster, WAIT with `?wait=`.
+"""The rights that oncecron needs in its namespace, each by its name.
 
 `+@write` has FLUSHALL, FLUSHDB and SWAPDB, which are for all keys of the server.
 """
@@ -258,6 +259,13 @@ def of_a_circle(redirection: str, where: str) -> StoreError:
     )
 
 
+def of_no_cluster(error: ReplyError, where: str) -> StoreError:
+    """Return the error of a server that does not say which nodes its cluster has."""
+    return StoreRefusesError(
+        f"{where}: this server is not a node of a Redis Cluster ({_line(error)}); write redis://"
+    )
+
+
 def nameless(redirection: ReplyError, where: str) -> StoreError:
     """Return the error of a redirection that does not name the node."""
     return StoreRefusesError(
@@ -271,6 +279,13 @@ def too_large(where: str) -> StoreError:
     return StoreRefusesError(
         f"{where}: the server's answer is larger than {LARGEST_REPLY >> 20} MB; check host and port, and what is "
         "between this host and the server"
+    )
+
+
+def no_answer_of_redis(where: str) -> StoreError:
+    """Return the error of an answer that is in the Redis protocol, but means nothing for what was asked."""
+    return StoreRefusesError(
+        f"{where}: the server's answer is not one that Redis gives; check host and port"
     )
 
 
