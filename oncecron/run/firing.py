@@ -14,14 +14,13 @@ A signal that ends the firing in steps 3 and 4 is recorded as a skip, `interrupt
 from __future__ import annotations
 
 import os
-import select
 import time
 
 from oncecron.core import clock
 from oncecron.core.errors import CommandError, StoreError, shortage_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
-from oncecron.core.timing import POLL_ROUNDING, RECORD_TIMEOUT, SILENT_WAIT, SKIP_TIMEOUT
+from oncecron.core.timing import RECORD_TIMEOUT, SILENT_WAIT, SKIP_TIMEOUT
 from oncecron.core.units import format_duration
 from oncecron.host import stderr
 from oncecron.run import process_tree
@@ -89,19 +88,11 @@ def _wait_in_turn(spec: RunSpec) -> None:
         stderr.complain(
             f"key {spec.firing.key}: waiting {format_duration(round(delay, 3))} (--spread)"
         )
-    _sleep(delay)
-
-
-def _sleep(seconds: float) -> None:
-    """Wait. Raises `Interrupted`."""
     signals = process_tree.Signals()
     try:
-        poll = select.poll()
-        poll.register(signals.fd, select.POLLIN)
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + delay
         while (remaining := deadline - time.monotonic()) > 0:
-            poll.poll((remaining + POLL_ROUNDING) * 1000)
-            signals.heed()
+            signals.wait(remaining)
     finally:
         signals.close()
 

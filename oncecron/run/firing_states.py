@@ -167,7 +167,8 @@ class Claiming(State):
         return _give_back(self._guard, claim.lease, str(claim.error), exit_status)
 
     def _on_refused(self, event: events.Refused) -> State:
-        self._guard.reporter.say_refusal(event)
+        firing, refusal, waits = event
+        self._guard.reporter.say_refusal(firing, refusal, waits=waits)
         return self
 
     def _on_no_shard_left(self, _: events.NoShardLeft) -> State:

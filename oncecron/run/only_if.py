@@ -15,14 +15,13 @@ A signal that is to end this process ends the test first, so that nothing keeps 
 from __future__ import annotations
 
 import os
-import select
 import time
 
 from oncecron.core.errors import EX_NOT_EXECUTABLE, EX_NOT_FOUND, CommandError
 from oncecron.core.light_modules import signal_name
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Refusal
-from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, ONLY_IF_TIMEOUT
+from oncecron.core.timing import KILL_TIMEOUT, ONLY_IF_TIMEOUT
 from oncecron.core.units import format_duration
 from oncecron.run import process_tree
 
@@ -73,13 +72,10 @@ def _status(spec: RunSpec, shell: str) -> int | None:
 
 def _wait(pid: int, tree: process_tree.Tree, signals: process_tree.Signals) -> int | None:
     """Wait for the test. Kill its tree and return None if it has not ended in time, also before `Interrupted`."""
-    poll = select.poll()
-    poll.register(signals.fd, select.POLLIN)
     deadline = time.monotonic() + ONLY_IF_TIMEOUT
     try:
         while (remaining := deadline - time.monotonic()) > 0:
-            poll.poll(1000 * min(remaining, LONGEST_SLEEP))
-            signals.heed()
+            signals.wait(remaining)
             tree.reap()
             if pid in tree.statuses:
                 return tree.statuses[pid]

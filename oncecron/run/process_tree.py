@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 
 from oncecron.core import clock, system
 from oncecron.core.errors import shortage_of
 from oncecron.core.light_modules import CDLL, c_void_p, get_errno, signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.timing import FIRST_KILL_PAUSE
+from oncecron.core.timing import FIRST_KILL_PAUSE, LONGEST_SLEEP, POLL_ROUNDING
 from oncecron.run.program import as_execvp
 
 if TYPE_CHECKING:
@@ -162,8 +163,11 @@ class Signals:
         os.close(self.fd)
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask_before)
 
-    def heed(self) -> None:
-        """Raise `Interrupted` if a signal has come that is to end this process."""
+    def wait(self, seconds: float) -> None:
+        """Wait for a signal, at most a second. Raises `Interrupted` at one that is to end this process."""
+        poll = select.poll()
+        poll.register(self.fd, select.POLLIN)
+        poll.poll((min(seconds, LONGEST_SLEEP) + POLL_ROUNDING) * 1000)
         for number, _ in self.read():
             if number != signal.SIGCHLD:
                 raise Interrupted(number)
@@ -398,6 +402,7 @@ class Tree:
         """Kill until no process is left; return False if one is left after `timeout` seconds."""
         deadline = clock.lease_time(clock.MONOTONIC) + timeout
         while self.kill():
+            # Not time.sleep: a simulation has its own time.
             system.calls.poll().poll(FIRST_KILL_PAUSE * 1000)
             if clock.lease_time(clock.MONOTONIC) >= deadline:
                 return False
@@ -439,7 +444,7 @@ def start(
         failure = os.read(reader, 16)
     finally:
         os.close(reader)
-    if failure:
+    if failure:  # else execve(2) has closed the pipe: the program runs
         os.waitpid(pid, 0)
         number = int(failure)
         raise OSError(number, os.strerror(number), command[0])

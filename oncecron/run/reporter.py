@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.errors import OncecronError
     from oncecron.core.model import AskAgain, Ending, Firing, Lease
-    from oncecron.run.events import NotRetried, Refused
+    from oncecron.run.events import NotRetried
     from oncecron.run.log_mirror import LogMirror
     from oncecron.run.spec import RunSpec
 
@@ -102,10 +102,17 @@ class Reporter:
         elif ending.outcome == "stopped" and ending.request:
             self.say(f"the command was stopped: {ending.request.author} asked for it")
 
-    def say_refusal(self, event: Refused) -> None:
-        """Report that a shard was refused; the store has recorded it."""
-        firing, refusal, waits = event
-        self._skip(firing, refusal, waits=waits)
+    def say_refusal(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
+        """Report that a shard was refused; the store has recorded it. `waits`: it is claimed again later."""
+        message = ""
+        if self._spec.verbose or system.calls.isatty(2):
+            message = skip_message(self._spec, firing, refusal, waits=waits)
+        if self._spec.body is None:
+            if message:
+                stderr.complain(message)
+        elif not waits:
+            self._spec.body.refuse(refusal.reason, message)
+        self.log.send(skip_record(firing, refusal))
 
     def say_no_retry(self, lease: Lease, event: NotRetried, stop_reason: str | None = None) -> str:
         """Report that no further attempt starts; return the note for the last one.
@@ -114,7 +121,7 @@ class Reporter:
         """
         firing = self._spec.firing_of(lease)
         if isinstance(event.why, Refusal):
-            self._skip(firing, event.why, waits=False)
+            self.say_refusal(firing, event.why, waits=False)
             detail = f" ({event.why.detail})" if event.why.detail else ""
             why = f"no further attempt: {event.why.reason}{detail}"
         elif stop_reason:
@@ -157,17 +164,6 @@ class Reporter:
             system.calls.close(self._spare)
             self._spare = None
         return self._spec.spool.keep(record)
-
-    def _skip(self, firing: Firing, refusal: Refusal, *, waits: bool) -> None:
-        message = ""
-        if self._spec.verbose or system.calls.isatty(2):
-            message = skip_message(self._spec, firing, refusal, waits=waits)
-        if self._spec.body is None:
-            if message:
-                stderr.complain(message)
-        elif not waits:
-            self._spec.body.refuse(refusal.reason, message)
-        self.log.send(skip_record(firing, refusal))
 
     def _no_store(self, error: StoreUnavailable) -> int:
         spec = self._spec

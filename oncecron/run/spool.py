@@ -283,7 +283,7 @@ class Spool:
         except OSError:
             _remove(temporary)  # a full disk
             raise
-        safe_paths.sync(directory)
+        safe_paths.sync(directory)  # a crash of the host may undo a rename that is not on disk
         return os.path.join(directory, name)
 
     def lock(self, name: str) -> int | None:

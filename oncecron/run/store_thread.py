@@ -130,6 +130,7 @@ class StoreThread:
     def events(self) -> list[Event]:
         """Return what has happened since the last call."""
         try:
+            # Before the look: what is posted from now on makes it readable again.
             system.calls.eventfd_read(self.event_fd)
         except BlockingIOError:
             return []
@@ -177,7 +178,7 @@ class StoreThread:
         system.calls.eventfd_write(self._wake_fd, 1)
 
     def _post(self, event: Event) -> None:
-        self._events.append(event)
+        self._events.append(event)  # before the guard is woken, which must find it
         system.calls.eventfd_write(self.event_fd, 1)
 
     # Everything below runs in the thread.

@@ -60,7 +60,7 @@ def test_the_tick_is_that_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         firing.clock, "process_started", lambda: 1_000_000_010.0 if not waited else 2e9
     )
-    monkeypatch.setattr(firing, "_sleep", waited.append)
+    monkeypatch.setattr(firing, "_wait_in_turn", lambda spec: waited.append(spec.delay()))
     monkeypatch.setattr(
         firing, "supervise", lambda spec, _: ticks.append(spec.firing.tick.text) or 0
     )

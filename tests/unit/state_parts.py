@@ -78,7 +78,7 @@ class Told:
     def send(self, _record: object) -> None:
         """Ignore the log."""
 
-    def say_refusal(self, _event: object) -> None:
+    def say_refusal(self, *_refused: object, waits: bool) -> None:
         """Ignore a refusal."""
 
     def say_start(self, _lease: Lease) -> None:
