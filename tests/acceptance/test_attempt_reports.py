@@ -105,6 +105,3 @@ def test_a_shard_without_a_start_is_found(ticks: Ticks) -> None:
     facts = why(ticks.host, "billing", "--tick", "t2")
     assert facts["verdict"] == "incomplete"
     assert facts["account"][0].endswith("3 shards: 1 succeeded (0), 2 not started (1-2).")
-
-
-# Which further attempts an audit accepts

@@ -17,8 +17,9 @@ import debian
 import pytest
 import yaml
 from servers import Database, eventually
-from servers.debian_system import RELEASES, SOURCES, SYSTEMS, DebianSystem
+from servers.debian_system import RELEASES, SOURCES, DebianSystem
 from servers.process import public_directory
+from servers.roots import ROOTS
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,7 +49,7 @@ def blocks(page: str, language: str) -> list[str]:
 @pytest.fixture(scope="module")
 def tools() -> Path:
     """Return the programs of the tools, installed once."""
-    directory = SYSTEMS / "tools"
+    directory = ROOTS / "tools"
 
     def fetch() -> None:
         subprocess.run([sys.executable, "-m", "venv", directory], check=True)

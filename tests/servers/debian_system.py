@@ -1,23 +1,17 @@
 """Bare Debian systems, as debootstrap makes them: hosts with a file system, a hostname and users of their own.
 
-A system is made once for each release, into `systems` of the test environment. A host lays a directory of its own over
-it, so each begins bare, and nothing that is installed on one is on another, or on this machine.
+A host lays a directory of its own over the system of its release, so each begins bare, and nothing that is installed on
+one is on another, or on this machine.
 """
 
-import os
-import shutil
 import subprocess
 from pathlib import Path
 
-import debian
-
 from servers.namespaces import Host, Machine
 from servers.process import public_directory, remove_directory
-from servers.require import not_proven, program
+from servers.roots import bare
 
 RELEASES = ("bookworm", "trixie")
-_VENV = os.environ.get("ONCECRON_TEST_VENV", Path(__file__).parents[2] / ".venv-test")
-SYSTEMS = Path(_VENV).resolve() / "systems"
 SOURCES = Path(__file__).parents[2]
 NOT_SOURCES = (".git", ".venv*", ".try", ".*_cache", ".hypothesis", "__pycache__", "dist")
 """What lies in a clone and is not of it."""
@@ -41,24 +35,6 @@ exec chroot {root} /bin/sh -ec 'echo ready; exec sleep infinity'
 """
 
 
-def bare_system(release: str) -> Path:
-    """Return the root of a bare system, which nobody may change."""
-    made = SYSTEMS / release
-    root = made / "root"
-    command = ["debootstrap", "--variant=minbase", release, root, "http://deb.debian.org/debian"]
-
-    def make() -> None:
-        shutil.rmtree(root, ignore_errors=True)
-        done = subprocess.run(
-            [program(command[0]), *command[1:]], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            not_proven(f"debootstrap cannot make Debian {release}: {done.stdout[-500:]}")
-
-    debian.once(made, make)
-    return root
-
-
 class DebianSystem(Machine):
     """A host with a bare Debian; `release`: its name; what is written there is removed with it."""
 
@@ -69,7 +45,7 @@ class DebianSystem(Machine):
             (self.directory / each).mkdir()
         (self.directory / "upper").chmod(0o755)
         setup = _SETUP.format(
-            system=bare_system(release), directory=self.directory, root=self.root,
+            system=bare(release), directory=self.directory, root=self.root,
             certificates=CERTIFICATES, name=name,
         )  # fmt: skip
         super().__init__(name, ["uts", "mount"], setup=setup)

@@ -18,6 +18,7 @@ RELEASES = {"12": "bookworm", "13": "trixie"}
 WITHOUT_PYTHON = {"11": "bullseye"}
 """Whose Python is too old; a bare one has none."""
 _VENV = os.environ.get("ONCECRON_TEST_VENV", Path(__file__).parents[2] / ".venv-test")
+ROOTS = Path(_VENV).resolve() / "roots"
 FETCHED = ("python3", "libpq5", "cron", "tzdata", "ca-certificates", "rpm")
 """What tests install there: fetched once, as apt keeps it."""
 SETUP = """\
@@ -55,7 +56,8 @@ class Root(Machine):
 
     def __init__(self, name: str, release: str, shared: Path) -> None:
         require_root("a root file system of its own")
-        self.base = Path("/") if release == MACHINE else bare(release)
+        suites = RELEASES | WITHOUT_PYTHON
+        self.base = Path("/") if release == MACHINE else bare(suites[release])
         self.directory = public_directory("root")
         super().__init__(
             name,
@@ -88,16 +90,14 @@ class Root(Machine):
         remove_directory(self.directory)
 
 
-def bare(release: str) -> Path:
-    """Return the directory with a bare Debian: made by debootstrap once, beside the test environment."""
-    directory = Path(_VENV).resolve() / "roots" / release
+def bare(suite: str) -> Path:
+    """Return the root of a bare Debian, which nobody may change: made by debootstrap once for all runs."""
+    root = ROOTS / suite / "root"
     try:
-        debian.once(
-            directory, lambda: _bootstrap(directory / "root", (RELEASES | WITHOUT_PYTHON)[release])
-        )
+        debian.once(root.parent, lambda: _bootstrap(root, suite))
     except subprocess.CalledProcessError as error:
-        not_proven(f"a bare Debian {release} cannot be had: {error.stderr or error.stdout}")
-    return directory / "root"
+        not_proven(f"a bare Debian {suite} cannot be had: {error.stderr or error.stdout}")
+    return root
 
 
 def _bootstrap(root: Path, suite: str) -> None:

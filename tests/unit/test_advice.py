@@ -298,9 +298,6 @@ def test_a_package_that_is_too_old_is_replaced() -> None:
     assert str(broken(error)).startswith(f"click cannot be loaded: {error}; ")
 
 
-# Names that are nearly right
-
-
 # Commands to paste
 
 
