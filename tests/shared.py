@@ -21,7 +21,6 @@ import story_stores
 from missing_plugins import PLUGINS, needed_by, needs_missing
 from servers import (
     Certificates,
-    CronHost,
     Database,
     FaultProxy,
     Journal,
@@ -305,12 +304,6 @@ def network() -> Iterator[Network]:
         yield network
     finally:
         network.remove()
-
-
-@pytest.fixture
-def new_cron_host() -> Iterator[Callable[..., CronHost]]:
-    """Give a function that starts a host with a real cron daemon: (hostname, crontab); needs root."""
-    yield from made(CronHost)
 
 
 @pytest.fixture
