@@ -85,6 +85,7 @@ def answered(call: Call) -> Call:
 class Reader(Views):
     """The store of the commands for people: what each store's class has in common."""
 
+    has_roles = False
     waits_for = ""
     """What a person is told who waits for an answer; nothing if it is empty."""
 

@@ -45,8 +45,6 @@ def _published(row: Row) -> Row:
 class MemoryReader(Reader):
     """The people's half of the store in memory."""
 
-    has_roles = False
-
     def __init__(self, memory: Memory) -> None:
         super().__init__()
         self._memory = memory

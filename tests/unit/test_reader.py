@@ -24,8 +24,6 @@ AT = START * 60.0
 class Lazy(Reader):
     """A store that answers each view with all its rows, whatever the bounds."""
 
-    has_roles = False
-
     def __init__(self, **views: list[Row]) -> None:
         super().__init__()
         self.views = views

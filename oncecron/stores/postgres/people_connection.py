@@ -260,6 +260,7 @@ def connect(url: str, settings: Mapping[str, str | None]) -> _Connection:
         )
         login.pgconn.nonblocking = 1
         connection = _Connection(login.pgconn)
+        # A pooler may send the next statement to another session, which has prepared nothing.
         connection.autocommit, connection.prepare_threshold = True, None
         connection.cursor_factory = _Cursor
         connection.add_notify_handler(lambda _: None)  # else psycopg would keep them all

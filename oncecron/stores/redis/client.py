@@ -10,12 +10,11 @@ from __future__ import annotations
 from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores.redis.connection import Handshake, ServerConnection, Transport
-from oncecron.stores.redis.resp import Reply, ReplyError, Word, packed
+from oncecron.stores.redis.resp import ReplyError, packed
 
 if TYPE_CHECKING:
     from oncecron.stores.redis.address import Host, Target
-
-__all__ = ["RedisClient", "Reply", "ReplyError", "Word"]
+    from oncecron.stores.redis.resp import Reply, Word
 
 # ruff: noqa: PLC0415 - a firing imports what it rarely needs only when it needs it
 

@@ -36,8 +36,6 @@ _BATCH = 1000  # executions or skips that one step removes
 class RedisReader(RedisViews):
     """The people's half of the store on Redis or Valkey; see `oncecron.stores.api.Views`."""
 
-    has_roles = False
-
     @answered
     def forget(self, key: str, author: str) -> bool:
         shards = self._shards([key])

@@ -191,7 +191,7 @@ class RedisViews(Reader):
                 if started_at >= since:
                     packed.setdefault(which, []).append(minute)
                 elif not late:
-                    ids = iter(())
+                    ids = iter(())  # ids rise with the starts: all that follow are older
             yield from (row.columns for row in self._stored(singles))
         for which, minutes in packed.items():
             yield PackedRuns(*which, " ".join(map(str, minutes)))

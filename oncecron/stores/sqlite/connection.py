@@ -285,6 +285,7 @@ class Connection:
         self.installed = False
         """Whether this connection made the schema."""
         name = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        # No transaction but our own: sqlite3 would begin one at the first write, after what a step has read.
         self._database = sqlite3.connect(
             f"file://{name}?mode=rw", uri=True, isolation_level=None, check_same_thread=False
         )

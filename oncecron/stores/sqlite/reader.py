@@ -79,8 +79,6 @@ class SQLiteReader(Reader):
     Only `initialise` creates a missing file.
     """
 
-    has_roles = False
-
     def __init__(self, path: str, *, namespace: str) -> None:
         super().__init__()
         self._default_path = path
