@@ -1,7 +1,7 @@
 """Further attempts at a tick, by `again`: exclusive, counted, and none of them opens what has had its start."""
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute
 

@@ -1,7 +1,7 @@
 """Attempts under one lease: ended and kept, begun, given up, and what became of those that nobody followed."""
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import KEY, TTL, Host, blocked_by, execution_record, minute
 

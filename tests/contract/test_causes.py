@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import EVERYTHING, KEY, Host, ending, execution_record, minute
 from postgres_stores import PostgresKind

@@ -1,7 +1,7 @@
 """The claim, step by step as the text of `oncecron.core.decision` numbers it."""
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import COMMAND, INTERVAL, KEY, TTL, Host, minute
 

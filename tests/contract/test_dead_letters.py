@@ -1,7 +1,7 @@
 """Dead letters: the last attempts of what might have been tried again and was given up."""
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import KEY, Host, minute
 

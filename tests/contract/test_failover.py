@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from at_once import at_once
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import INTERVAL, KEY, TTL, Host, blocked_by, execution_record, minute
 

@@ -1,7 +1,7 @@
 """What people read: filters and order of executions and refusals."""
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute
 

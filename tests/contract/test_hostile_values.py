@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from hostile_rows import judge
 from hosts import EVERYTHING, KEY, Host, ending, minute
 

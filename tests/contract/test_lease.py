@@ -3,7 +3,7 @@
 import uuid
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import INTERVAL, KEY, TTL, Host, minute
 

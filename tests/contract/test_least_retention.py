@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Callable
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import Host, execution_record, minute, skip_record
 

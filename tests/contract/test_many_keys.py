@@ -1,7 +1,7 @@
 """What reports ask about many keys at once: the answers are those to the same question about each key."""
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from hosts import KEY, Host, minute
 
 from oncecron.core.log_rows import HistoryQuery, SkipReason

@@ -1,7 +1,7 @@
 """What a job wrote: kept with its execution, and no longer than that."""
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import EVERYTHING, KEY, Host, execution_record, minute
 

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import KEY, Host, minute
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Log
+from contract_log import Log
 from hosts import KEY, Host, blocked_by, minute
 from postgres_stores import PostgresKind
 from servers import PgBouncer, eventually

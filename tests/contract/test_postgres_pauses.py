@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from hosts import KEY, Host, minute
 from postgres_stores import PostgresKind
 from servers import eventually

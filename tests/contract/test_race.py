@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import KINDS, StoreKind
 from herd import run_at_once
 

@@ -2,7 +2,7 @@
 
 import time
 
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import COMMAND, KEY, Host, execution_record, minute
 

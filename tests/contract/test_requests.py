@@ -1,7 +1,7 @@
 """What people ask of a holder, and how a lease is freed by hand."""
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import KEY, TTL, Host, minute
 

@@ -1,7 +1,7 @@
 """What retention and prune remove, and that no tick comes back by it."""
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import KEY, Host, blocked_by, execution_record, minute, skip_record
 

@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute
 

@@ -2,7 +2,7 @@
 
 import pytest
 from at_once import at_once
-from conftest import Log
+from contract_log import Log
 from contract_stores import StoreKind
 from hosts import KEY, Host, execution_record, minute
 

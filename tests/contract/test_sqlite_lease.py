@@ -3,7 +3,7 @@
 import sqlite3
 
 import pytest
-from conftest import Log
+from contract_log import Log
 from contract_stores import SQLiteKind
 from hosts import KEY, TTL, Host, minute
 
