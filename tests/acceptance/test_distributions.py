@@ -19,7 +19,7 @@ pytestmark = pytest.mark.quick  # on each version of Python
 ROOT = Path(__file__).parents[2]
 VERSION = oncecron.__version__
 NEEDED = {
-    "oncecron": {"click", "psycopg"},
+    "oncecron": {"click", "psycopg", "redis"},
     "oncecron_drill": {f"oncecron=={VERSION}"},
     "oncecron_web": {f"oncecron=={VERSION}", "jinja2", "prometheus-client", "waitress"},
 }
@@ -142,7 +142,7 @@ def install(environment: Path, *wheels: Path) -> None:
 def test_the_host_s_distribution_does_its_work_alone(
     host: Path, built: Path, tmp_path: Path
 ) -> None:
-    """It is on click and psycopg alone: all its modules, its help, and a firing; the others come beside it."""
+    """It is on click, psycopg and redis alone: all its modules, its help, and a firing; the others come beside it."""
     environment = {
         "PATH": f"{host}/bin:/usr/bin:/bin",
         "HOME": str(tmp_path),
