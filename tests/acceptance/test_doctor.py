@@ -15,6 +15,7 @@ from servers import Database, RedisServer, eventually, skewed
 from servers.disk import Disk
 from servers.namespaces import Machine
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.postgres import password_of
 from servers.require import program
 
 import oncecron
@@ -102,6 +103,18 @@ def test_a_wrong_configuration_is_a_finding(host: Oncecron, public_path: Path) -
     del host.environment["ONCECRON_STORE"]
     assert wrong(host) == {"store": "fail"}
     refused(host("doctor", "--format", "xml"), 64, "--format")
+
+
+def test_a_role_that_may_not_fire(ready: Database, public_path: Path) -> None:
+    """With the command that gives the right."""
+    found = diagnoses(Oncecron(ready.url("reader"), public_path))
+    url = ready.url("owner").replace(f":{password_of('owner')}@", "@")
+    assert found["role"] == {
+        "state": "warn",
+        "subject": "role",
+        "text": "role reader may read, but start no job",
+        "cure": f"have owner, the owner, run `oncecron init --run-role reader --store {url}`",
+    }
 
 
 def test_a_session_without_a_lease_is_named(ready: Database, public_path: Path) -> None:

@@ -37,6 +37,7 @@ New = Callable[[str, str], Root]
 
 
 def build(tree: Path, directory: Path, **environment: str) -> Path:
+    """Build all packages of a tree."""
     command = [sys.executable, tree / "tools" / "packages.py", directory]
     done = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
@@ -49,6 +50,7 @@ def build(tree: Path, directory: Path, **environment: str) -> Path:
 
 @pytest.fixture(scope="session")
 def packages() -> Path:
+    """Build the packages of this tree."""
     return build(ROOT, public_directory("packages") / "new", SOURCE_DATE_EPOCH="1790000000")
 
 
@@ -68,6 +70,7 @@ def packages_before() -> Path:
 
 
 def of(directory: Path, suffix: str, package: str = "oncecron") -> Path:
+    """Return the package of a kind."""
     [found] = (
         path
         for path in directory.glob(f"*{suffix}")
@@ -110,6 +113,23 @@ def pack(tree: Path, made: Path) -> Path:
     command = ["dpkg-deb", "-Zgzip", "--root-owner-group", "-b", tree, made]
     subprocess.run(command, check=True, capture_output=True)
     return made
+
+
+@pytest.fixture
+def with_everything(packages_before: Path, public_path: Path) -> Path:
+    """Give a .deb of the version before that has what three have now."""
+    tree = public_path / "tree"
+    subprocess.run(["dpkg-deb", "-R", of(packages_before, ".deb"), tree], check=True)
+    for name in PACKAGES[1:]:
+        directory = public_path / name
+        subprocess.run(["dpkg-deb", "-x", of(packages_before, ".deb", name), directory], check=True)
+        shutil.rmtree(next(directory.rglob("oncecron_*.dist-info")))
+        for theirs, its in (
+            (f"usr/lib/{name}/package", "usr/lib/oncecron/package"),
+            ("usr/share/man", "usr/share/man"),
+        ):
+            shutil.copytree(directory / theirs, tree / its, dirs_exist_ok=True)
+    return pack(tree, public_path / "everything.deb")
 
 
 @pytest.fixture
@@ -289,6 +309,32 @@ def test_debs_are_upgraded_in_any_order(
         works(host, LATER, "drill")
 
 
+def test_debs_replace_one_that_had_everything(
+    release: str, new_root: New, public_path: Path, packages: Path, with_everything: Path
+) -> None:
+    """Together or oncecron first; a plugin alone is refused, and breaks nothing."""
+    oncecron_, *plugins = all_of(packages, ".deb", public_path)
+    for together in (True, False):
+        host = new_root(f"together{together}".lower(), release)
+        host("apt-get", "install", "-y", "--no-upgrade", *NEEDED)
+        host("dpkg", "-i", with_everything)
+        works(host, OLD, "metrics", "drill")
+        if together:
+            said = host("sh", "-c", f"dpkg -i {plugins[0]} 2>&1 && echo installed; :")
+            assert "installed" not in said.splitlines()
+            assert "breaks oncecron" in said
+            works(host, OLD, "metrics", "drill")
+            host("apt-get", "install", "-y", oncecron_, *plugins)
+        else:
+            host("dpkg", "-i", oncecron_)
+            works(host, NEW)
+            for plugin in plugins:
+                host("dpkg", "-i", plugin)
+        works(host, NEW, "metrics", "drill")
+        page = "/usr/share/man/man1/oncecron-web.1.gz"
+        assert host("dpkg", "-S", page) == f"oncecron-web: {page}\n"
+
+
 @pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")
 def test_an_rpm_from_its_installation_to_its_removal(
     new_root: New, public_path: Path, packages: Path, packages_before: Path
@@ -324,6 +370,47 @@ def test_an_rpm_from_its_installation_to_its_removal(
     assert said == ["oncecron: /etc/oncecron.toml stays", "oncecron: /var/lib/oncecron stays"]
     left = {path for path in host.changes() - before if not path.startswith("/var/lib/oncecron")}
     assert left == {"/etc/oncecron.toml", "/root/done"}
+
+
+@pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")
+def test_rpms_replace_one_that_had_everything(
+    new_root: New, public_path: Path, packages: Path, with_everything: Path
+) -> None:
+    """A plugin alone conflicts with it; together they take its files over."""
+    described = {
+        "name": "oncecron",
+        "arch": "all",
+        "version": OLD,
+        "maintainer": "nobody",
+        "rpm": {"scripts": {"posttrans": str(ROOT / "packaging" / "rpm" / "posttrans")}},
+        "contents": [{"src": f"{with_everything.parent}/tree/usr", "dst": "/usr", "type": "tree"}],
+    }
+    config = public_path / "everything.json"
+    config.write_text(json.dumps(described))
+    old = public_path / "everything.rpm"
+    subprocess.run(
+        [Path(sys.executable).with_name("nfpm"), "package", "-f", config, "-t", old],
+        check=True,
+        capture_output=True,
+    )
+    new = all_of(packages, ".rpm", public_path)
+    host = new_root("alpha", "12")
+    host("apt-get", "install", "-y", "rpm", *NEEDED)
+    rpm = ("rpm", "--nodeps", "--dbpath", "/var/cache/rpm")
+    host(*rpm, "-i", old)
+    assert "oncecron web" in host("oncecron", "web", "--help")
+    said = host("sh", "-c", f"rpm --dbpath /var/cache/rpm -U {new[1]} 2>&1; :")
+    assert "oncecron < 0.1.0 conflicts with oncecron-web" in said
+    host(*rpm, "-U", *new)
+    assert host("oncecron", "--version") == f"oncecron {NEW}\n"
+    for name, package in (
+        ("web", "oncecron-web"),
+        ("drill", "oncecron-drill"),
+        ("run", "oncecron"),
+    ):
+        assert f"oncecron {name}" in host("oncecron", name, "--help")
+        page = f"/usr/share/man/man1/oncecron-{name}.1.gz"
+        assert host("rpm", *rpm[2:], "-qf", "--qf", "%{NAME}", page) == package
 
 
 @pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")

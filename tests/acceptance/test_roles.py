@@ -51,6 +51,15 @@ def refused(database: Database, role: str, statement: str) -> bool:
     return False
 
 
+def test_a_run_role_runs(granted: Database, public_path: Path) -> None:
+    """Claim, heartbeat and end need no right on any table."""
+    ended = Oncecron(granted.url("runner"), public_path).run(
+        "k", "--tick", "one", "--", "sh", "-c", "exit 3"
+    )
+    assert (ended.status, ended.err) == (3, "")
+    assert granted.execute("select outcome from oncecron.executions") == [("failed",)]
+
+
 def test_a_run_role_can_neither_change_nor_delete_a_record(granted: Database) -> None:
     """Every way to the tables but the firing functions is refused."""
     for statement in (
@@ -94,6 +103,46 @@ def test_who_runs_and_reads_does_not_learn_the_secret_of_a_lease(
     assert OWNER not in str(rows)
     assert OWNER.replace("-", "") not in str(rows)
     store.close()
+
+
+def test_a_read_role_reads_and_does_nothing_else(granted: Database, public_path: Path) -> None:
+    """History and locks work; a firing is refused with exit 78 and the cure."""
+    reader = Oncecron(granted.url("reader"), public_path)
+    assert reader("history").status == 0
+    assert reader("locks").status == 0
+    ended = reader.run("k", "--tick", "one", "--", "true")
+    assert ended.status == 78
+    assert "--run-role" in ended.err
+
+
+def test_a_job_role_checks_its_fence_and_nothing_else(granted: Database, public_path: Path) -> None:
+    """assert_fence alone."""
+    ended = Oncecron(granted.url("runner"), public_path).run(
+        "k", "--tick", "one", "--", "sh", "-c", 'printf %s "$ONCECRON_FENCING_TOKEN"'
+    )
+    with granted.connect("jobber") as connection:
+        connection.execute("select oncecron.assert_fence('k', %s)", (int(ended.out),))
+    assert refused(granted, "jobber", "select * from oncecron.executions")
+    assert refused(
+        granted,
+        "jobber",
+        "select oncecron.finish_v1(1, null, 'lost', 0, 0, 0, '', null, null, null, null, null, 0, 0)",
+    )
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("role", ["runner", "reader", "jobber"])
+@pytest.mark.parametrize(
+    "words", [("pause", "k"), ("resume", "--all"), ("drain",), ("undrain", "host-a")]
+)
+def test_only_an_operator_role_pauses_and_drains(
+    granted: Database, public_path: Path, role: str, words: tuple[str, ...]
+) -> None:
+    """Anybody else is refused with exit 78 and the cure, and nothing is changed."""
+    told = Oncecron(granted.url(role), public_path)(*words)
+    assert (told.status, told.out) == (78, b"")
+    assert "`oncecron init --operator-role" in told.err
+    assert granted.execute("select * from oncecron.pauses") == []
 
 
 def test_an_operator_role_pauses_and_drains_and_does_nothing_else(

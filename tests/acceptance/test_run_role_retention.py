@@ -1,5 +1,6 @@
 """The run role and the log: what a caller of the granted functions may expire, by hand and with hostile arguments."""
 
+import uuid
 from pathlib import Path
 
 import psycopg
@@ -17,6 +18,7 @@ OTHER = "5f0c7a1e-2b1d-4e0f-9a3c-7d6e5f4a3b2c"
 
 
 def won(store: PostgresLeaseStore) -> Lease:
+    """Return the lease of a claim."""
     firing = Firing(
         *(
             "real",
@@ -82,6 +84,24 @@ def record(owner: str, outcome: str, age: str, number: str = "1") -> str:
 
 AGES = ("0", "1", "-1e300", "'-Infinity'", "'NaN'", "null")
 """How long a caller wants to keep records: as good as not at all."""
+
+
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("age", AGES)
+def test_a_run_role_expires_nothing_by_an_end_that_is_none(logged: Database, age: str) -> None:
+    """Of an execution that is made up or another owner's, by a record of nothing new, or of a start."""
+    [(foreign,)] = logged.execute("select min(execution_id) from oncecron.job_execution")
+    with logged.connect("runner") as connection:
+        connection.execute(record(OWNER, "failed", "null"))
+        for call in (
+            *(end(10**9, OWNER, age), end(foreign, OWNER, age)),
+            *(record(OWNER, "failed", age), record(OWNER, "running", age)),
+            *(record(str(uuid.uuid4()), "running", age), record(OTHER, "not-started", age, "null")),
+            f"select oncecron.retry_v1({foreign}, '{OWNER}', false, null, null)",
+            f"select oncecron.keep_v1({foreign}, '{OWNER}', 'failed', 1, null, 1, null, null, null)",
+        ):
+            connection.execute(call)
+            assert kept(logged) == (3, 3), call
 
 
 @pytest.mark.parametrize("age", AGES)
