@@ -322,14 +322,15 @@ def undone(fault: Fault) -> float:
 
 
 def taken_back(joined: Joined, operation: Operation) -> tuple[float, float]:
-    """Return when somebody began to take back a pause, or the draining of a host, and when that was done."""
+    """Return when a pause, or the draining of a host, may have been taken back, and when that had been done."""
     word, subject = UNDONE_BY[operation.words[0]], operation.subject
-    times = (
-        (other.at, math.inf if other.ended is None else other.ended)
+    later = [
+        other
         for other in joined.history.operations
         if (other.words[0], other.subject) == (word, subject) and other.at > operation.at
-    )
-    return min(times, default=(math.inf, math.inf))
+    ]
+    done = [other.ended for other in later if other.status == 0 and other.ended is not None]
+    return min((other.at for other in later), default=math.inf), min(done, default=math.inf)
 
 
 def clock_step(fault: Fault) -> float:

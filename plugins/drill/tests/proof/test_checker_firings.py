@@ -472,6 +472,16 @@ def test_a_pause_explains_what_was_fired_under_it(at: float, found: list[str]) -
     assert every(run) == found
 
 
+@pytest.mark.parametrize(("status", "found"), [(69, []), (0, ["missed"])])
+def test_a_pause_lasts_until_it_is_taken_back(status: int, found: list[str]) -> None:
+    """Who could not reach the store has taken nothing back."""
+    run = Invented()
+    run.operate(80.0, "pause", "--all")
+    run.operate(85.0, "resume", "--all", status=status)
+    run.skip(run.fire(101.0, "h2", "t2"), "paused")
+    assert [rule for rule in every(run) if rule == "missed"] == found
+
+
 # What is left running
 
 
