@@ -24,6 +24,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 OUTLIVING = {key.name for key in KEYS if key.seconds > TTL}
 BEYOND = (TTL * 1.5, TTL * 2)
 """Seconds until a lease that is not renewed is certainly over, and another has seen it, and started."""
+FURTHEST_STEP = 90.0
+"""Seconds by which a host's clock is set at most."""
 BACK = 20.0
 """By so many seconds a clock is set back."""
 ROLES = ("wrapper", "guard", "job")
@@ -243,7 +245,7 @@ class HostFaults:
         return "", hit
 
     def _step_clock(self) -> Done:
-        seconds = self.random.choice([-90.0, -20.0, -3.0, 3.0, 20.0, 90.0])
+        seconds = self.random.choice([-FURTHEST_STEP, -20.0, -3.0, 3.0, 20.0, FURTHEST_STEP])
         self.host.give_clock(seconds)
         return f"{seconds:+g} s", []
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, Protocol
 
-from oncecron_drill.faults import OUTLIVING, HostFaults, StoreFault
+from oncecron_drill.faults import FURTHEST_STEP, OUTLIVING, HostFaults, StoreFault
 from oncecron_drill.firing_hosts import FiringHost, firing_of, locked_files
 from oncecron_drill.generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
 from oncecron_drill.history import CALM_TICK, Firing, Recorder, now
@@ -30,6 +30,9 @@ from oncecron_drill.pulse import PAUSE, Pulse
 
 CALM = TTL + 30
 """Seconds in which each key must run when every fault is undone, for the longest; the hosts go on until then."""
+CALM_BY_CLOCKS = CALM + FURTHEST_STEP
+"""Where hosts tell when a job has started, a host whose clock was ahead may have told a start that is still to come: a
+key with --min-gap runs again, and its dead lease ends, when that is over."""
 APART = 0.4
 """Seconds between the keys' first firings in the calm, and between two looks at who has run."""
 SOON, BRIEFLY = 5.0, " --seconds 1"
@@ -225,8 +228,8 @@ class Run:
         by_period = sorted(self.wanted.keys, key=lambda key: key.period)
         waiting = {key.name for key in by_period if not key.by_clock}
         self._bring_forward([key.name for key in by_period if key.name in waiting])
-        look = now()
-        while now() < quiet + TTL or (waiting and now() < quiet + CALM):
+        look, calm = now(), CALM_BY_CLOCKS if self.wanted.store == "sqlite" else CALM
+        while now() < quiet + TTL or (waiting and now() < quiet + calm):
             self._turn()
             if now() >= look:
                 look = now() + APART
