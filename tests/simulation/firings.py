@@ -14,6 +14,7 @@ from store import SimulatedStore
 from oncecron.core import tick as ticks
 from oncecron.core.model import Firing, Holder, Retention
 from oncecron.core.retry import RetryPolicy
+from oncecron.host.local_time import scheduled_tick
 from oncecron.run.firing_states import Claiming
 from oncecron.run.spec import RunSpec, random_uuid
 from oncecron.run.wrapper import supervise
@@ -71,7 +72,7 @@ class Key:
 
     def tick(self, fired_at: float) -> ticks.Tick:
         if self.rule == "schedule":
-            return ticks.scheduled_tick(self.schedule, "UTC", fired_at)
+            return scheduled_tick(self.schedule, "UTC", fired_at)
         if self.rule == "none":
             return ticks.NO_TICK
         minute = ticks.minute_tick(fired_at)
