@@ -77,7 +77,7 @@ SCREENS = {
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_every_screen_fits(cluster: Oncecron, tmp_path: Path, columns: int) -> None:
     """In columns that a terminal counts itself, CJK and emoji included."""
-    (tmp_path / "crontab").write_text("0 2 * * * oncecron run --key a -- true | true\n")
+    (tmp_path / "crontab").write_text("0 2 30 2 * oncecron run --key a -- true | true\n")
     environment = {
         **cluster.environment,
         "LC_ALL": "C.UTF-8",
