@@ -99,22 +99,20 @@ def _was_busy(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
     key = joined.history.head.get("keys", {}).get(fired.key, {})
     seems_alive = key.get("ttl", joined.history.head["ttl"]) / 3 + MOMENT
     ended = (firing.ended or firing.at) + MOMENT
-    starts = joined.parts.get(part_of_row(row), [])
-    holders = [holder for held, holder in joined.startless if part_of_row(held) == part_of_row(row)]
-    holders += map(joined.firing_of, starts)
     return any(
         joined.claimed_after(start) <= ended
         and alive_until(start) + seems_alive >= firing.at
-        for start in starts
+        for start in joined.parts.get(part_of_row(row), ())
     ) or any(
         holder and holder.at <= ended and _was_hit(joined, holder)
-        and _heard_until(joined, holder) + 3 * seems_alive >= firing.at
-        for holder in holders
+        and _asked_until(joined, holder) + 3 * seems_alive >= firing.at
+        for held, holder in joined.startless
+        if part_of_row(held) == part_of_row(row)
     )  # fmt: skip
 
 
-def _heard_until(joined: Joined, holder: Firing) -> float:
-    """Return when the last claim, renewal or end of a firing may have come: a cut network carries it once healed."""
+def _asked_until(joined: Joined, holder: Firing) -> float:
+    """Return when a claim of a firing may have come at last: a network that was cut carries it when it is whole."""
     ended = joined.history.end if holder.ended is None else holder.ended
     felt = joined.felt(holder.host, holder.at, ended)
     healed = (undone(fault) for fault in felt if not fault.hit)

@@ -605,16 +605,3 @@ def test_a_run_without_a_lease_was_asked_for() -> None:
     assert every(run) == []  # a claim whose answer came too late
     firing.command[:] = [word for word in firing.command if word not in ("--on-store-error", "run")]
     assert "unrecorded" in every(run)
-
-
-@pytest.mark.parametrize(("hit", "found"), [(True, []), (False, ["missed"])])
-def test_a_lease_outlives_a_job_whose_end_is_not_heard(hit: bool, found: list[str]) -> None:
-    """The last renewal came when its host was heard again, and the end later still."""
-    run = Invented()
-    holder = run.fire(80.0, "h1", "t0")
-    run.start(holder, lasts=6.0)
-    if hit:
-        run.fault(85.0, 98.0, "h1")
-        holder.ended = 98.5
-    run.skip(run.fire(100.0, "h2", "t2"))
-    assert [rule for rule in every(run) if rule == "missed"] == found
