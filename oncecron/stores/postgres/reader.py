@@ -262,8 +262,11 @@ class PostgresReader(Connection, Reader):
                 yield from self._prune_steps({**values, "key_id": key_id}, cure)
 
     def _prune_steps(self, values: Mapping[str, Any], cure: str) -> Iterator[tuple[int, int]]:
-        while any(row := self._ask("prune", values, cure)[0]):
+        more = True
+        while more:
+            row = self._ask("prune", values, cure)[0]
             yield row[0], row[1]
+            more = any(row)
 
     def offered_roles(self) -> list[str]:
         with self._explained(READERS_CURE):

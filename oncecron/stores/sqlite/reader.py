@@ -231,13 +231,13 @@ class SQLiteReader(Reader):
         self, roles: Roles, least: LeastRetention = UNCHANGED, *, progress: Progress = no_progress
     ) -> str:
         _refuse_roles(roles)
-        progress()
         path = self._handle.path
         with closing(connect(path, deadline=_deadline(), create=True, check=False)) as connection:
             try:
                 found = connection.upgrade()
             except sqlite3.Error as error:
                 raise explained(error, path) from error
+        progress()
         if given := least.given():
             with self._handle.until(_deadline()) as store, store.writing(durable=True):
                 for name, seconds in given.items():
