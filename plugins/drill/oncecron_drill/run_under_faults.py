@@ -37,6 +37,8 @@ APART = 0.4
 """Seconds between the keys' first firings in the calm, and between two looks at who has run."""
 SOON, BRIEFLY = 5.0, " --seconds 1"
 """Seconds between two ticks of a key then, and what its job is told besides."""
+PLANNED = (CALM_BY_CLOCKS + 3 * SOON) * max(key.period for key in KEYS if not key.by_clock) / SOON
+"""Seconds of the plan that are left for the calm: it needs a tick of each key every SOON, for as long as it lasts."""
 LONGEST_END = 60.0
 """Seconds for the firings that are under way to end, when no more are fired."""
 LONGEST_NOTICE = 45.0
@@ -194,7 +196,7 @@ class Run:
             (*wanted.keys, *wanted.item_keys),
             list(self.hosts),
             time.time(),
-            seconds + 4 * CALM,
+            seconds + PLANNED,
         )
         self._queue = [(self._due(shot), number, shot) for number, shot in enumerate(planned)]
         heapq.heapify(self._queue)

@@ -3,6 +3,7 @@
 from collections import Counter
 
 from oncecron_drill.generator import KEYS, shots
+from oncecron_drill.run_under_faults import CALM_BY_CLOCKS, PLANNED, SOON
 
 HOSTS = ["host-a", "host-b", "host-c"]
 
@@ -33,3 +34,12 @@ def test_what_holders_leave_to_others_is_fired() -> None:
         (False, True, False, "name"), (True, True, False, "name"),
         (False, False, True, "name"), (True, False, True, "name"),
     }  # fmt: skip
+
+
+def test_each_key_is_fired_until_the_calm_is_over() -> None:
+    """In it the ticks that are left come every few seconds."""
+    planned = shots(7, KEYS, HOSTS, 1000.0, 60 + PLANNED)
+    left = {(shot.key, shot.tick or shot.at) for shot in planned if shot.at > 60 + SOON}
+    for key in KEYS:
+        if key.rule in ("name", "instant"):
+            assert sum(each is key for each, _ in left) * SOON >= CALM_BY_CLOCKS, key.name
