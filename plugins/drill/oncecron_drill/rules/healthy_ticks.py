@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from oncecron_drill.history import Firing
+from oncecron_drill.history import Firing, Start
 from oncecron_drill.rules.joined import (
     MOMENT,
     Joined,
@@ -101,7 +101,7 @@ def _was_busy(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
     ended = (firing.ended or firing.at) + MOMENT
     return any(
         joined.claimed_after(start) <= ended
-        and alive_until(start) + seems_alive >= firing.at
+        and max(alive_until(start), _last_heard(joined, start)) + seems_alive >= firing.at
         for start in joined.parts.get(part_of_row(row), ())
     ) or any(
         holder and holder.at <= ended and _was_hit(joined, holder)
@@ -109,6 +109,17 @@ def _was_busy(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
         for held, holder in joined.startless
         if part_of_row(held) == part_of_row(row)
     )  # fmt: skip
+
+
+def _last_heard(joined: Joined, start: Start) -> float:
+    """Return when the last renewal of a silenced wrapper may have come: with its network, if it was still there."""
+    holder = joined.firing_of(start)
+    if holder is None or holder.ended is None:
+        return -math.inf
+    healed = (
+        undone(fault) for fault in joined.felt(holder.host, start.at, holder.ended) if not fault.hit
+    )
+    return max((at for at in healed if at <= holder.ended), default=-math.inf)
 
 
 def _asked_until(joined: Joined, holder: Firing) -> float:

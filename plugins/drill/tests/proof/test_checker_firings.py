@@ -605,3 +605,20 @@ def test_a_run_without_a_lease_was_asked_for() -> None:
     assert every(run) == []  # a claim whose answer came too late
     firing.command[:] = [word for word in firing.command if word not in ("--on-store-error", "run")]
     assert "unrecorded" in every(run)
+
+
+@pytest.mark.parametrize(
+    ("host", "gone", "found"),
+    [("h1", 98.5, []), ("h1", 97.5, ["missed"]), ("h2", 98.5, ["missed"])],
+)
+def test_a_lease_outlives_a_job_whose_end_is_not_heard(
+    host: str, gone: float, found: list[str]
+) -> None:
+    """What a wrapper has sent comes when its own network is whole, if it has not died before."""
+    run = Invented()
+    holder = run.fire(80.0, "h1", "t0")
+    run.start(holder, lasts=6.0)
+    run.fault(85.0, 98.0, host)
+    holder.ended = gone
+    run.skip(run.fire(100.0, "h3", "t2"))
+    assert [rule for rule in every(run) if rule == "missed"] == found
