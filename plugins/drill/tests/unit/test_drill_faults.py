@@ -1,17 +1,25 @@
-"""What needs a job that has just begun strikes no other."""
+"""What needs a job that has just begun strikes no other; whose clocks may be wrong."""
 
 from __future__ import annotations
 
 import time
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from oncecron.stores.address import parse_address
 from oncecron_drill import faults
 from oncecron_drill.faults import OUTLIVING, ROLES, TICKS, HostFaults
 from oncecron_drill.history import Firing
+from oncecron_drill.place import make_hosts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from oncecron_drill.place import Place
 
 LONG, SHORT = min(OUTLIVING), "quick"
 
@@ -67,3 +75,24 @@ def test_only_a_new_job_that_outlives_its_lease_is_struck(
     assert done is not None
     assert trees.reached == [(3, roles)]
     assert [(firing, role) for firing, role, _ in done[1]] == [(3, role) for role in roles]
+
+
+class _NoPlace:
+    def stand_between(self, names: Sequence[str], directory: Path) -> None: ...
+
+    def address_for(self, name: str) -> tuple[str, dict[str, str]]:
+        return name, {}
+
+
+@pytest.mark.parametrize(
+    ("address", "is_right"), [("sqlite:///var/lib/x.db", True), ("postgresql://db/x", False)]
+)
+def test_hosts_that_are_one_machine_have_one_clock(
+    tmp_path: Path, address: str, is_right: bool
+) -> None:
+    """A store in a file goes by the clocks of its hosts, and they share it."""
+    place = cast("Place", _NoPlace())
+    hosts = make_hosts(4, Random(7), place, tmp_path, "n", parse_address(address))
+    assert hosts[0].offset == 0.0
+    assert all((host.offset == 0.0) == is_right for host in hosts[1:])
+    assert all(host.has_clock for host in hosts[1:])
