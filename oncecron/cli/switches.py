@@ -20,18 +20,22 @@ from oncecron.cli.sentences import (
 )
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
-from oncecron.core.errors import StoreError, UsageError
+from oncecron.core.errors import NotFoundError, StoreError, UsageError
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.text import visible
 from oncecron.host.names import host_name
 from oncecron.host.stderr import complain
+from oncecron.stores.address import shell_quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from oncecron.core.log_rows import Pause
     from oncecron.stores.reader import Reader
 
 _LONGEST_REASON = 500
 
+NEW = Option("new", "flag", "Accept a name that has not fired yet, for one that is to come.")
 PAUSE_OPTIONS = (
     Option("all", "flag", "Pause every key, also keys that have never run."),
     Option(
@@ -39,8 +43,10 @@ PAUSE_OPTIONS = (
         minimum=1,
     ),
     Option("reason", "text", "Record a reason. It is shown with your name for each skip.", "TEXT"),
+    NEW,
     *STORE_OPTIONS,
 )  # fmt: skip
+DRAIN_OPTIONS = (NEW, *STORE_OPTIONS)
 RESUME_OPTIONS = (
     Option("all", "flag", "End the pause of all keys, instead of the pause of KEY."),
     *STORE_OPTIONS,
@@ -59,14 +65,13 @@ def _pause(given: dict[str, str], words: list[str]) -> int:
     key, reason = _key(settings, words), _reason(settings)
     stream = output.standard_output()
     with store_reader(settings) as store:
+        if not (settings["all"] or settings["new"]):
+            known = _readable(lambda: [*known_keys(store), *(each.key for each in store.pauses())])
+            _refuse_unknown(settings, f"pause {key}", key, known, unknown_key)
         now, before = store.pause(key, author=author(), reason=reason, seconds=settings["for"])
-        known = {key} if settings["all"] else known_keys(store)
     resume = settings.command(f"resume {'--all' if settings['all'] else key}")
     until = f"until {local_time(now.until)}" if now.until else f"until {resume}"
     output.say(f"paused {_name(key)} {until}{_earlier('paused', before)}", stream)
-    if key not in known:
-        hint = suggestion(key, known, "`oncecron jobs` lists all keys")
-        complain(f"key {key} is paused, but no host has fired it yet{hint}")
     return 0
 
 
@@ -79,11 +84,13 @@ def _resume(given: dict[str, str], words: list[str]) -> int:
         others = {pause.key: pause for pause in store.pauses() if pause.key}
     if before:
         output.say(f"resumed {_name(key)}{_earlier('paused', before)}", stream)
+    elif key == ALL_KEYS:
+        output.say("there is no pause of all keys to end", stream)
     else:
-        were = "were" if key == ALL_KEYS else "was"
-        output.say(f"{_name(key)} {were} not paused{suggestion(key, others)}", stream)
+        output.say(f"{key} was not paused{suggestion(key, others)}", stream)
     if key == ALL_KEYS and others:
-        complain(f"these keys are still paused: {', '.join(others)}")
+        each = settings.command("resume KEY")
+        complain(f"these keys are paused one by one: {', '.join(others)}; to resume one: {each}")
     elif key != ALL_KEYS and ALL_KEYS in others:
         details, end = pause_details(others[ALL_KEYS]), settings.command("resume --all")
         complain(f"all keys are still paused {details}; to resume them: {end}")
@@ -91,12 +98,14 @@ def _resume(given: dict[str, str], words: list[str]) -> int:
 
 
 def _drain(given: dict[str, str], words: list[str]) -> int:
-    settings = Settings(STORE_OPTIONS, given)
+    settings = Settings(DRAIN_OPTIONS, given)
     host = _host(words)
     stream = output.standard_output()
     with store_reader(settings) as store:
+        if not (settings["new"] or host == host_name()):
+            known = _readable(lambda: _hosts(store))
+            _refuse_unknown(settings, f"drain {shell_quoted(host)}", host, known, unknown_host)
         _, before = store.drain(host, author=author())
-        known = set() if before or host == host_name() else _readable_hosts(store)
         shared = _has_two_machines(store, host)
     output.say(f"drained {visible(host)}{_earlier('drained', before)}", stream)
     if shared:
@@ -104,9 +113,6 @@ def _drain(given: dict[str, str], words: list[str]) -> int:
             f"{visible(host)} is the name of two machines or more: all of them are drained; to drain one, give it a "
             "name of its own"
         )
-    if known and host not in known:
-        hint = suggestion(host, known, "`oncecron hosts` lists all hosts")
-        complain(f"host {visible(host)} is drained, but it has fired nothing recently{hint}")
     return 0
 
 
@@ -186,11 +192,30 @@ def _earlier(state: str, before: Pause | None) -> str:
     return f"; {subject} {state} {pause_details(before)}"
 
 
-def _readable_hosts(store: Reader) -> set[str]:
+def _refuse_unknown(
+    settings: Settings,
+    words: str,
+    name: str,
+    known: Iterable[str] | None,
+    unknown: Callable[[str, Iterable[str]], NotFoundError],
+) -> None:
+    """Raise `NotFoundError` for a name that is probably mistyped: nobody would notice that nothing was stopped."""
+    if known is not None and name not in known:
+        anyway = settings.command(f"{words} --new")
+        raise NotFoundError(f"{unknown(name, known)}; if it is to come: {anyway}")
+
+
+def _hosts(store: Reader) -> set[str]:
+    fired = {*recent_hosts(store), *(row.host for row in store.key_hosts())}
+    return fired | {pause.host for pause in store.pauses() if pause.host}
+
+
+def _readable(read: Callable[[], Iterable[str | None]]) -> set[str] | None:
+    """Return the names that a function reads; None: this role may not read them, so no name is unknown to it."""
     try:
-        return set(recent_hosts(store))
+        return {*filter(None, read())}
     except StoreError:
-        return set()
+        return None
 
 
 def _has_two_machines(store: Reader, host: str) -> bool:
@@ -220,7 +245,7 @@ RESUME = TableCommand(
     words="KEY|--all",
 )  # fmt: skip
 DRAIN = TableCommand(
-    "drain", STORE_OPTIONS, _drain,
+    "drain", DRAIN_OPTIONS, _drain,
     about="Start no new jobs on a host: on HOST, or on this host. Running jobs continue, and the other hosts run the "
     "ticks. HOST is the name that `oncecron history` shows. The host stays drained, also after a reboot, until "
     "`oncecron undrain`. List drained hosts with `oncecron locks --pauses`.",

@@ -207,7 +207,7 @@ def test_every_store_is_asked(store: Store, new_host: Callable[..., Oncecron]) -
     a.run("billing", "--tick", "t1", "--", "true")
     a.run("report", "--shards", "2", "--tick", "t1", "--", "true")
     new_host("host-b").run("billing", "--tick", "t1", "--", "true")
-    a("drain", "host-c")
+    a("drain", "host-c", "--new")
     a.run("other", "--namespace", "staging", "--tick", "t1", "--", "true")
     for line, offered in (
         ("oncecron why ", ["billing", "report"]),

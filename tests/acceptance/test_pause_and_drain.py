@@ -34,6 +34,8 @@ def test_pause_and_resume(store: Store, host: Oncecron, operator: Oncecron) -> N
     assert f"by {ME}: moving house; resume it: `oncecron resume k --store " in loud.err
     assert said(operator, "resume", "k").startswith(f"resumed k; it was paused by {ME} since ")
     assert said(operator, "resume", "k") == "k was not paused\n"
+    refused(operator("pause", "j"), 1, "no host has fired key j", "`oncecron pause j --new")
+    assert said(operator, "resume", "--all") == "there is no pause of all keys to end\n"
     assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
     assert reasons(store) == [("t2", "paused")]
     assert [row.tick for row in store.executions("k")] == ["t1", "t3"]
@@ -62,7 +64,10 @@ def test_drain_and_undrain(
     host.run("k", "--tick", "t1", "--", "true")
     assert said(operator, "drain") == "drained host-a\n"
     assert said(operator, "drain").startswith(f"drained host-a; it was drained by {ME} since ")
-    assert operator("drain", "host-c").status == 0
+    refused(
+        operator("drain", "host-c"), 1, "host-c has fired no key", "`oncecron drain host-c --new"
+    )
+    assert operator("drain", "host-c", "--new").status == 0
     assert [each["host"] for each in answer(operator, "locks", "--pauses")] == ["host-a", "host-c"]
     assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
     assert other.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"
@@ -81,6 +86,9 @@ def test_a_pause_that_no_replica_has_is_told(redis_server: RedisServer, public_p
     """A failover would forget it: 69, and what to do."""
     host = Oncecron(f"{redis_server.url()}?wait=1", public_path)
     refused(
-        host("pause", "k"), 69, "only 0 of 1 replicas (?wait=) have it", "run the command again"
+        host("pause", "k", "--new"),
+        69,
+        "only 0 of 1 replicas (?wait=) have it",
+        "run the command again",
     )
     assert [each["key"] for each in answer(host, "locks", "--pauses")] == ["k"]

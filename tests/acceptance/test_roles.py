@@ -133,7 +133,7 @@ def test_a_job_role_checks_its_fence_and_nothing_else(granted: Database, public_
 @pytest.mark.turns(3)
 @pytest.mark.parametrize("role", ["runner", "reader", "jobber"])
 @pytest.mark.parametrize(
-    "words", [("pause", "k"), ("resume", "--all"), ("drain",), ("undrain", "host-a")]
+    "words", [("pause", "--all"), ("resume", "--all"), ("drain",), ("undrain", "host-a")]
 )
 def test_only_an_operator_role_pauses_and_drains(
     granted: Database, public_path: Path, role: str, words: tuple[str, ...]
@@ -152,8 +152,9 @@ def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
     operator = Oncecron(granted.url("operator"), public_path)
     Oncecron(granted.url("runner"), public_path).run("key", "--tick", "one", "--", "true")
     hint = operator("pause", "kee")
-    assert (hint.status, "did you mean key?" in hint.err) == (0, True)
+    assert (hint.status, "did you mean key?" in hint.err) == (1, True)
     for words in (
+        ("pause", "kee", "--new"),
         ("resume", "kee"),
         ("drain",),
         ("undrain",),

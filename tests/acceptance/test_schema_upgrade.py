@@ -317,7 +317,7 @@ def test_a_user_who_could_not_undo_a_step_upgrades_nothing(
 
 
 @pytest.mark.parametrize(
-    "words", ["pause k", "drain web1", "init", "run --key k --tick t -- /none"]
+    "words", ["pause k --new", "drain web1 --new", "init", "run --key k --tick t -- /none"]
 )
 @pytest.mark.parametrize("store", ["redis"], indirect=True)
 def test_a_namespace_has_the_version_of_the_program_that_writes_first(

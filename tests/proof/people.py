@@ -91,7 +91,7 @@ class People:
             everything = self._random.random() < ALL_KEYS
             subject = "--all" if everything else self._random.choice(self._keys)
             taken = ("resume", subject) in self._owed
-        if not taken and self._type([kind, subject]):
+        if not taken and self._type([kind, subject, "--new"]):
             self._owed[UNDOES[kind], subject] = now() + self._random.uniform(*LASTS)
 
     def _is_typed(self, subject: str) -> bool:
