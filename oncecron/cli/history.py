@@ -99,8 +99,8 @@ OPTIONS = (
             completion=tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS))),
         ),
         Option(
-            "failed", "flag", "Show only what neither succeeded nor runs: every other outcome, except an unclaimed run "
-            "that ended with exit status 0.",
+            "failed", "flag", "Show only what ended badly: what neither succeeded nor runs, and was not stopped by a "
+            "person.",
         ),
         Option("tick", "text", "Show only this tick, by the name that --wide shows.", "TICK"),
         Option(

@@ -57,6 +57,7 @@ _DAYS_BY_NAME = 6
 _MARKS = {
     "succeeded": ("•", "."), "failed": ("✗", "F"), "timed-out": ("▼", "T"), "lost": ("◆", "L"),
     "no-end": ("◇", "E"), "missed": ("○", "o"), "incomplete": ("◐", "I"), "stopped": ("■", "S"),
+    "orphaned": ("◈", "H"), "stale": ("◈", "H"),
     "overrun": ("▲", "V"), "overdue": ("△", "?"), "running": ("▸", ">"), "paused": ("–", "-"),
     "drained": ("–", "-"), "skipped": ("·", ","), "silent": ("□", "_"),
 }  # fmt: skip

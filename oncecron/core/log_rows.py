@@ -77,6 +77,12 @@ def is_success(execution: _Ended) -> bool:
     return execution.outcome == "succeeded" or unclaimed
 
 
+def is_failure(execution: Execution) -> bool:
+    """Return whether it ended badly. What a person stopped is no failure, and no success."""
+    by_a_person = execution.outcome == "stopped" and execution.requested_by is not None
+    return execution.outcome != "running" and not (by_a_person or is_success(execution))
+
+
 class Skip(NamedTuple):
     """A refusal as it was recorded: one row per (key, tick, shard, host, reason)."""
 
@@ -288,13 +294,13 @@ class HistoryQuery(NamedTuple):
     without: str | None = None
     """Leave out the keys that begin with this text."""
     failed: bool = False
-    """Only executions that neither succeeded nor run."""
+    """Only executions that ended badly (`is_failure`)."""
 
     def takes_outcome(self, row: Execution | Skip) -> bool:
         """Return whether a row has a wanted outcome, or reason."""
         if isinstance(row, Skip):
             return self.outcomes is None or row.reason in self.outcomes
-        if self.failed and (row.outcome not in FAILURES or is_success(row)):
+        if self.failed and not is_failure(row):
             return False
         return self.outcomes is None or row.outcome in self.outcomes
 

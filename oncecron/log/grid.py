@@ -28,10 +28,11 @@ GRID_STEPS = (
 
 WORST_FIRST = (
     *("lost", "no-end", "failed", "timed-out", "missed", "incomplete"),
-    *("stopped", "unclaimed", "overrun", "silent", "overdue"),
+    *("stopped", "unclaimed", "orphaned", "stale", "overrun", "silent", "overdue"),
     *("running", "succeeded", "skipped", "paused", "drained"),
 )
-"""What can become of a tick. The outcomes are those of the log; `no-end`: it is recorded as running without a lease.
+"""What can become of a tick. The outcomes are those of the log; `no-end`: it is recorded as running without a lease;
+`orphaned` and `stale`: with a lease whose holder seems dead.
 A timeline shows `unclaimed` as a success or a failure.
 
 Of a key also `missed` (due, and nobody started it), `incomplete` (not every shard was started), `overrun` (skipped, as

@@ -26,6 +26,14 @@ STREAK_AT_MOST = 100
 NO_END = "no-end"
 """The outcome that is shown instead of `running` where the lease has ended."""
 
+DOUBTFUL = ("orphaned", "stale")
+"""The states of a lease that has not ended, but whose holder seems dead; also shown instead of `running`."""
+
+SLOW_TIMES = 3
+"""A job is slow when it has run this many times as long as usual: the default of `check --slow`."""
+_SLOW_AND_MORE = 60.0
+"""A job is not slow before it has run this much longer than usual: short jobs vary by seconds."""
+
 
 class JobSummary(NamedTuple):
     """A key at a glance, in the order of its published fields."""
@@ -41,7 +49,7 @@ class JobSummary(NamedTuple):
     failed_at: float | None
     """When its newest end that was no success was."""
     running_on: tuple[str, ...]
-    """The hosts on which it runs: several where shards of the key do."""
+    """The hosts that hold its leases: several where shards of the key run."""
     running_since: float | None
     """When the attempt that runs has started; None while the lease is kept for the next attempt."""
     successes: int
@@ -82,6 +90,10 @@ class JobSummary(NamedTuple):
     """Who asked it to stop, where `outcome` is `stopped`: USER@HOST; None: nobody did, its host was shut down."""
     host: str | None = None
     """Where the execution ran that has its outcome."""
+    lease: str | None = None
+    """`held` while it runs; `orphaned` or `stale` where the holder seems dead; None: nobody has a lease."""
+    slow: bool = False
+    """Whether it has been running for much longer than usual."""
 
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")
@@ -96,6 +108,14 @@ def has_failed(job: JobSummary) -> bool:
     """Return whether the newest tick that has ended did not succeed, and was neither lost nor stopped by a person."""
     is_cut_short = job.outcome == "stopped" and job.stopped_by is None
     return _counts(job) and (is_cut_short or job.outcome in _FAILED) and not is_success(job)
+
+
+def is_slow(job: JobSummary, now: float, times: float = SLOW_TIMES) -> bool:
+    """Return whether it has been running for so many times its usual duration, and a minute longer."""
+    usual = job.usual_duration
+    if job.running_since is None or job.lease != "held" or usual is None:
+        return False
+    return now - job.running_since > max(times * usual, usual + _SLOW_AND_MORE)
 
 
 def _counts(job: JobSummary) -> bool:

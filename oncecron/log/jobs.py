@@ -14,9 +14,10 @@ import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import is_ahead
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
+from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_failure, is_success
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 from oncecron.log.job_summary import (
+    DOUBTFUL,
     FIRST_LOOK,
     NO_END,
     STREAK_AT_MOST,
@@ -25,6 +26,7 @@ from oncecron.log.job_summary import (
     has_failed,
     is_living,
     is_lost,
+    is_slow,
 )
 from oncecron.log.missed import Known, dues, paused_time
 
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 
 WRONG = {
     **dict.fromkeys(("lost", "failed", "missed", "silent"), 2),
-    **dict.fromkeys(("stopped", "overdue", "overrun"), 1),
+    **dict.fromkeys(("stopped", "overdue", "slow", "overrun", *DOUBTFUL), 1),
 }
 """The states in which something is wrong with a key, and how bad that is."""
 USUAL_OF = 20
@@ -59,18 +61,23 @@ class State(NamedTuple):
 
 
 def states(job: JobSummary) -> list[State]:
-    """Return all that is wrong with a key, the worst first; where nothing is, its one state."""
-    ends = {"lost": is_lost(job), "failed": has_failed(job), "stopped": job.outcome == "stopped"}
-    of_outcome = next((word for word, is_so in ends.items() if is_so), "")
+    """Return all that is wrong with a key, the worst first, and that it runs if it does; else its one state."""
+    was_stopped = job.outcome == "stopped" and job.stopped_by is not None
     wrong = (
-        (of_outcome, State(of_outcome)),
+        (is_lost(job), State("lost")),
+        (has_failed(job), State("failed")),
         (job.missed, State("missed", job.missed)),
         (job.silent_since is not None, State("silent")),
+        (job.lease in DOUBTFUL, State(job.lease)),
+        (was_stopped and job.lease is None, State("stopped")),
         (job.overdue is not None, State("overdue")),
+        (job.slow, State("slow")),
         (job.overruns, State("overrun", job.overruns)),
     )
     found = [state for is_so, state in wrong if is_so]
-    return sorted(found, key=lambda each: -WRONG[str(each.word)]) or [State(_word_where_well(job))]
+    if job.lease == "held":
+        found.append(State("running"))
+    return found or [State(_word_where_well(job))]
 
 
 def severity(job: JobSummary) -> tuple[int, bool, str]:
@@ -79,8 +86,6 @@ def severity(job: JobSummary) -> tuple[int, bool, str]:
 
 
 def _word_where_well(job: JobSummary) -> str | None:
-    if job.running_on:
-        return "running"
     if job.paused_by is not None:
         return "paused"
     return None if job.outcome is None else "ok"
@@ -125,6 +130,7 @@ def jobs(
         key: Known(
             *(shards[key], past.newest, *paused_time(key, sources.pauses)),
             in_vain=sources.in_vain.get(key, ()),
+            runs=key in running,
         )
         for key, past in pasts.items()
     }
@@ -132,9 +138,8 @@ def jobs(
     due = dues(known_keys, log.reasons, now, more, missed_after)
     by_name, work = {pause.key: pause for pause in sources.pauses}, sources.work
     for key, past in pasts.items():
-        yield _job(
-            known_keys[key], past, running.get(key, []), _pause_of(key, by_name), due[key], work
-        )
+        pause = _pause_of(key, by_name)
+        yield _job(known_keys[key], past, running.get(key, []), pause, due[key], work, now)
 
 
 def _newest_in_brief(
@@ -183,16 +188,17 @@ def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
 
 
 def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> Execution:
-    """Return it with the outcome `NO_END` where it is recorded as running but has no active lease among `leases`.
+    """Return it, where it is recorded as running, with what is true of it by `leases`.
 
-    An execution that started after the leases were read is running. They were read at `now` where there is none.
+    `NO_END`: it has no active lease. One of `DOUBTFUL`: the holder of its lease seems dead. An execution that started
+    after the leases were read is running. They were read at `now` where there is none.
     """
-    if execution.outcome != "running" or any(
-        (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
-        and is_living(lease)
-        for lease in leases
-    ):
+    if execution.outcome != "running":
         return execution
+    for lease in leases:
+        ours = (lease.shard, lease.fencing_token) == (execution.shard, execution.fencing_token)
+        if ours and is_living(lease):
+            return execution._replace(outcome=lease.state if lease.state in DOUBTFUL else "running")
     asked = next((lease.asked_at for lease in leases), now)
     return execution._replace(outcome=NO_END) if execution.started_at < asked else execution
 
@@ -232,13 +238,14 @@ def _past(
         newest,
         last,
         well[0] if well else None,
-        next((each for each in ended if not is_success(each)), None),
+        next(filter(is_failure, ended), None),
         *_in_a_row(ended),
         statistics.median(durations) if durations else None,
     )
 
 
 def _in_a_row(ended: Sequence[Execution]) -> tuple[int, int]:
+    ended = [each for each in ended if is_success(each) or is_failure(each)]
     well = len([*itertools.takewhile(is_success, ended)])
     badly = len([*itertools.takewhile(lambda each: not is_success(each), ended)])
     return min(well, FIRST_LOOK), min(badly, STREAK_AT_MOST)
@@ -284,6 +291,7 @@ def _job(
     pause: Pause | None,
     due: Due,
     work: Work,
+    now: float,
 ) -> JobSummary:
     ended, success, failure = past.ended, past.success, past.failure
     key = known.shards[0].key
@@ -314,14 +322,21 @@ def _job(
         forgotten_by=forgotten.forgotten_by if forgotten else None,
         retired=forgotten is not None and not (expected or known.in_vain),
         stopped_by=ended.requested_by if ended and ended.outcome == "stopped" else None,
+        lease=_state_of(running),
     )
+    job = job._replace(slow=is_slow(job, now))
     return job._replace(state=states(job)[0].word)
+
+
+def _state_of(leases: Sequence[LeaseView]) -> str | None:
+    words = [lease.state for lease in leases]
+    return next((word for word in DOUBTFUL if word in words), "held" if words else None)
 
 
 def _runs_since(lease: LeaseView, newest: Iterable[Execution]) -> float | None:
     for each in newest:
         if (each.shard, each.fencing_token) == (lease.shard, lease.fencing_token):
-            return each.started_at if each.outcome == "running" else None
+            return each.started_at if each.outcome in ("running", *DOUBTFUL) else None
     return lease.acquired_at
 
 

@@ -233,6 +233,8 @@ class Known(NamedTuple):
     """No tick before this time starts; infinite: until somebody resumes it."""
     in_vain: Sequence[Skip] = ()
     """The newest skips of a key that was never started."""
+    runs: bool = False
+    """Whether somebody has a lease of it: what is due meanwhile is skipped, and so not overdue."""
 
 
 def dues(
@@ -330,7 +332,7 @@ def _due(known: Known, plan: _Scheduled, skips: Sequence[SkipReason], now: float
     missed = ticks[: bisect.bisect_left(ticks, late_before)]
     return Due(
         next_at,
-        overdue=None if missed or not ticks else _text(ticks[0]),
+        overdue=None if missed or known.runs or not ticks else _text(ticks[0]),
         missed=len(missed),
         first_missed=_text(missed[0]) if missed else None,
         last_missed=_text(missed[-1]) if missed else None,

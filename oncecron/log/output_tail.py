@@ -8,6 +8,7 @@ from oncecron.core.errors import StoreError
 from oncecron.core.log_rows import is_success
 from oncecron.core.masking import without_logins
 from oncecron.core.text import visible
+from oncecron.log.job_summary import DOUBTFUL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from oncecron.log.tick_history import Facts
     from oncecron.stores.reader import Reader
 
-_WELL = ("succeeded", "running")
+_WELL = ("succeeded", "running", *DOUBTFUL)
 _LINES = 20
 _LONGEST_LINE = 500
 

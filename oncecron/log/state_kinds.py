@@ -32,7 +32,7 @@ _WORDS: Mapping[StateKind, tuple[str, ...]] = {
         *("gap", "lease", "late-end", "in-pause", "record"),
     ),
     "warning": (
-        *("stopped", "not-started", "unclaimed", "overdue", "overrun"),
+        *("stopped", "not-started", "unclaimed", "overdue", "overrun", "slow"),
         *("warn", "warning", "unknown", "stale", "in-doubt"),
     ),
     "running": ("running", "held", "taken"),

@@ -14,7 +14,7 @@ from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
 from oncecron.core.suggestion import unknown_key
 from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
 from oncecron.log.grid import WORST_FIRST, worst
-from oncecron.log.job_summary import NO_END
+from oncecron.log.job_summary import NO_END, is_living
 from oncecron.log.jobs import dead_letters
 from oncecron.log.missed import Due, Known, dues, paused_time
 
@@ -131,7 +131,7 @@ def facts_of(
     if judges and job_keys:
         newest = list(log.history(HistoryQuery(key=key, limit=LOOKED_AT)))
         facts = facts._replace(
-            due=_due(sources, job_keys, newest, facts.pauses), newest_start=next(iter(newest), None)
+            due=_due(sources, job_keys, newest, facts), newest_start=next(iter(newest), None)
         )
     if executions or skips or spooled:
         return facts
@@ -153,11 +153,11 @@ def _due(
     sources: Sources,
     job_keys: Sequence[JobKey],
     newest: Sequence[Execution],
-    pauses: Sequence[Pause],
+    facts: Facts,
 ) -> Due:
-    key = job_keys[0].key
+    key, runs = facts.key, any(map(is_living, facts.leases))
     in_vain = sources.in_vain.get(key, ())
-    known = Known(job_keys, newest, *paused_time(key, pauses), in_vain=in_vain)
+    known = Known(job_keys, newest, *paused_time(key, facts.pauses), in_vain=in_vain, runs=runs)
     return dues({key: known}, sources.log.reasons, sources.now)[key]
 
 

@@ -19,7 +19,7 @@ from oncecron.core.model import Retention
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW, MISSED_AFTER, SETTLED
 from oncecron.log.grid import Run, Ticks, worst
-from oncecron.log.job_summary import by_key, is_living
+from oncecron.log.job_summary import DOUBTFUL, by_key, is_living
 from oncecron.log.jobs import as_known
 from oncecron.log.missed import (
     HELD_BACK,
@@ -163,7 +163,8 @@ class _Past:
 
     def word(self, run: Execution) -> str:
         """Return the outcome of an execution; a lease that is kept for the next attempt says that the tick runs."""
-        return "running" if (run.shard, run.fencing_token) in self._living else _word(run)
+        is_kept = (run.shard, run.fencing_token) in self._living and run.outcome not in DOUBTFUL
+        return "running" if is_kept else _word(run)
 
     def hosts(self) -> set[str]:
         return {*self.of_hosts} | {each.host for each in self.ended if each.times}

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncecron.core import tick
 from oncecron.core.clock import believed
 from oncecron.core.errors import NotFoundError, UsageError
-from oncecron.core.log_rows import HistoryQuery, is_success
+from oncecron.core.log_rows import HistoryQuery, is_failure
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.timing import MAX_CLOCK_SKEW
-from oncecron.core.units import DAY, MINUTE
+from oncecron.core.units import DAY, MINUTE, format_duration
 from oncecron.host import local_time
 from oncecron.log.gaps import expected_gaps, read_reasons
-from oncecron.log.job_summary import NO_END, STREAK_AT_MOST, has_failed, is_lost
+from oncecron.log.job_summary import DOUBTFUL, NO_END, STREAK_AT_MOST, has_failed, is_lost
 from oncecron.log.jobs import as_known
 from oncecron.log.missed import expected_shards
 from oncecron.log.tick_history import LOOKED_AT, Which, outcome_of, which_of
@@ -48,7 +48,8 @@ class Choice(NamedTuple):
 
     which: Which
     because: str
-    """`newest`, `tick`, `time`, `outcome`; or what is wrong: `lost`, `failed`, `silent`, `missed` or `overrun`."""
+    """`newest`, `tick`, `time`, `outcome`; or what is wrong: `lost`, `failed`, `silent`, `missed`, `slow` or `overrun`.
+    """
     note: str | None = None
     """A sentence about the choice, where it is not obvious."""
     newest: Which | None = None
@@ -80,31 +81,36 @@ class Ticks:
         if found is None:
             return Choice(newest, "newest", trouble=self._trouble(job, newest))
         which, because = found
-        return Choice(which, because, newest=None if which == newest else newest)
+        note = None
+        if job and because == "slow":
+            usual = format_duration(round(job.usual_duration or 0.0, 1))
+            note = f"Key {self._key} is slow: it usually takes {usual}."
+        return Choice(which, because, note, newest=None if which == newest else newest)
 
     def _wrong(self, job: JobSummary) -> tuple[Which, str] | None:
         bad = "lost" if is_lost(job) else "failed" if has_failed(job) else None
         bad = bad or ("silent" if job.silent_since is not None else None)
         since = job.silent_since if bad == "silent" else job.started_at
-        ended = self._ended(lambda each: each.started_at == since) if bad else None
+        ended = self._run(lambda each: each.started_at == since) if bad else None
         if bad and ended:
             return which_of(ended), bad
         if job.first_missed:
             return Which(job.first_missed), "missed"
+        running = self._run(lambda each: each.started_at == job.running_since)
+        if job.slow and running:
+            return which_of(running), "slow"
         held = self._newest_unstarted("held") if job.overruns else None
         return (held, "overrun") if held else None
 
     def _trouble(self, job: JobSummary | None, newest: Which) -> Which | None:
         if job is None or (job.failed_at or 0.0) < self._sources.now - _RECENT_TROUBLE:
             return None
-        ended = self._ended(
-            lambda each: (
-                job.failed_at == (each.finished_at or each.started_at) and not is_success(each)
-            )
+        ended = self._run(
+            lambda each: job.failed_at == (each.finished_at or each.started_at) and is_failure(each)
         )
         return which_of(ended) if ended and which_of(ended) != newest else None
 
-    def _ended(self, fits: Callable[[Execution], bool]) -> Execution | None:
+    def _run(self, fits: Callable[[Execution], bool]) -> Execution | None:
         return next(filter(fits, self._log.newest(STREAK_AT_MOST, [self._key])), None)
 
     def _newest(self) -> Which:
@@ -138,7 +144,8 @@ class Ticks:
 
     def _started_with(self, words: Collection[str]) -> Iterator[tuple[float, Which]]:
         meant = {*words, *([NO_END] if "lost" in words else [])}
-        asked = {"running" if word == NO_END else word for word in meant} & {*OUTCOMES}
+        meant |= {*DOUBTFUL} if "running" in words else set()
+        asked = {"running" if word in (NO_END, *DOUBTFUL) else word for word in meant} & {*OUTCOMES}
         queries = (HistoryQuery(key=self._key, outcomes=[word], limit=LOOKED_AT) for word in asked)
         rows = [self._known(each) for query in queries for each in self._log.history(query)]
         rows = sorted(

@@ -20,7 +20,7 @@ from oncecron.core.text import Clock, listed, part_of, visible
 from oncecron.core.timing import SAME_TIME
 from oncecron.core.units import format_duration
 from oncecron.host import local_time
-from oncecron.log.job_summary import NO_END, is_living
+from oncecron.log.job_summary import DOUBTFUL, NO_END, is_living
 from oncecron.log.jobs import as_known, jobs
 from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.log.run_phrases import (
@@ -63,6 +63,7 @@ _ENDED = {
 _HEADLINES = {
     "running": "is running{by}",
     NO_END: "was started{by} and has no end on record",
+    **dict.fromkeys(DOUBTFUL, "was started{by}, whose holder seems dead"),
     "succeeded": "succeeded{by}",
     "failed": "failed{by}",
     "timed-out": "timed out{by}",
@@ -271,7 +272,7 @@ class _Sentences:
         if verdict in ("not-fired", "no-record", "to-come"):
             yield from self._due()
             yield from self._unfired(verdict)
-        if verdict not in _ENDED and verdict not in ("running", "no-record"):
+        if verdict not in {*_ENDED, *DOUBTFUL, "running", "no-record"}:
             yield from map(self._pause, facts.pauses)
             yield from self._elsewhere()
         if verdict not in ("not-fired", "no-record", "to-come"):
@@ -364,7 +365,7 @@ class _Sentences:
 
     def _state(self, execution: Execution) -> Iterator[str]:
         who = self._who(execution)
-        if execution.outcome == "running":
+        if execution.outcome in ("running", *DOUBTFUL):
             yield from self._running(execution)
         elif execution.outcome == NO_END:
             yield (
@@ -396,7 +397,15 @@ class _Sentences:
         now = lease.asked_at
         ago = max(0.0, round(now - (lease.heartbeat_at or now), 1))
         ran = rounded(max(0.0, now - execution.started_at))
-        yield f"{who} has been running it for {ran}, and renewed its lease {format_duration(ago)} ago."
+        renewed = f"renewed its lease {format_duration(ago)} ago"
+        if execution.outcome in DOUBTFUL:
+            left = rounded((lease.expires_at or now) - now)
+            yield (
+                f"{who} {renewed}, and the lease is {execution.outcome}: the host probably died or was cut off. "
+                f"The lease ends in {left}; the next firing of the key then declares it lost."
+            )
+        else:
+            yield f"{who} has been running it for {ran}, and {renewed}."
         if lease.requested_by is not None:
             at = lease.request_acknowledged_at
             answer = (

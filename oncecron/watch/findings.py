@@ -22,7 +22,14 @@ from oncecron.core.timing import (
     SILENT_AFTER,
 )
 from oncecron.core.units import DAY, format_duration
-from oncecron.log.job_summary import STREAK_AT_MOST, has_failed, is_living, is_lost
+from oncecron.log.job_summary import (
+    SLOW_TIMES,
+    STREAK_AT_MOST,
+    has_failed,
+    is_living,
+    is_lost,
+    is_slow,
+)
 from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.log.silent_hosts import (
     LAST_TICKS,
@@ -45,11 +52,6 @@ if TYPE_CHECKING:
 
 _SHORTEST_PATIENCE, LONGEST_PATIENCE = 60.0, 7 * DAY
 """What people may set of `missed_after` and, from 0 on, of `silent_after` and `for`: a pass is made each minute."""
-
-_SLOW_AND_MORE = 60.0
-"""A job is not slow before it has run this much longer than usual: short jobs vary by seconds."""
-_SLOW_TIMES = 3
-"""A job is slow when it has run this many times as long as usual: the default of `check --slow`."""
 
 OK, WARNING, CRITICAL = range(3)
 """The exit statuses of a monitoring plugin; `EX_UNKNOWN` is the fourth."""
@@ -174,7 +176,7 @@ OPTIONS = (
     _number(
         "slow",
         "Report a job as slow when it runs N times as long as usual, and a minute longer.",
-        _SLOW_TIMES,
+        SLOW_TIMES,
         1000,
     ),
     _number(
@@ -269,7 +271,7 @@ def limits_of(values: Mapping[str, Any], states: Mapping[str, int]) -> Limits:
 
 def usual_limits() -> Limits:
     """Return the defaults of `oncecron check`."""
-    return Limits(failures=1, slow=_SLOW_TIMES, states=usual_states())
+    return Limits(failures=1, slow=SLOW_TIMES, states=usual_states())
 
 
 class Situation(NamedTuple):
@@ -391,12 +393,10 @@ def _of_key(
 
 
 def _slow(job: JobSummary, limits: Limits, now: float) -> Iterator[Finding]:
-    if job.running_since is None or job.usual_duration is None:
-        return
-    ran = now - job.running_since
-    if ran > limits.slow * job.usual_duration and ran > job.usual_duration + _SLOW_AND_MORE:
-        usual = format_duration(round(job.usual_duration, 1))
-        reason = f"has been running on {listed(job.running_on)} for {format_duration(round(ran))}, usually {usual}"
+    if is_slow(job, now, limits.slow):
+        ran = format_duration(round(now - (job.running_since or now)))
+        usual = format_duration(round(job.usual_duration or 0.0, 1))
+        reason = f"has been running on {listed(job.running_on)} for {ran}, usually {usual}"
         yield finding("slow", job.key, 1, reason, since=job.running_since)
 
 

@@ -9,6 +9,7 @@ from answers import answer, refused
 from log_of import Store
 from servers import eventually
 from servers.oncecron import Oncecron
+from servers.process import kill_tree
 from terminals import on_a_terminal
 
 Hosts = Callable[..., Oncecron]
@@ -26,7 +27,7 @@ JOB = [
     ),
     *("first_missed", "last_missed", "overruns", "silent_since", "paused_by", "paused_until"),
     *("paused_reason", "schedule", "zone", "progress", "settled", "state"),
-    *("forgotten_at", "forgotten_by", "retired", "stopped_by", "host"),
+    *("forgotten_at", "forgotten_by", "retired", "stopped_by", "host", "lease", "slow"),
 ]
 
 
@@ -82,3 +83,22 @@ def test_what_is_wrong_comes_first_for_a_person(cluster: Oncecron) -> None:
     assert piped == [["billing", "failed"], ["never", "-"], ["report", "ok"], ["zulu", "failed"]]
     shown, _ = on_a_terminal(cluster, "jobs", "--json")
     assert [each["key"] for each in json.loads(shown)] == [key for key, _ in piped]
+
+
+def test_what_a_dead_host_holds_does_not_run(new_host: Hosts) -> None:
+    """Until its lease ends, all say of it what `locks` says."""
+    host = new_host("host-a")
+    firing = host.fire("k", "--tick", "t", "--ttl", "15s", "--", "sleep", "60")
+    firing.job()
+    assert answer(host, "jobs")[0]["state"] == "running"
+    kill_tree(firing.process.pid)
+    firing.wait()
+    eventually(lambda: answer(host, "locks")[0]["state"] != "held")
+    [lease], [job] = answer(host, "locks"), answer(host, "jobs")
+    assert lease["state"] in ("orphaned", "stale")
+    assert (job["state"], job["lease"], job["outcome"]) == (*[lease["state"]] * 2, "running")
+    why = json.loads(host("why", "k", "--json").out)
+    assert why["verdict"] == lease["state"]
+    assert f"and the lease is {lease['state']}: the host probably died" in why["account"][-1]
+    [row] = answer(host, "timeline", "k")
+    assert row["outcome"] == lease["state"]

@@ -16,11 +16,13 @@ def due(
     skips: tuple[SkipReason, ...] = (),
     now: float = NOW,
     paused: tuple[float, ...] = (),
+    runs: bool = False,
 ) -> Due:
     """Return what is due of a key that runs every minute, whose shards have started these instants."""
     expected = Expectation("* * * * *", "UTC", len(started), None, 0.0)
     shards = [JobKey("k", number, expected, instant) for number, instant in enumerate(started)]
-    return dues({"k": Known(shards, [], *(paused or (None,)))}, lambda _since: skips, now)["k"]
+    known = Known(shards, [], *(paused or (None,)), runs=runs)
+    return dues({"k": known}, lambda _since: skips, now)["k"]
 
 
 def skipped(minute: int, reason: str, host: str = "h") -> SkipReason:
@@ -36,6 +38,7 @@ def test_the_ticks_of_all_shards_are_due() -> None:
         assert (found.last_missed, found.overdue) == ("1970-01-01T01:50Z", None)
         assert found.next_at == 7260.0
     assert due(7200.0, 7140.0).overdue == "1970-01-01T02:00Z"
+    assert due(7200.0, 7140.0, runs=True).overdue is None
 
 
 def test_a_tick_that_was_held_back_is_no_overrun() -> None:

@@ -11,6 +11,7 @@ from oncecron.core.log_rows import (
     ALL_KEYS,
     Execution,
     Expectation,
+    HistoryQuery,
     JobKey,
     LeaseView,
     Pause,
@@ -87,8 +88,13 @@ def told(*executions: Execution, leases: tuple[LeaseView, ...] = (), **known: An
         ((), "no-end", "was started on host-a and has no end on record."),
         ((LEASE._replace(fencing_token=6),), "no-end", "was started on host-a and has no end"),
         ((OVER._replace(asked_at=900.0),), "running", "is running on host-a."),
+        (
+            (LEASE._replace(state="orphaned"),),
+            "running",
+            "was started on host-a, whose holder seems dead.",
+        ),
     ],
-    ids=["alive", "over", "none", "of another", "just begun"],
+    ids=["alive", "over", "none", "of another", "just begun", "orphaned"],
 )
 def test_what_has_no_living_lease_does_not_run(
     leases: tuple[LeaseView, ...], outcome: str, headline: str
@@ -96,7 +102,8 @@ def test_what_has_no_living_lease_does_not_run(
     """Unless it began when the leases had been asked for."""
     assert at_a_glance(RUNNING, leases=leases).outcome == outcome
     verdict, (first, *others) = told(RUNNING, leases=leases)
-    assert verdict == outcome
+    state = "lost" if verdict == "no-end" else verdict
+    assert at_a_glance(RUNNING, leases=leases).state == state
     assert first.startswith(f"Tick t1 of key k {headline}")
     assert any("its lease has expired" in each for each in others) == (outcome == "no-end")
 
@@ -236,8 +243,15 @@ def test_a_streak_is_counted_further_where_it_is_bad(newest: list[Execution], st
         ({"outcome": "unclaimed", "exit_code": 0, "successes": 1}, [("ok", 0)]),
         ({"outcome": "failed", "failures": 1, "settled": True}, [("ok", 0)]),
         ({"paused_by": "x@y"}, [("paused", 0)]),
-        ({"paused_by": "x@y", "running_on": ("h",)}, [("running", 0)]),
-        ({"outcome": "timed-out", "running_on": ("h",)}, [("failed", 0)]),
+        ({"paused_by": "x@y", "lease": "held"}, [("running", 0)]),
+        ({"outcome": "timed-out", "lease": "held"}, [("failed", 0), ("running", 0)]),
+        ({"outcome": "stopped", "stopped_by": "x@y", "lease": "held"}, [("running", 0)]),
+        (
+            {"lease": "held", "slow": True, "overruns": 2},
+            [("slow", 0), ("overrun", 2), ("running", 0)],
+        ),
+        ({"lease": "orphaned"}, [("orphaned", 0)]),
+        ({"outcome": "failed", "lease": "stale"}, [("failed", 0), ("stale", 0)]),
         ({"outcome": "unclaimed", "exit_code": 1}, [("failed", 0)]),
         ({"outcome": "no-end", "missed": 2}, [("lost", 0), ("missed", 2)]),
         (
@@ -255,6 +269,29 @@ def test_what_is_wrong_with_a_key_comes_before_what_is_well(
     """The worst first; a green outcome hides nothing."""
     job = at_a_glance()._replace(**{"outcome": "succeeded", **parts})
     assert states(job) == found
+
+
+def test_what_a_person_stopped_is_no_failure() -> None:
+    """Neither in the streak, nor as the last failure; its host's end is one."""
+    stopped = ran(9, "stopped", requested_by="ann@web1")
+    job = at_a_glance(stopped, ran(8), ran(7))
+    assert (job.state, job.successes, job.failures, job.failed_at) == ("stopped", 2, 0, None)
+    job = at_a_glance(stopped, ran(8, "failed", finished_at=950.0), ran(7))
+    assert (job.state, job.successes, job.failures, job.failed_at) == ("stopped", 0, 1, 950.0)
+    job = at_a_glance(ran(9, "stopped"), ran(8))
+    assert (job.state, job.failures) == ("failed", 1)
+    query = HistoryQuery(failed=True)
+    assert not query.takes_outcome(stopped)
+    assert query.takes_outcome(ran(9, "stopped"))
+
+
+def test_what_is_due_while_it_runs_is_not_overdue() -> None:
+    """A key has one state: it runs, and then it is slow."""
+    usual = [ran(number, duration=10.0, finished_at=911.0) for number in range(5)]
+    assert at_a_glance(RUNNING, *usual, leases=(LEASE,)).state == "slow"
+    assert at_a_glance(RUNNING, *usual, leases=(LEASE._replace(state="stale"),)).state == "stale"
+    usual = [each._replace(duration=50.0) for each in usual]
+    assert at_a_glance(RUNNING, *usual, leases=(LEASE,)).state == "running"
 
 
 @pytest.mark.parametrize("keys", [1, 200])

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     Query = Mapping[str, str]
 
 _STATES = (
-    *("missed", "silent", "lost", "failed", "timed-out", "stopped", "overdue", "overrun"),
-    *("running", "paused", "ok"),
+    *("missed", "silent", "lost", "failed", "timed-out", "stopped", "overdue", "slow", "overrun"),
+    *("orphaned", "stale", "running", "paused", "ok"),
 )
 """What the filter of the overview offers."""
 _page = partial(page, is_live=True)

@@ -17,7 +17,6 @@ _SHOWN: Mapping[str, str] = {
     **dict.fromkeys(("missed", "silent"), "missed"),
     **dict.fromkeys(
         (
-            "slow",
             "left",
             "spooled",
             "configuration",
