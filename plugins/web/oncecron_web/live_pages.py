@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncecron.core.text import Clock
+    from oncecron.log.grid import Grid
     from oncecron.log.job_summary import JobSummary
     from oncecron_web.store_questions import Shown
 
@@ -36,7 +37,7 @@ def draw_overview(shown: Shown, query: Query, clock: Clock) -> str:
         query=query,
         words=_STATES,
         all_hosts=sorted(each.host for each in shown["hosts"]),
-        all_keys=len(shown["jobs"]),
+        whole=shown,
         **filtered(shown, query),
     )
 
@@ -80,14 +81,22 @@ def filtered(shown: Shown, query: Query) -> Shown:
         and (host is None or host in _hosts_of(shown, job))
         and (not words or words & {job.outcome, *(word for word, _ in shown["states"][job.key])})
     ]
-    keys, timeline = {job.key for job in jobs}, shown["timeline"]
+    keys = {job.key for job in jobs}
+
+    def of_keys(grid: Grid) -> Grid:
+        return grid._replace(lines=tuple(line for line in grid.lines if line.name in keys))
+
     return shown | {
         "jobs": jobs,
         "problems": [
-            each for each in shown["problems"] if each.key in keys or (host and each.host == host)
+            each
+            for each in shown["problems"]
+            if keys.intersection(each.named()) or (host and each.host == host)
         ],
+        "more_problems": 0,
         "running": [each for each in shown["running"] if each.key in keys],
-        "timeline": timeline._replace(lines=[each for each in timeline.lines if each.name in keys]),
+        "timeline": of_keys(shown["timeline"]),
+        "days": of_keys(shown["days"]),
         "hosts": [each for each in shown["hosts"] if host in (None, each.host)],
     }
 

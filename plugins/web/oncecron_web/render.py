@@ -47,9 +47,11 @@ def page(template: str, clock: Clock, *, is_live: bool = False, **values: Any) -
     """Return the page of a template; each text in `values` is shown as text.
 
     `clock`: in which zone times are shown. `is_live`: keys and hosts have pages of their own, to which it links.
+    `whole`, among the values: what there is, where the others are what a filter shows of it.
     """
     clock = clock._replace(now=values.get("now"))
-    return environment().get_template(template).render(clock=clock, is_live=is_live, **values)
+    known = {"whole": values, **values}
+    return environment().get_template(template).render(clock=clock, is_live=is_live, **known)
 
 
 @functools.cache
@@ -82,6 +84,8 @@ def environment() -> Environment:
         "look": look,
         "marked": _marked,
         "number": "{:,}".format,
+        "rate": charts.rate,
+        "rate_said": charts.rate_said,
         "run_address": run_address,
         "said": charts.runs_said,
         "counts_said": charts.counts_said,
@@ -89,6 +93,7 @@ def environment() -> Environment:
         "several": _several,
         "short": _short,
         "since": _since,
+        "spots": charts.spots,
         "step": _step,
         "weeks": charts.calendar,
         "word": word,

@@ -29,7 +29,7 @@ from oncecron.log.why import account, evidence, others
 from oncecron.watch.findings import check, usual_limits
 from oncecron.watch.situation import situation_of
 from oncecron_web.addresses import Link, NoSuchPageError, address, key_address
-from oncecron_web.charts import BARS
+from oncecron_web.charts import BARS, share
 from oncecron_web.looks import LOOKS, WRONG, look
 from oncecron_web.page_times import PAGE_GRID, PAGE_TIMELINE, SHORTEST_HOST_GRID
 
@@ -39,10 +39,12 @@ if TYPE_CHECKING:
 
     from oncecron.config.settings import Settings
     from oncecron.core.log_rows import LeaseView
+    from oncecron.log.grid import Line, Mark
     from oncecron.log.job_summary import JobSummary
     from oncecron.log.sources import Sources
     from oncecron.watch.findings import Checked, Finding, Situation
 
+    Counts = tuple[tuple[str, int], ...]
     Query = Mapping[str, str]
     Shown = dict[str, Any]
     """By the names of a template."""
@@ -93,6 +95,7 @@ def overview(
     rows = [row for row in sources.key_hosts if not keys or row.key in keys]
     return {
         "since": since,
+        "only": sorted(keys),
         "keys": checked.keys,
         "problems": findings[:_LISTED],
         "more_problems": len(findings[_LISTED:]),
@@ -248,18 +251,31 @@ def _table(
 
 
 def _charts(sources: Sources, settings: Settings, since: float, keys: Sequence[str]) -> Shown:
-    """Return the timeline, with a line for each key in their order, and what became of all ticks by day."""
+    """Return the timeline, with a line for each key, and what became of their ticks by day.
+
+    The line of which the largest share went wrong comes first; else they are in the order of the keys.
+    """
     now, utc = sources.now, settings["utc"]
     starts = columns(since, now, _COLUMNS, utc=utc)
     of_days = days(now - (_DAYS - 1) * DAY, now, utc=utc)
     span = Span(min(of_days[0], starts[0]), now, settings.file.retention)
     ticks = ticks_of(sources, span, keys)
     lines = (gather(key, ticks[key].ticks, starts, now) for key in keys if key in ticks)
-    of_all = (each for of_key in ticks.values() for each in of_key.ticks)
+    by_day = (gather(key, ticks[key].ticks, of_days, now) for key in keys if key in ticks)
+    known: dict[Counts, Mark] = {}
     return {
-        "timeline": Grid(starts, now, tuple(lines)),
-        "days": Grid(of_days, now, (gather("", of_all, of_days, now),)),
+        "timeline": Grid(starts, now, tuple(sorted(lines, key=lambda line: -share(line.counts)))),
+        "days": Grid(of_days, now, tuple(_counts_alone(line, known) for line in by_day)),
     }
+
+
+def _counts_alone(line: Line, known: dict[Counts, Mark]) -> Line:
+    """Return a line of which a page shows the counts alone: marks that are the same are one, so memory is small."""
+    marks = (
+        mark and known.setdefault(mark.counts, mark._replace(at=0.0, tick=None, host=None))
+        for mark in line.marks
+    )
+    return line._replace(marks=tuple(marks))
 
 
 def _hosts_of(sources: Sources, settings: Settings, since: float, table: Shown) -> Iterator[Grid]:

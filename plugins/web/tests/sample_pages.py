@@ -68,6 +68,7 @@ def shown(text: str = "plain", keys: int = 1) -> dict[str, Any]:
         "since": starts[0],
         "namespace": text,
         "made_on": text,
+        "only": [],
         "keys": keys,
         "problems": [failed, failed._replace(**silent)],
         "more_problems": 0,

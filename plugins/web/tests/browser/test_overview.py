@@ -116,6 +116,29 @@ def test_a_keyboard_suffices(show: Callable[..., Shown], overview: str) -> None:
     assert "no firing is on record" in shown.page.locator("article").nth(1).inner_text()
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
+def test_each_mark_can_be_asked(
+    show: Callable[..., Shown], overview: str, width: int, scheme: str
+) -> None:
+    """At the pointer, at the keyboard (Tab to a key, then the arrows) and at a touch, without a script."""
+    page = show(overview, width, scheme).page
+    asked = "document.querySelector('.spots input:hover, .spots input:focus')"
+    shown = f"getComputedStyle({asked}, '::after').content"
+    of_key = page.locator("#timeline ~ .grid .line", has_text="export-accounting")
+    marks = of_key.locator(".spots input")
+    said = marks.evaluate_all("all => all.map(each => each.ariaLabel)")
+    assert said[-1] == "06:00: succeeded on worker1"
+    marks.nth(3).hover()
+    assert page.evaluate(shown) == f'"{said[3]}"'
+    page.mouse.move(0, 0)
+    marks.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(shown) == f'"{said[1]}"'
+    marks.nth(5).click()
+    page.mouse.move(0, 0)
+    assert page.evaluate(shown) == f'"{said[5]}"'
+
+
 def test_it_needs_nothing_else(show: Callable[..., Shown], overview: str) -> None:
     """No script, and no request to anywhere."""
     shown = show(overview)

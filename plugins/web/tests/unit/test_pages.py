@@ -10,9 +10,9 @@ import pytest
 from hostile_texts import HOSTILE, Tags
 from sample_pages import CLOCK, NOW, days, line, shown, summary
 
-from oncecron.log.grid import Grid, Run
-from oncecron_web.charts import axis, bars, calendar, lane
-from oncecron_web.live_pages import filtered
+from oncecron.log.grid import Grid, Line, Mark, Run
+from oncecron_web.charts import axis, bars, calendar, lane, rate, spots
+from oncecron_web.live_pages import draw_overview, filtered
 from oncecron_web.render import page
 
 
@@ -105,15 +105,72 @@ def test_the_calendar_counts_what_went_wrong() -> None:
         (("failed", 2), ("missed", 1), ("succeeded", 9)),
         (("missed", 1200),),
         (("running", 1), ("succeeded", 9)),
+        (),
+        (("failed", 1), ("succeeded", 1439)),
         until=datetime.fromisoformat("2026-11-19T00:00Z").timestamp(),
     )
     chart = calendar(of_days, CLOCK)
     assert [(each.look, each.text) for each in chart.cells] == [
-        ("nothing", ""), ("bad", "3"), ("missed", "1k+"), ("well", ""),
+        ("many", "3"), ("missed", "1k+"), ("well", ""), ("nothing", ""), ("few", "1"),
     ]  # fmt: skip
-    assert len({(each.x, each.y) for each in chart.cells}) == 4
-    assert chart.cells[1].said == "Mon 16 Nov: 2 failed, 1 missed, 9 succeeded"
-    assert chart.said == "Of 4 days, 2 had a tick that failed or was missed."
+    assert len({(each.x, each.y) for each in chart.cells}) == 5
+    assert chart.cells[0].said == "Sat 14 Nov: 2 failed, 1 missed, 9 succeeded, 75 % well"
+    assert chart.said == "Of 5 days on record, 3 had a tick that failed or was missed."
+
+
+def test_a_calendar_is_that_of_all_its_keys() -> None:
+    """So a filter of keys is one of the calendar; without a key it says that nothing is there."""
+    one, two = ([(("failed", 1),)], [(("succeeded", 199), ("failed", 0))])
+    lines = (days(*one).lines[0], days(*two).lines[0]._replace(name="other"))
+    grid = days(*one)._replace(lines=lines)
+    assert [each.look for each in calendar(grid, CLOCK).cells] == ["few"]
+    assert calendar(grid, CLOCK).counts == [("failed", 1), ("succeeded", 199)]
+    found = shown() | {"days": grid._replace(lines=(lines[0]._replace(name="plain"), lines[1]))}
+    [cell] = calendar(filtered(found, {"q": "plain"})["days"], CLOCK).cells
+    assert (cell.look, cell.text) == ("bad", "1")
+    assert len(calendar(days((), ()), CLOCK).cells) == 1
+
+
+@pytest.mark.parametrize("query", [{"q": "x y z"}, {"outcome": "ok"}, {"host": "nowhere"}])
+def test_a_filter_hides_nothing_that_is_wrong(query: dict[str, str]) -> None:
+    """The sentence and the title are about all keys; a line says what the filter shows, and clears it."""
+    of_all = shown() | {"keys": 14}
+    found = draw_overview(of_all, query, CLOCK)
+    told = Tags(found).text
+    assert "14 keys, 1 failed, 1 silent host; 1 host fires." in told
+    assert "<title>1 failed, 1 silent host · oncecron</title>" in found
+    [value] = query.values()
+    assert f"{value}) shows 0 of 1 key and hides 2 findings. Clear the filter" in told
+    assert '<a href="./">Clear the filter</a>' in found
+    assert "No key matches the filter." in told
+    for part in ("<article", 'id="running"', 'id="timeline"', 'id="days"', "all well"):
+        assert part not in found
+    assert "The filter" not in Tags(draw_overview(of_all, {"since": "24h"}, CLOCK)).text
+
+
+def test_a_page_of_some_keys_says_so() -> None:
+    """So that nobody takes it for the page of all."""
+    told = Tags(drawn(**shown() | {"only": ["plain"]})).text
+    assert "This page is about plain alone: oncecron report without a key has all." in told
+
+
+def test_each_mark_says_what_it_is() -> None:
+    """Its times, its counts and its outcome, from half-way to its neighbours; what few ticks did wrong is faint."""
+    starts = tuple(NOW - 600 + 60 * place for place in range(10))
+    well, few = (("succeeded", 1),), (("failed", 1), ("succeeded", 199))
+    one = Mark("succeeded", 1, well, NOW - 531, "t", "web1")
+    faint = Mark("failed", 200, few, NOW - 200, "t", "web1")
+    marks = [None, one, one, None, None, None, faint, None, None, None]
+    of_key = Line("k", tuple(marks), (("failed", 1), ("succeeded", 201)))
+    grid = Grid(starts, NOW, (of_key,))
+    assert [tuple(each) for each in spots(of_key, grid, CLOCK)] == [
+        (5, "10:57 to 10:59: 2 succeeded"), (5, "11:02 to 11:03: 1 failed, 199 succeeded"),
+    ]  # fmt: skip
+    assert [each.look for each in lane(of_key.marks)] == ["well", "few"]
+    alone = of_key._replace(marks=(*[None] * 9, one))
+    assert [tuple(each) for each in spots(alone, grid, CLOCK)] == [(10, "10:57: succeeded on web1")]
+    assert rate(of_key.counts) == "99.5 %"
+    assert (rate((("failed", 1), ("succeeded", 99_999))), rate(())) == ("99.99 %", "")
 
 
 @pytest.mark.parametrize("hours", [1, 24, 24 * 30, 24 * 365])
