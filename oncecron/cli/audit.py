@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import select
 import time
 from typing import TYPE_CHECKING
@@ -11,18 +12,20 @@ from typing import TYPE_CHECKING
 from oncecron.cli import table
 from oncecron.cli.command import (
     QUERY_OPTIONS,
+    SINCE,
+    UNTIL,
     TableCommand,
     incomplete,
-    moment,
+    span_of,
     store_and_log,
     writer,
 )
 from oncecron.cli.progress_bar import progress_bar
 from oncecron.cli.sentences import known_keys, refuse_unknown_keys, valid_key
 from oncecron.cli.table import Kind
-from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
+from oncecron.core.errors import EX_FOUND
 from oncecron.core.text import Clock
 from oncecron.host.stderr import Patience, complain
 from oncecron.log.audit import Question, audit
@@ -36,8 +39,6 @@ if TYPE_CHECKING:
 _LOG_CATCHES_UP = 5.0
 """`audit` waits this long for the log store, to which firings write for up to `LOG_GOODBYE` before they spool."""
 
-FOUND = 1
-"""Exit status where anything is found."""
 
 FINDINGS = Kind(
     Breach._fields, ("at",),
@@ -48,10 +49,8 @@ FINDINGS = Kind(
 )  # fmt: skip
 
 OPTIONS = (
-    Option(
-        "since", "text", "Check only what started since then: an age such as 2h or 7d, a date, or a time such as "
-        "2026-11-20T02:00+01:00.", "AGE|TIME", "Which records",
-    ),
+    SINCE,
+    UNTIL,
     *QUERY_OPTIONS,
 )  # fmt: skip
 
@@ -59,22 +58,22 @@ OPTIONS = (
 def _audit(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     keys = {valid_key(word) for word in words}
-    since, now, utc = settings["since"], time.time(), settings["utc"]
-    since = None if since is None else moment(since, now, utc=utc)
+    since, until = span_of(settings, time.time())
     answer = writer(FINDINGS, settings)
     with store_and_log(settings) as (store, log):
         if keys:
-            refuse_unknown_keys(keys, known_keys(store) | known_keys(log))
+            refuse_unknown_keys(keys, known_keys(store) | known_keys(log), log)
         with contextlib.ExitStack() as shown:
             question = Question(
                 log=log,
                 store=store,
                 since=since,
+                until=until if settings.is_typed("until") else math.inf,
                 keys=keys,
                 configured=configured_keys(settings),
                 kept=settings.file.retention.executions,
                 now=clock.wall(),
-                clock=Clock(utc),
+                clock=Clock(settings["utc"]),
                 wait=_no_wait if log is store else _wait_for_the_log,
                 progress=shown.enter_context(progress_bar("audit")),
             )
@@ -87,7 +86,7 @@ def _audit(given: dict[str, str], words: list[str]) -> int:
             found = answer.write(findings)
     if not found and not incomplete(store, log) and answer.is_watched:
         complain("no problems found")
-    return FOUND if found else incomplete(store, log)
+    return EX_FOUND if found else incomplete(store, log)
 
 
 def _no_wait() -> None:

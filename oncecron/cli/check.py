@@ -100,7 +100,8 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
             sources, settings.file, limits, utc=utc, keys=keys, spooled=waiting
         )
         for key in sorted(keys - {job.key for job in situation.jobs}):
-            raise unknown_key(key, {part.key for part in sources.store_keys})
+            known = {part.key for part in sources.store_keys}
+            raise unknown_key(key, known, (row.host for row in sources.key_hosts))
     mistakes = [str(each) for each in problems_of(settings.file) if not each.private]
     situation = situation._replace(mistakes=mistakes)
     checked = check(situation, limits, Clock(utc))

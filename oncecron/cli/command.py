@@ -16,6 +16,7 @@ import click
 from click.core import ParameterSource
 
 from oncecron.cli import output
+from oncecron.cli.meant import refuse_times
 from oncecron.cli.output import Writer
 from oncecron.cli.terminal import style_for
 from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
@@ -24,7 +25,7 @@ from oncecron.config.run_parser import is_option
 from oncecron.core.errors import UsageError
 from oncecron.core.log_rows import INTERNAL
 from oncecron.core.timing import READER_TIMEOUT
-from oncecron.log.time_span import read_time
+from oncecron.log.time_span import EXPECTED, read_time
 from oncecron.run.process_tree import refuse_core
 from oncecron.run.spool import spool_of
 from oncecron.stores import check_with_driver, open_reader
@@ -164,13 +165,21 @@ class TableCommand(HelpfulCommand):
         try:
             if not ctx.resilient_parsing:
                 self._refuse_options_as_values(args, greedy=not ctx.allow_interspersed_args)
-            super().parse_args(ctx, args)
+            super().parse_args(ctx, [*args])  # click empties it
+            if ctx.allow_interspersed_args and not ctx.resilient_parsing:
+                self._refuse_times_as_words(ctx, args)
             if ctx.args and not ctx.resilient_parsing:
                 ctx.fail(f"unexpected argument {ctx.args[0]!r}")
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # for the command whose --help the message names
             raise
         return ctx.args
+
+    def _refuse_times_as_words(self, ctx: click.Context, args: Sequence[str]) -> None:
+        words = ctx.params.get("words") or ()
+        every = [*ctx.args, *([words] if isinstance(words, str) else words)]
+        options = [option.name for option in self.table]
+        refuse_times(args, every, options, self.typed_values(ctx))
 
     def _refuse_options_as_values(self, args: Sequence[str], *, greedy: bool) -> None:
         """Raise `UsageError` for an option in the place of a value: click would take it for the value."""
@@ -332,15 +341,30 @@ def with_names(answers: dict[str, str]) -> str:
     return "\n".join(f"{name}: {answer}" for name, answer in answers.items())
 
 
-def moment(text: str, now: float, option: str = "since", *, utc: bool) -> float:
-    """Return the time (seconds since the epoch) of an age, a date or a time. Without offset it is local; `utc`: or UTC.
+SINCE = Option("since", "text", f"Begin then: {EXPECTED}.", "AGE|TIME", "Which records")
+UNTIL = Option(
+    "until", "text", "End then, written like --since, instead of now.", "AGE|TIME", "Which records"
+)
 
-    Raises `UsageError`.
-    """
+
+def moment(
+    text: str, now: float, option: str = "since", *, utc: bool, ahead: bool = False
+) -> float:
+    """Return the time (seconds since the epoch) that a text means, as `read_time` does. Raises `UsageError`."""
     try:
-        return read_time(text, now, utc=utc)
+        return read_time(text, now, utc=utc, ahead=ahead)
     except ValueError as error:
         raise UsageError(f"--{option}: {error}") from error
+
+
+def span_of(settings: Settings, now: float) -> tuple[float | None, float]:
+    """Return --since and --until; without --until now is the end. Raises `UsageError`."""
+    utc, since, until = settings["utc"], settings["since"], settings["until"]
+    begin = None if since is None else moment(since, now, utc=utc)
+    end = now if until is None else min(moment(until, now, "until", utc=utc), now)
+    if begin is not None and begin >= end:
+        raise UsageError("--since is not before --until and before now: nothing lies between them")
+    return begin, end
 
 
 def output_format(settings: Settings) -> str:

@@ -21,7 +21,7 @@ from oncecron.cli.terminal import style_for
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.diagnosis import Diagnosis
-from oncecron.core.errors import ConfigurationError, OncecronError
+from oncecron.core.errors import EX_FOUND, ConfigurationError, OncecronError
 from oncecron.core.text import count, listed, visible
 from oncecron.host import installation
 from oncecron.host.local_time import host_zone
@@ -64,8 +64,6 @@ DIAGNOSES = Kind(
 )
 
 OPTIONS = (*TABLE_OPTIONS, *STORE_OPTIONS)
-FOUND = 1
-"""Exit status where anything is not ok."""
 
 
 def _examine(given: dict[str, str], _words: list[str]) -> int:
@@ -87,7 +85,7 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
     output.Writer(DIAGNOSES, style, stream).write(noted())
     if chosen == "table":
         output.say("keys and hosts: `oncecron check`", stream)
-    return FOUND if any(each.state != "ok" for each in found) else 0
+    return EX_FOUND if any(each.state != "ok" for each in found) else 0
 
 
 def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:

@@ -8,6 +8,7 @@ until they end.
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 import select
 import time
@@ -18,18 +19,20 @@ from oncecron.cli import table
 from oncecron.cli.command import (
     ALL,
     QUERY_OPTIONS,
+    SINCE,
+    UNTIL,
     TableCommand,
     incomplete,
-    moment,
     output_format,
+    span_of,
     store_reader,
     writer,
 )
 from oncecron.cli.sentences import (
     known_keys,
     recent_hosts,
+    refuse_unknown_keys,
     suggestion,
-    unknown_key,
     valid_text,
     valid_tick,
 )
@@ -87,10 +90,8 @@ SKIPS = Kind(
 OPTIONS = (
     *in_group(
         "Which records",
-        Option(
-            "since", "text", "Show only what started since then: an age such as 2h or 7d, a date, or a time such as "
-            "2026-11-20T02:00+01:00.", "AGE|TIME",
-        ),
+        SINCE,
+        UNTIL,
         Option("host", "text", "Show only this host.", "HOST", completion="host"),
         Option(
             "outcome", "text", "Show only these outcomes: running, succeeded, failed, timed-out, stopped, lost, "
@@ -135,12 +136,21 @@ def _show(given: dict[str, str], words: list[str]) -> int:
             _show_one(store, settings["id"], answer)
         elif settings["follow"]:
             _follow(store, query, answer)
-        elif answer.is_watched:
-            count = answer.write(_records(settings, store, query))
-            _note_what_is_missing(settings, store, query, count)
-        elif not answer.write(_records(settings, store, query)) and os.isatty(2):
-            _note_what_is_missing(settings, store, query, 0)
+        else:
+            count = answer.write(_of_known_key(_records(settings, store, query), store, query.key))
+            if answer.is_watched or (not count and os.isatty(2)):
+                _note_what_is_missing(settings, store, query, count)
     return incomplete(store)
+
+
+def _of_known_key(
+    records: Iterator[Execution] | Iterator[Skip], log: Reader, key: str | None
+) -> Iterator[Any]:
+    """Return the records. Raises `NotFoundError` where there is none, and no host has fired the key."""
+    first = next(records, None)
+    if first is None and key is not None:
+        refuse_unknown_keys([key], known_keys(log), log)
+    return itertools.chain([] if first is None else [first], records)
 
 
 def _records(
@@ -165,11 +175,7 @@ def _with_shards(log: Reader, query: HistoryQuery) -> Iterator[Any]:
 
 def _note_what_is_missing(settings: Settings, log: Reader, query: HistoryQuery, shown: int) -> None:
     if not shown:
-        keys = known_keys(log)
-        if query.key and query.key not in keys:
-            complain(str(unknown_key(query.key, keys)))
-            return
-        filters = ("since", "host", "outcome", "failed", "tick", "exhausted")
+        filters = ("since", "until", "host", "outcome", "failed", "tick", "exhausted")
         matching = "matching " if any(map(settings.is_typed, filters)) else ""
         what = "skip" if settings["skips"] else "execution"
         of = f" for key {query.key}" if query.key else ""
@@ -187,12 +193,14 @@ def _near_host(log: Reader, host: str | None) -> str:
 def _query(settings: Settings, words: list[str]) -> HistoryQuery:
     """Return the query for the wanted records. Raises `UsageError` for a wrong mix of options."""
     _refuse_mixtures(settings, words)
-    limit, since = settings["limit"], settings["since"]
+    limit = settings["limit"]
+    since, until = span_of(settings, time.time())
     if limit == 0 or (since is not None and not settings.is_typed("limit")):
         limit = None
     return HistoryQuery(
         key=_filter("the key", words[0] if words else None),
-        since=None if since is None else moment(since, time.time(), utc=settings["utc"]),
+        since=since,
+        until=until if settings.is_typed("until") else None,
         host=_filter("--host", settings["host"]),
         outcomes=_outcomes(settings),
         failed=settings["failed"],
@@ -224,7 +232,7 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
     others = [
         f"--{name}"
         for name in (
-            *("since", "host", "outcome", "failed", "tick", "exhausted"),
+            *("since", "until", "host", "outcome", "failed", "tick", "exhausted"),
             *("limit", "all", "skips", "follow"),
         )
         if settings.is_typed(name)
@@ -234,6 +242,8 @@ def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
     if settings["exhausted"] and (settings["skips"] or settings["follow"]):
         other = "skips" if settings["skips"] else "follow"
         raise UsageError(f"--exhausted shows executions that have ended; leave out --{other}")
+    if settings["follow"] and settings.is_typed("until"):
+        raise UsageError("--follow never ends; leave out --until")
     if settings["follow"] and settings["skips"]:
         raise UsageError("--follow shows executions; leave out --skips")
     if settings["follow"] and output_format(settings) == "json":

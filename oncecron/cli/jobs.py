@@ -95,7 +95,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     with store_and_log(settings) as (store, log):
         sources = sources_of(settings, store, log)
         if keys:
-            refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
+            refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys}, log)
         found: Iterable[JobSummary] = jobs(sources, keys, internal=settings["all"])
         if answer.is_watched and output_format(settings) == "table":
             found = sorted(found, key=severity)

@@ -79,7 +79,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     answer = writer(PAUSES if settings["pauses"] else LEASES, settings)
     with store_reader(settings) as store:
         if keys:
-            refuse_unknown_keys(keys, known_keys(store))
+            refuse_unknown_keys(keys, known_keys(store), store)
         if settings["pauses"]:
             wanted = (*keys, ALL_KEYS)
             answer.write(each for each in store.pauses() if not keys or each.key in wanted)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 from oncecron.cli import table
 from oncecron.cli.command import (
+    SINCE,
     STORE_OPTIONS,
     TABLE_OPTIONS,
+    UNTIL,
     TableCommand,
     moment,
     store_and_log,
@@ -23,6 +26,7 @@ from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, NotFoundError, UnknownZoneError, UsageError
 from oncecron.core.text import relative_time
 from oncecron.core.tick import instant_of
+from oncecron.log.time_span import EXPECTED
 from oncecron.log.upcoming import Coming, coming_ticks
 
 if TYPE_CHECKING:
@@ -71,11 +75,8 @@ OPTIONS = (
             "Show exactly N ticks. Without it, also show the ticks around the next two clock changes.", default="10",
             minimum=1, maximum=_MOST,
         ),
-        Option(
-            "since", "text",
-            "Start then instead of now: a date, a time such as 2026-11-20T02:00+01:00, or an age such as 2h.",
-            "AGE|TIME",
-        ),
+        SINCE._replace(help=f"Begin then instead of now: {EXPECTED}."),
+        UNTIL._replace(help="End then, written like --since; what is no date is ahead of now."),
     ),
     *TABLE_OPTIONS,
     *STORE_OPTIONS,
@@ -91,10 +92,17 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given, key)
     now = time.time()
     since = now if settings["since"] is None else moment(settings["since"], now, utc=False)
+    until = math.inf
+    if settings["until"] is not None:
+        until = moment(settings["until"], now, "until", utc=False, ahead=True)
+    if until <= since:
+        raise UsageError("--since is not before --until: nothing lies between them")
     schedule, zone = _schedule(settings, key)
+    all_of_span = settings.is_typed("until") and not settings.is_typed("count")
     try:
         ticks = coming_ticks(
-            key, schedule, zone, since, settings["count"], changes=not settings.is_typed("count")
+            *(key, schedule, zone, (since, until), _MOST if all_of_span else settings["count"]),
+            changes=not (all_of_span or settings.is_typed("count")),
         )
     except ValueError as error:
         raise _wrong(settings, error) from error

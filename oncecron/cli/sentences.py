@@ -80,7 +80,7 @@ def recent_hosts(store: Reader) -> Iterator[str]:
     yield from (skip.host for skip in store.skips(recent))
 
 
-def refuse_unknown_keys(keys: Iterable[str], known: Collection[str]) -> None:
+def refuse_unknown_keys(keys: Iterable[str], known: Collection[str], store: Reader) -> None:
     """Raise `NotFoundError` for the first of some keys that no host has fired."""
     for key in sorted({*keys}.difference(known)):
-        raise unknown_key(key, known)
+        raise unknown_key(key, known, (row.host for row in store.key_hosts()))

@@ -12,23 +12,23 @@ from oncecron.cli.command import (
     ALL,
     FORMAT,
     JSON,
+    SINCE,
     STORE_OPTIONS,
+    UNTIL,
     UTC,
     TableCommand,
     incomplete,
-    moment,
     output_format,
+    span_of,
     store_and_log,
 )
 from oncecron.cli.output import Writer
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import NARROWEST, Kind
 from oncecron.cli.terminal import style_for
-from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.columns import cut, display_width
-from oncecron.core.errors import UsageError
 from oncecron.core.text import short_time, visible
 from oncecron.core.tick import minute_tick
 from oncecron.core.units import DAY, HOUR, LONGEST_DURATION, MINUTE
@@ -78,11 +78,7 @@ class TickRow(NamedTuple):
 
 TICKS = Kind(TickRow._fields, ("at",))
 OPTIONS = (
-    Option(
-        "since", "text", "Begin then: an age such as 2h or 7d, a date, or a time such as 2026-11-20T02:00+01:00.",
-        "AGE|TIME", "Which records", default="24h",
-    ),
-    Option("until", "text", "End then, written like --since, instead of now.", "AGE|TIME", "Which records"),
+    SINCE._replace(default="24h"), UNTIL,
     ALL, FORMAT, JSON, UTC, *STORE_OPTIONS,
 )  # fmt: skip
 
@@ -96,7 +92,8 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     span = _span(settings, now)
     with store_and_log(settings) as (store, log):
         sources = Sources(store, log, now, configured_keys(settings))
-        refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys} if keys else ())
+        if keys:
+            refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys}, log)
         internal, hosts = settings["all"], len(keys) == 1
         found = ticks_of(sources, span, keys, internal=internal, hosts=hosts)
         if style.format != "table":
@@ -113,13 +110,9 @@ def _show(given: dict[str, str], words: list[str]) -> int:
 
 def _span(settings: Settings, now: float) -> Span:
     """Return the time that is wanted. Raises `UsageError`."""
-    utc = settings["utc"]
-    since = max(moment(settings["since"], now, utc=utc), now - LONGEST_DURATION)  # no log is older
-    until = settings["until"]
-    until = now if until is None else moment(until, now, "until", utc=utc)
-    if since >= min(until, now):
-        raise UsageError("--since is not before --until and before now: nothing lies between them")
-    return Span(since, min(until, now), settings.file.retention)
+    since, until = span_of(settings, now)
+    oldest = now - LONGEST_DURATION  # no log is older
+    return Span(max(since or oldest, oldest), until, settings.file.retention)
 
 
 def _in_order(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 
+EX_FOUND = 1
 EX_CHANGES = 2
 EX_UNKNOWN = 3
 EX_USAGE = 64
@@ -59,7 +60,7 @@ class OutputError(OncecronError):
 class NotFoundError(OncecronError):
     """Not found."""
 
-    exit_status = 1
+    exit_status = EX_NOINPUT
 
 
 class CommandError(OncecronError):

@@ -295,6 +295,8 @@ class HistoryQuery(NamedTuple):
     """Leave out the keys that begin with this text."""
     failed: bool = False
     """Only executions that ended badly (`is_failure`)."""
+    until: float | None = None
+    """Only what started, or was skipped, before."""
 
     def takes_outcome(self, row: Execution | Skip) -> bool:
         """Return whether a row has a wanted outcome, or reason."""

@@ -58,8 +58,13 @@ def not_one_of(word: object, known: Iterable[str]) -> str:
     return f"{word!r} is not one of {', '.join(words)}{suggestion(str(word), words)}"
 
 
-def unknown_key(key: str, known: Iterable[str]) -> NotFoundError:
-    """Return the error for a key that no host has fired."""
+def unknown_key(key: str, known: Iterable[str], hosts: Iterable[str] = ()) -> NotFoundError:
+    """Return the error for a key that no host has fired: it may be one of the hosts, or an ID."""
+    if key in hosts:
+        return NotFoundError(f"{key} is a host, and no key; to see it: `oncecron hosts {key}`")
+    if key.isdecimal():
+        cure = f"for the execution with this ID: `oncecron history --id {key}`"
+        return NotFoundError(f"no host has fired key {key}; {cure}")
     hint = suggestion(key, known, "`oncecron jobs` lists all keys")
     return NotFoundError(f"no host has fired key {key}{hint}")
 

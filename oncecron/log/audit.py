@@ -62,6 +62,8 @@ class Question(NamedTuple):
     """Those that are audited; none: all of them."""
     configured: Collection[JobKey] = ()
     """What the configuration file expects."""
+    until: float = math.inf
+    """Nothing that started, or was due, then or later."""
     progress: Progress = no_progress
     """Called now and then: how many shards have been read, and of how many."""
 
@@ -80,7 +82,7 @@ def audit(question: Question) -> Iterator[Breach]:
     living = _living(question)  # before any execution is read: see `_without_end`
     sources = Sources(question.store, question.log, question.now, question.configured)
     known = _known(question, living, sources.pauses)
-    every = expected_gaps(sources, question.oldest).items()
+    every = expected_gaps(sources, question.oldest, question.until).items()
     expected = {shard: gaps for shard, gaps in every if question.asks_for(shard[0])}
     endless: list[Execution] = []
     divided: dict[str, ShardsLeft] = collections.defaultdict(dict)
@@ -189,6 +191,8 @@ def _audit_shard(
         execution = traced.execution
         if gaps:
             gaps.add(traced)
+        if execution.started_at >= question.until:
+            continue
         if execution.shards > 1:
             note_shard(divided[execution.key], execution)
         yield from rules.see(traced)

@@ -49,13 +49,19 @@ class Gaps:
     """The scheduled ticks of one shard that have no start."""
 
     def __init__(
-        self, known: JobKey, expected: Expectation, paused: float | None, since: float, now: float
+        self,
+        known: JobKey,
+        expected: Expectation,
+        paused: float | None,
+        span: tuple[float, float],
+        now: float,
     ) -> None:
-        """`since`: no older tick is missing. `paused`: since when the key is paused, so that nothing is missing."""
+        """`span`: no tick outside is missing. `paused`: since when the key is paused, so that nothing is missing."""
         self.key, self.shard = known.key, known.shard
         self._expected = expected
         self._now = now
-        self._since = max(min(expected.since, now), since)
+        self._since = max(min(expected.since, now), span[0])
+        self._until = span[1]
         self._paused = paused
         self._started: set[float] = set()
         self._given_back: dict[float, str] = {}
@@ -78,7 +84,7 @@ class Gaps:
         """Find the ticks without a start, after the last execution; the starts are forgotten."""
         expected, started, given_back = self._expected, self._started, self._given_back
         before = Unstarted(expected, started, given_back, self._paused, self._now).before
-        until = math.ceil(before) - 1  # the last whole second before
+        until = math.ceil(min(before, self._until)) - 1  # the last whole second before
         due = scheduled(expected.schedule, expected.zone, self._since, until)
         by_start = itertools.groupby(due, key=self._started.__contains__)
         self._in_a_row = [list(ticks) for is_started, ticks in by_start if not is_started]
@@ -150,12 +156,14 @@ def read_reasons(found: Iterable[Gaps], log: Reader) -> None:
             each.note(skip)
 
 
-def expected_gaps(sources: Sources, since: float) -> dict[tuple[str, int], Gaps]:
-    """Return the shards that are expected to run, by key and shard, of which no tick before `since` is missed."""
+def expected_gaps(
+    sources: Sources, since: float, until: float = math.inf
+) -> dict[tuple[str, int], Gaps]:
+    """Return the shards that are expected to run, by key and shard: which ticks from `since` to `until` they missed."""
     pauses, now = sources.pauses, sources.now
     return {
         (known.key, known.shard): Gaps(
-            known, expected, paused_time(known.key, pauses)[0], since, now
+            known, expected, paused_time(known.key, pauses)[0], (since, until), now
         )
         for known, expected in expected_shards(sources.job_keys)
     }

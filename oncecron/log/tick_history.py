@@ -9,7 +9,6 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
-from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
 from oncecron.core.suggestion import unknown_key
 from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
@@ -144,9 +143,7 @@ def spooled_of(sources: Sources, key: str, spools: Iterable[Spool]) -> list[dict
     keys = {known.key for known in sources.job_keys}
     if key in keys or spooled:
         return spooled
-    if any(row.host == key for row in sources.key_hosts):
-        raise NotFoundError(f"{key} is a host, and no key; to see it: `oncecron hosts {key}`")
-    raise unknown_key(key, keys)
+    raise unknown_key(key, keys, (row.host for row in sources.key_hosts))
 
 
 def _due(

@@ -46,15 +46,22 @@ class _Change(NamedTuple):
 
 
 def coming_ticks(
-    key: str | None, schedule: str, zone: str | None, since: float, count: int, *, changes: bool
+    key: str | None,
+    schedule: str,
+    zone: str | None,
+    span: tuple[float, float],
+    count: int,
+    *,
+    changes: bool,
 ) -> list[Coming]:
-    """Return the first `count` ticks at or after `since` (epoch seconds), ascending.
+    """Return the first `count` ticks of a span (epoch seconds), ascending.
 
     `changes`: also the ticks before and after the next two clock changes. `zone` None means the host's zone.
 
     Raises ValueError as `tick.next_ticks` does.
     """
     calendar = _Calendar(schedule, local_time.host_zone() if zone is None else zone)
+    since, until = span
     following = list(islice(calendar.ticks(since), count + 1))
     wanted = set(following[:count])
     marks = dict(calendar.marks([int(since) - 1, *following]))
@@ -67,6 +74,7 @@ def coming_ticks(
     return [
         Coming(key, schedule, calendar.name, *calendar.texts(instant), marks.get(instant))
         for instant in sorted(wanted)
+        if instant < until
     ]
 
 

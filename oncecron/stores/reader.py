@@ -415,6 +415,7 @@ def _fits(row: Execution | Skip, at: float, query: HistoryQuery) -> bool:
         and query.takes_outcome(row)
         and query.tick in (None, row.tick)
         and (query.since is None or at >= query.since)
+        and (query.until is None or at < query.until)
     )
 
 

@@ -92,6 +92,8 @@ def test_what_was_run_later_by_hand_is_not_missing(store: Store, new_host: Hosts
         (each["finding"], each["tick"], each["last_tick"], each["count"]) for each in found
     ] == [("no-run", day(4), None, 1), ("no-run", day(2), day(1), 2)]
     assert "not started, and no skip is on record" in found[0]["reason"]
+    until = [audit(host, "--until", day(days)) for days in (2, 1)]
+    assert [[each["count"] for each in some] for some in until] == [[1], [1, 1]]
     host.environment["TZ"] = "Asia/Tokyo"
     since = (
         "--since",
@@ -295,7 +297,7 @@ def test_since_limits_what_is_looked_at(ticks: Ticks) -> None:
 
 def test_an_audit_that_cannot_ask_says_so(host: Oncecron) -> None:
     """With the statuses of every command: nothing configured, a wrong line, a store that is away."""
-    refused(host("audit", "--since", "tuesday"), 64, "--since")
+    refused(host("audit", "--since", "soon"), 64, "--since")
     refused(host("audit", "--store", "postgresql://u@127.0.0.1:1/d"), 69, "127.0.0.1")
     del host.environment["ONCECRON_STORE"]
     for command in (("audit",), ("jobs",), ("why", "k")):

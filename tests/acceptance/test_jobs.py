@@ -65,7 +65,7 @@ def test_every_key_is_told_at_a_glance(store: Store, cluster: Oncecron) -> None:
     assert [each["state"] for each in (billing, never, report)] == ["failed", None, "ok"]
     assert answer(cluster, "jobs", "report", "billing", "--utc") == [billing, report]
     refused(
-        cluster("jobs", "report", "repot"), 1, "no host has fired key repot; did you mean report?"
+        cluster("jobs", "report", "repot"), 66, "no host has fired key repot; did you mean report?"
     )
 
 

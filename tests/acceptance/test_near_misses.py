@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from answers import refused
 from servers.oncecron import Oncecron
 from terminals import on_a_terminal
 
@@ -25,7 +26,17 @@ KEY, NO_KEY = (
 )
 HOST, NO_HOST = "host wbe1 has fired no key; did you mean web1?", "`oncecron hosts` lists all hosts"
 WITH_KEY = (
-    *("why", "jobs", "locks", "audit", "check", "timeline", "report --html -"),
+    *(
+        "history",
+        "history --skips",
+        "why",
+        "jobs",
+        "locks",
+        "audit",
+        "check",
+        "timeline",
+        "report --html -",
+    ),
     *("stop", "release", "forget"),
 )
 MISTAKES = [
@@ -75,7 +86,6 @@ def test_every_near_miss_gets_the_same_question(host: Oncecron, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("line", "meant"),
     [
-        ("history biling", KEY), ("history zzz", NO_KEY),
         ("history --host wbe1", "no matching execution on record; did you mean web1?"),
         ("history billing --host nohost", f"no matching execution on record for key billing; {NO_HOST}"),
     ],
@@ -85,3 +95,17 @@ def test_an_empty_history_asks_at_a_terminal(host: Oncecron, line: str, meant: s
     _, err = on_a_terminal(host, *line.split())
     assert (meant in err, err.count("\n")) == (True, 1)
     assert host(*line.split(), "--json")[:] == (0, b"[]\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("history --since 2026-11-28 02:00", "--since '2026-11-28 02:00'"),
+        ("audit --until=yesterday 2:00 --since 3d", "--until 'yesterday 2:00'"),
+        ("why billing --tick Tue 14:47", "--tick 'Tue 14:47'"), ("timeline 02:00", "did you mean --since 02:00?"),
+        ("why 02:00", "did you mean --tick 02:00?"),
+    ],
+)  # fmt: skip
+def test_a_time_is_not_taken_for_a_key(host: Oncecron, line: str, meant: str) -> None:
+    """The shell parts it from its day; an empty answer would be believed."""
+    refused(host(*line.split()), 64, meant, "is not a KEY")

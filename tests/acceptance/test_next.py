@@ -39,7 +39,7 @@ def test_a_key_that_was_claimed_with_a_schedule(
     assert (first["schedule"], first["zone"]) == ("15 4 * * *", "Europe/Berlin")
     assert first["tick"] == "2027-03-27T03:15Z"
     for key in ("daemon", "unknown"):
-        refused(host("next", key), 1, f"no schedule on record for key {key}", "use --schedule")
+        refused(host("next", key), 66, f"no schedule on record for key {key}", "use --schedule")
 
 
 def test_what_cannot_be_answered_is_refused(alone: Oncecron) -> None:

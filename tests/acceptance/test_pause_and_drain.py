@@ -34,7 +34,7 @@ def test_pause_and_resume(store: Store, host: Oncecron, operator: Oncecron) -> N
     assert f"by {ME}: moving house; resume it: `oncecron resume k --store " in loud.err
     assert said(operator, "resume", "k").startswith(f"resumed k; it was paused by {ME} since ")
     assert said(operator, "resume", "k") == "k was not paused\n"
-    refused(operator("pause", "j"), 1, "no host has fired key j", "`oncecron pause j --new")
+    refused(operator("pause", "j"), 66, "no host has fired key j", "`oncecron pause j --new")
     assert said(operator, "resume", "--all") == "there is no pause of all keys to end\n"
     assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
     assert reasons(store) == [("t2", "paused")]

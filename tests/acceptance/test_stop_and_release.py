@@ -140,7 +140,7 @@ def test_what_is_not_running_is_no_fault(host: Oncecron) -> None:
     ):
         done = host(command, "k")
         assert (done.status, done.out, done.err) == (0, told, "")
-        refused(host(command, "kk"), 1, "no host has fired key kk", "did you mean k?")
+        refused(host(command, "kk"), 66, "no host has fired key kk", "did you mean k?")
         refused(host(command, ""), 64, "the key is empty")
         refused(host(command, "k", "--shard", "-1"), 64, "--shard")
     assert host("stop", "k", "--shard", 3).out == b"k shard 3 is not running\n"

@@ -139,9 +139,9 @@ def test_nobody_fired(store: Store, host: Oncecron) -> None:
 def test_a_name_typed_wrongly(store: Store, host: Oncecron) -> None:
     """Near names, of keys and of ticks."""
     host.run("billing", "--tick", "month-07", "--", "true")
-    refused(host("why", "biling"), 1, "no host has fired key biling", "did you mean billing?")
-    refused(host("why", "xyz"), 1, "`oncecron jobs` lists all keys")
-    refused(host("why", "host-a"), 1, "host-a is a host, and no key", "`oncecron hosts host-a`")
+    refused(host("why", "biling"), 66, "no host has fired key biling", "did you mean billing?")
+    refused(host("why", "xyz"), 66, "`oncecron jobs` lists all keys")
+    refused(host("why", "host-a"), 66, "host-a is a host, and no key", "`oncecron hosts host-a`")
     refused(host("why", "x y"), 64, "'x y' is not a valid key; use 1 to 200 of")
     refused(host("why", "billing", "--tick", ""), 64, "--tick is empty", "leave it out")
     host.run("mail", "--tick", "2026-11-20T02:00Z", "--", "true")

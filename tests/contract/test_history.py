@@ -98,6 +98,9 @@ def test_history_since(log: Log) -> None:
     newest = log.newest().started_at
     assert len(log.executions(HistoryQuery(since=newest - 1800))) == 3
     assert len(log.executions(HistoryQuery(since=newest - 7200))) == 4
+    before = log.executions(HistoryQuery(until=newest - 1800, limit=1))
+    assert [each.started_at < newest - 1800 for each in before] == [True]
+    assert not log.executions(HistoryQuery(since=newest - 1800, until=newest - 1800))
 
 
 @pytest.mark.usefixtures("past")
@@ -163,3 +166,6 @@ def test_refusals_since(a: Host, b: Host, store: StoreKind, log: Log) -> None:
     b.lose(minute(1))
     at = log.skips()[0].at
     assert [skip.reason for skip in log.people.skips(HistoryQuery(since=at - 60))] == ["passed"]
+    before = [skip.reason for skip in log.people.skips(HistoryQuery(until=at - 60))]
+    assert before
+    assert "passed" not in before

@@ -27,7 +27,8 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("3h", "2026-11-25T10:00"), ("1h30m", "2026-11-25T11:30"), ("90", "2026-11-25T12:58:30"),
         ("13:59", "2026-11-25T12:59"), ("14:47", "2026-11-24T13:47"), ("9:05:30", "2026-11-25T08:05:30"),
         ("Yesterday", "2026-11-23T23:00"), ("today 02:00", "2026-11-25T01:00"), ("yesterday 2:00", "2026-11-24T01:00"),
-        ("Tue 02:00", "2026-11-24T01:00"), ("Wed", "2026-11-17T23:00"), ("2026-11-20", "2026-11-19T23:00"),
+        ("Tue 02:00", "2026-11-24T01:00"), ("Wed", "2026-11-17T23:00"), ("Thursday", "2026-11-18T23:00"),
+        ("2026-11-20", "2026-11-19T23:00"),
         ("2026-11-20 02:00", "2026-11-20T01:00"), ("2026-11-20T02:00:31", "2026-11-20T01:00:31"),
         ("2026-10-25 02:30", "2026-10-25T00:30"),
         ("2026-11-20T02:00Z", "2026-11-20T02:00"), ("2026-11-20T02:00+03:00", "2026-11-19T23:00"),
@@ -36,6 +37,20 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_time_means_what_it_says(text: str, read: str) -> None:
     """Local, unless it has an offset; of two that the clock shows, the first."""
     assert read_time(text, NOW) == datetime.fromisoformat(f"{read}+00:00").timestamp()
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("3h", "2026-11-25T16:00"), ("14:00", "2026-11-25T13:00"), ("13:59", "2026-11-26T12:59"),
+        ("today 18:00", "2026-11-25T17:00"), ("Tue 02:00", "2026-12-01T01:00"), ("Wednesday", "2026-12-01T23:00"),
+        ("Thu", "2026-11-25T23:00"), ("2026-11-28 02:00", "2026-11-28T01:00"),
+    ],
+)  # fmt: skip
+def test_of_what_is_to_end_it_is_the_next_one(text: str, read: str) -> None:
+    """Not the last one: a pause until 18:00."""
+    found = read_time(text, NOW, ahead=True)
+    assert found == datetime.fromisoformat(f"{read}+00:00").timestamp()
 
 
 def test_without_an_offset_it_is_utc_where_times_are_shown_so() -> None:

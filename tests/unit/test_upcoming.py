@@ -1,5 +1,6 @@
 """The coming ticks: which are listed, and what those beside a change of the clock say of it."""
 
+import math
 from datetime import UTC, datetime
 
 import pytest
@@ -14,14 +15,14 @@ def at(text: str) -> float:
 
 
 def of(schedule: str, zone: str, since: str, count: int = 3) -> list[Coming]:
-    return coming_ticks(None, schedule, zone, at(since), count, changes=False)
+    return coming_ticks(None, schedule, zone, (at(since), math.inf), count, changes=False)
 
 
 def marked(
     schedule: str, since: str = "2026-11-20", zone: str = "Europe/Berlin"
 ) -> list[tuple[str, str | None]]:
     """Return local time and mark of the ticks beside the next two changes."""
-    found = coming_ticks(None, schedule, zone, at(since), 1, changes=True)
+    found = coming_ticks(None, schedule, zone, (at(since), math.inf), 1, changes=True)
     return [(each.local[:16] + each.local[19:], each.change) for each in found[1:]]
 
 
@@ -72,7 +73,7 @@ def test_a_zone_without_changes_has_none(zone: str) -> None:
 def test_a_change_that_is_near_is_listed_once() -> None:
     """Between the ticks asked for, and before the first of them."""
     found = coming_ticks(
-        None, "0 */6 * * *", "Europe/Berlin", at("2026-10-24T23:00"), 4, changes=True
+        None, "0 */6 * * *", "Europe/Berlin", (at("2026-10-24T23:00"), math.inf), 4, changes=True
     )
     assert [each.change for each in found[:4]] == [FALLEN, None, None, None]
     assert [each.change for each in found[4:]] == [FORWARD, SPRUNG]

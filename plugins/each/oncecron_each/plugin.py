@@ -38,7 +38,7 @@ def _findings(sources: Sources, _file: File) -> Iterator[Finding]:
 def _audited(question: Question) -> Iterator[Breach]:
     for view, text in items_in_doubt(item_lists(question.store)):
         key, at = view.key, view.loaded_at
-        if question.asks_for(key) and at >= question.oldest:
+        if question.asks_for(key) and question.oldest <= at < question.until:
             yield Breach("in-doubt", key, 0, view.tick, None, 1, at, None, None, text)
 
 

@@ -66,6 +66,7 @@ e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.sig
 -- The server plans for the given values, so a null filter costs nothing.
 (%(before)s::bigint is null or e.execution_id < %(before)s)
    and (%(since)s::float8 is null or e.started_at >= pg_catalog.to_timestamp(%(since)s))
+   and (%(until)s::float8 is null or e.started_at < pg_catalog.to_timestamp(%(until)s))
    and (%(host)s::text is null or e.host = %(host)s)
    and (%(without)s::text is null or not pg_catalog.starts_with(e.key, %(without)s))
    and (%(outcomes)s::text[] is null or e.outcome = any (%(outcomes)s))
@@ -150,6 +151,7 @@ s.key, s.shard, s.tick, s.reason, s.holder_host, s.holder_pid, s.host, s.pid, ex
 
 -- name: skip_filters
 (%(since)s::float8 is null or s.at >= pg_catalog.to_timestamp(%(since)s))
+   and (%(until)s::float8 is null or s.at < pg_catalog.to_timestamp(%(until)s))
    and (%(key)s::text is null or s.key = %(key)s)
    and (%(tick)s::text is null or s.tick_name = %(tick)s)
    and (%(host)s::text is null or s.host = %(host)s)

@@ -11,7 +11,7 @@ execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, 
        tick_instant, fired_at, lost_at
 
 -- name: execution_filters
-(:since IS NULL OR started_at >= :since) AND (:host IS NULL OR host = :host)
+(:since IS NULL OR started_at >= :since) AND (:until IS NULL OR started_at < :until) AND (:host IS NULL OR host = :host)
    AND (:without IS NULL OR substr(key, 1, length(:without)) <> :without)
    AND (:outcomes IS NULL OR outcome IN (SELECT value FROM json_each(:outcomes)))
 

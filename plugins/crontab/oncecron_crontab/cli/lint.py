@@ -10,7 +10,7 @@ from oncecron.cli.command import JSON, TableCommand
 from oncecron.config.file import read_file
 from oncecron.config.file_reader import read_private
 from oncecron.config.options import CONFIG, Option
-from oncecron.core.errors import ConfigurationError
+from oncecron.core.errors import EX_FOUND, ConfigurationError
 from oncecron.core.masking import valid
 from oncecron.core.text import visible
 from oncecron.host.names import user_name
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from oncecron_crontab.crons import Cron
     from oncecron_crontab.lint import Diagnostic
 
-FOUND = 1
-"""Exit status where anything is found."""
 
 OPTIONS = (
     Option(
@@ -69,7 +67,7 @@ def _lint(given: dict[str, str], words: list[str]) -> int:
         output.say("\n".join(map(_shown, found)), stream)
     elif stream.isatty():
         complain("no problems found")
-    return FOUND if found else 0
+    return EX_FOUND if found else 0
 
 
 def _source(word: str, cron: Cron, *, system: bool) -> LintedCrontab:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, UTC, TableCommand, incomplete, moment, store_and_log
+from oncecron.cli.command import (
+    SINCE,
+    STORE_OPTIONS,
+    UTC,
+    TableCommand,
+    incomplete,
+    moment,
+    store_and_log,
+)
 from oncecron.cli.progress_bar import progress_bar
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.whole_file import replace
@@ -14,6 +22,7 @@ from oncecron.core.errors import UsageError
 from oncecron.core.text import Clock
 from oncecron.core.units import LONGEST_DURATION
 from oncecron.log.sources import Sources, configured_keys
+from oncecron.log.time_span import EXPECTED
 
 _STANDARD_OUTPUT = "-"
 
@@ -22,10 +31,7 @@ OPTIONS = (
         "html", "text", "Write the page to this file, or to standard output with `-`.", "FILE", "Output",
         completion="file",
     ),
-    Option(
-        "since", "text", "Let the timeline begin then: an age such as 24h or 30d, a date, or a time such as "
-        "2026-11-20T02:00+01:00.", "AGE|TIME", "Which records", "30d",
-    ),
+    SINCE._replace(help=f"Let the timeline begin then: {EXPECTED}.", default="30d"),
     UTC,
     *STORE_OPTIONS,
 )  # fmt: skip
@@ -52,7 +58,7 @@ def _report(given: dict[str, str], words: list[str]) -> int:
         progress(what="reading the log")
         sources = Sources(store, log, now, configured_keys(settings))
         if keys:
-            refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys})
+            refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys}, log)
         shown = overview(sources, settings, since=since, keys=keys)
         progress(what="drawing the page")
         text = page("overview.html", Clock(settings["utc"]), **shown).encode("utf-8")

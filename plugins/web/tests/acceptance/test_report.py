@@ -82,7 +82,7 @@ def test_the_file_is_replaced_whole_or_not_at_all(past: Oncecron, public_path: P
     full = subprocess.run(limited, capture_output=True, text=True, check=False)
     assert f"OutputError: cannot write {page}: File too large" in full.stderr
     refused(past("report", "--html", page, "--store", "sqlite:////none/x.db"), 78, "/none")
-    refused(past("report", "--html", page, "nobody"), 1, "no host has fired key nobody")
+    refused(past("report", "--html", page, "nobody"), 66, "no host has fired key nobody")
     assert page.read_bytes() == before
     assert sorted(os.listdir(place)) == ["index.html"]
 
