@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from oncecron.cli import output
-from oncecron.cli.command import STORE_OPTIONS, TableCommand, store_reader
+from oncecron.cli.command import STORE_OPTIONS, TableCommand, moment, store_reader
 from oncecron.cli.sentences import (
     author,
     known_keys,
@@ -36,17 +37,30 @@ if TYPE_CHECKING:
 _LONGEST_REASON = 500
 
 NEW = Option("new", "flag", "Accept a name that has not fired yet, for one that is to come.")
+
+
+def _ending(what: str, ended_by: str) -> tuple[Option, ...]:
+    """Return the options that say what is meant, when that ends, and why."""
+    return (
+        Option(
+            "for", "duration",
+            f"End the {what} after this long. Default: the {what} lasts until `oncecron {ended_by}`.", minimum=1,
+        ),
+        Option(
+            "until", "text",
+            f"End the {what} at this time: 06:00, 'tomorrow 06:00', 'Mon 06:00', or a date and a time.", "TIME",
+        ),
+        Option("reason", "text", "Record a reason. It is shown with your name for each skip.", "TEXT"),
+        NEW,
+    )  # fmt: skip
+
+
 PAUSE_OPTIONS = (
     Option("all", "flag", "Pause every key, also keys that have never run."),
-    Option(
-        "for", "duration", "End the pause after this long. Default: the pause lasts until `oncecron resume`.",
-        minimum=1,
-    ),
-    Option("reason", "text", "Record a reason. It is shown with your name for each skip.", "TEXT"),
-    NEW,
+    *_ending("pause", "resume"),
     *STORE_OPTIONS,
-)  # fmt: skip
-DRAIN_OPTIONS = (NEW, *STORE_OPTIONS)
+)
+DRAIN_OPTIONS = (*_ending("drain", "undrain"), *STORE_OPTIONS)
 RESUME_OPTIONS = (
     Option("all", "flag", "End the pause of all keys, instead of the pause of KEY."),
     *STORE_OPTIONS,
@@ -62,16 +76,15 @@ FORGET_OPTIONS = (
 
 def _pause(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(PAUSE_OPTIONS, given)
-    key, reason = _key(settings, words), _reason(settings)
+    key, reason, seconds = _key(settings, words), _reason(settings), _seconds(settings)
     stream = output.standard_output()
     with store_reader(settings) as store:
         if not (settings["all"] or settings["new"]):
             known = _readable(lambda: [*known_keys(store), *(each.key for each in store.pauses())])
             _refuse_unknown(settings, f"pause {key}", key, known, unknown_key)
-        now, before = store.pause(key, author=author(), reason=reason, seconds=settings["for"])
-    resume = settings.command(f"resume {'--all' if settings['all'] else key}")
-    until = f"until {local_time(now.until)}" if now.until else f"until {resume}"
-    output.say(f"paused {_name(key)} {until}{_earlier('paused', before)}", stream)
+        now, before = store.pause(key, author=author(), reason=reason, seconds=seconds)
+    until = local_time(now.until) if now.until else settings.command(now.end)
+    output.say(f"paused {_name(key)} until {until}{_earlier('paused', before)}", stream)
     return 0
 
 
@@ -99,15 +112,16 @@ def _resume(given: dict[str, str], words: list[str]) -> int:
 
 def _drain(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(DRAIN_OPTIONS, given)
-    host = _host(words)
+    host, reason, seconds = _host(words), _reason(settings), _seconds(settings)
     stream = output.standard_output()
     with store_reader(settings) as store:
         if not (settings["new"] or host == host_name()):
             known = _readable(lambda: _hosts(store))
             _refuse_unknown(settings, f"drain {shell_quoted(host)}", host, known, unknown_host)
-        _, before = store.drain(host, author=author())
+        now, before = store.drain(host, author=author(), reason=reason, seconds=seconds)
         shared = _has_two_machines(store, host)
-    output.say(f"drained {visible(host)}{_earlier('drained', before)}", stream)
+    until = local_time(now.until) if now.until else settings.command(now.end)
+    output.say(f"drained {visible(host)} until {until}{_earlier('drained', before)}", stream)
     if shared:
         complain(
             f"{visible(host)} is the name of two machines or more: all of them are drained; to drain one, give it a "
@@ -181,6 +195,20 @@ def _reason(settings: Settings) -> str | None:
     return reason
 
 
+def _seconds(settings: Settings) -> float | None:
+    """Return how long it lasts; None: until somebody ends it. Raises `UsageError`."""
+    seconds: float | None = settings["for"]
+    if settings["until"] is None:
+        return seconds
+    if seconds is not None:
+        raise UsageError("--for and --until contradict each other; leave one out")
+    now = time.time()
+    end = moment(settings["until"], now, "until", utc=False, ahead=True)
+    if end <= now:
+        raise UsageError(f"--until: {settings['until']!r} is over; write a time to come")
+    return end - now
+
+
 def _name(key: str) -> str:
     return "all keys" if key == ALL_KEYS else key
 
@@ -233,7 +261,7 @@ PAUSE = TableCommand(
     "of single keys. List all pauses with `oncecron locks --pauses`.",
     examples=(
         "oncecron pause billing-nightly --for 2h --reason 'database upgrade'",
-        "oncecron pause --all",
+        "oncecron pause --all --until 'Mon 06:00'",
     ),
     words="KEY|--all",
 )  # fmt: skip
@@ -248,8 +276,8 @@ DRAIN = TableCommand(
     "drain", DRAIN_OPTIONS, _drain,
     about="Start no new jobs on a host: on HOST, or on this host. Running jobs continue, and the other hosts run the "
     "ticks. HOST is the name that `oncecron history` shows. The host stays drained, also after a reboot, until "
-    "`oncecron undrain`. List drained hosts with `oncecron locks --pauses`.",
-    examples=("oncecron drain", "oncecron drain web2"),
+    "`oncecron undrain`, or for as long as you say. List drained hosts with `oncecron locks --pauses`.",
+    examples=("oncecron drain", "oncecron drain web2 --until 06:00 --reason 'new disk'"),
     words="[HOST]",
 )  # fmt: skip
 UNDRAIN = TableCommand(

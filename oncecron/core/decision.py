@@ -136,7 +136,10 @@ class HeldLease(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """What keeps a key from its start: its own pause, else that of all keys, else the drain of the host."""
+    """What keeps a key from its start: its own pause, else that of all keys, else the drain of the host.
+
+    What oncecron runs for itself is kept from it by its own pause alone: a pass of notify tells people of the others.
+    """
 
     refusal: Literal["paused", "drained"]
     author: str
@@ -263,7 +266,7 @@ def decide(
 
 def stop_refusal(stop: Stop) -> Refusal:
     """Return the refusal by a pause or a drain."""
-    why = f": {stop.reason}" if stop.reason and stop.refusal == "paused" else ""
+    why = f": {stop.reason}" if stop.reason else ""
     return Refusal(stop.refusal, since=stop.since, detail=f"by {stop.author}{why}")
 
 

@@ -5,7 +5,10 @@ Times are float seconds since the epoch by the *store's* clock unless a name say
 
 from __future__ import annotations
 
+import shlex
+
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.masking import visible
 
 if TYPE_CHECKING:
     from typing import Literal, Protocol
@@ -251,7 +254,14 @@ class Pause(NamedTuple):
     reason: str | None
     since: float
     until: float | None
-    """None: until it is resumed."""
+    """None: until somebody ends it."""
+
+    @property
+    def end(self) -> str:
+        """Return what ends it, after `oncecron`."""
+        if self.host is not None:
+            return f"undrain {shlex.quote(visible(self.host))}"
+        return "resume --all" if self.key == ALL_KEYS else f"resume {self.key}"
 
 
 class Released(NamedTuple):

@@ -65,7 +65,7 @@ def _days_from(today: datetime, day: str, sign: int) -> int | None:
     for number, name in enumerate(_WEEKDAYS):
         if day in (name, name[:3]):
             return sign * (sign * (number - today.weekday()) % 7 or 7)
-    return {"today": 0, "yesterday": -1}.get(day)
+    return {"today": 0, "tomorrow" if sign > 0 else "yesterday": sign}.get(day)
 
 
 def _local(day: datetime, hour: str, zone: tzinfo | None) -> float:

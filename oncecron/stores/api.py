@@ -219,7 +219,7 @@ class Views(Protocol):
         """Pause a key, or drain a host; return the row of `pauses`, and that which it replaced. Without author: end it.
 
         Every claim that is decided after this has returned is refused. Running jobs are not touched, and a repeated
-        claim for one keeps its lease. `seconds`: of a pause; None: until it is ended.
+        claim for one keeps its lease. `seconds`: how long; None: until it is ended.
         """
 
     def forget(self, key: str, author: str) -> bool:

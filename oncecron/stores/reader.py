@@ -338,9 +338,11 @@ class Reader(Views):
         return self._stop(key, None, None)[1]
 
     @answered
-    def drain(self, host: str, *, author: str) -> tuple[Pause, Pause | None]:
+    def drain(
+        self, host: str, *, author: str, reason: str | None = None, seconds: float | None = None
+    ) -> tuple[Pause, Pause | None]:
         """Refuse new firings of a host, as `pause` does for a key."""
-        return self._stop(None, host, author)
+        return self._stop(None, host, author, reason, seconds)
 
     @answered
     def undrain(self, host: str) -> Pause | None:

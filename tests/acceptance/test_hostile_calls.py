@@ -508,7 +508,7 @@ def test_a_drain_of_a_host_of_ones_own_making(
 ) -> None:
     """It can be shown, or it is refused."""
     operator = Session(granted, "operator")
-    operator("drain_v1", p_host=host, p_author="a")
+    operator("drain_v1", p_host=host, p_author="a", p_reason=None, p_seconds=None)
     operator.close()
     owner = Oncecron(granted.url(), public_path)
     assert owner("locks", "--pauses", "--json").status == 0

@@ -62,8 +62,11 @@ def test_drain_and_undrain(
     """The host itself or a named one; the others run its ticks."""
     other = new_host("host-b")
     host.run("k", "--tick", "t1", "--", "true")
-    assert said(operator, "drain") == "drained host-a\n"
-    assert said(operator, "drain").startswith(f"drained host-a; it was drained by {ME} since ")
+    assert said(operator, "drain").startswith("drained host-a until `oncecron undrain host-a")
+    told = said(operator, "drain", "--until", "tomorrow 06:00", "--reason", "new disk")
+    assert told.startswith("drained host-a until 2")
+    assert "06:00:00" in told
+    assert f"; it was drained by {ME} since " in told
     refused(
         operator("drain", "host-c"), 1, "host-c has fired no key", "`oncecron drain host-c --new"
     )
@@ -71,10 +74,18 @@ def test_drain_and_undrain(
     assert [each["host"] for each in answer(operator, "locks", "--pauses")] == ["host-a", "host-c"]
     assert host.run("k", "--tick", "t2", "--", "echo", "ran").out == b""
     assert other.run("k", "--tick", "t2", "--", "echo", "ran").out == b"ran\n"
-    assert said(operator, "undrain").startswith(f"undrained host-a; it was drained by {ME} since ")
+    told = said(operator, "undrain")
+    assert told.startswith(f"undrained host-a; it was drained by {ME} since ")
+    assert told.endswith(": new disk\n")
     assert said(operator, "undrain", "host-d") == "host-d was not drained; did you mean host-c?\n"
     assert host.run("k", "--tick", "t3", "--", "echo", "ran").out == b"ran\n"
     assert reasons(store) == [("t2", "drained")]
+
+
+def test_the_end_is_told_in_one_way(operator: Oncecron) -> None:
+    """And it is to come."""
+    refused(operator("pause", "k", "--for", "1h", "--until", "06:00"), 64, "leave one out")
+    refused(operator("drain", "--until", "2020-01-01"), 64, "is over; write a time to come")
 
 
 def test_a_store_that_is_not_there_is_not_made(host: Oncecron) -> None:

@@ -146,7 +146,6 @@ class SQLiteKind:
             "skip": ("at",),
             "plain_skips": ("at",),
             "pause": ("at", "until"),
-            "drain": ("at",),
             "item_list": ("loaded_at",),
             "item_slot": ("taken_at",),
             "item_batch": ("taken_at", "settled_at"),
@@ -199,7 +198,7 @@ class SQLiteKind:
         items = ("item", "item_slot", "item_batch", "item_mark", "item_list")
         tables = (
             *items,
-            *("lease", "skip", "key_host", "pause", "drain"),
+            *("lease", "skip", "key_host", "pause"),
             *("job_execution", "job_key"),
         )
         statements = ["BEGIN", *(f"DELETE FROM {table}" for table in tables), "COMMIT"]

@@ -66,6 +66,10 @@ _RESULTS = st.tuples(
     st.sampled_from((0.0, 300.0)),
 )
 """Which item of the last batch, its state, and the delay of its retry."""
+_STOPPED = {
+    "reason": _mostly(None, "a move", times=1),
+    "seconds": _mostly(None, 40.0, times=1),
+}
 _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
     "claim": {
         "tick": st.sampled_from(_TICK_NAMES),
@@ -118,13 +122,9 @@ _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
         "detail": _mostly(None, "not found", times=1),
     },
     "pass": {"seconds": _mostly(SILENCE, 100.0, 3000.0, times=2)},
-    "pause": {
-        "key": st.sampled_from((KEY, "*")),
-        "reason": _mostly(None, "a move", times=1),
-        "seconds": _mostly(None, 40.0, times=1),
-    },
+    "pause": {"key": st.sampled_from((KEY, "*")), **_STOPPED},
     "resume": {"key": st.sampled_from((KEY, "*"))},
-    "drain": {},
+    "drain": _STOPPED,
     "undrain": {},
     "request": {"kind": st.sampled_from(("stop", "release"))},
     "release": {"execution": _mostly("last", "none", times=3), "shard": _mostly(0, 1, times=3)},

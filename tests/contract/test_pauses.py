@@ -8,7 +8,7 @@ from contract_stores import StoreKind
 from hosts import KEY, Host, minute
 
 from oncecron.core import clock
-from oncecron.core.log_rows import ALL_KEYS, Pause
+from oncecron.core.log_rows import ALL_KEYS, INTERNAL, Pause
 from oncecron.core.model import Lease
 from oncecron.core.tick import minute_tick
 from oncecron.stores.reader import Reader
@@ -60,6 +60,38 @@ def test_a_pause_ends_when_it_was_told_to(a: Host, store: StoreKind, log: Log) -
     assert log.people.pauses() == []
     assert log.people.resume(KEY) is None
     a.win(minute(1))
+
+
+def test_a_drain_ends_when_it_was_told_to(a: Host, store: StoreKind, log: Log) -> None:
+    """As a pause does; it has a reason, and what has ended does not come back with the store's clock."""
+    now, _ = log.people.drain(a.holder.host, author=ANN, reason="a disk", seconds=600)
+    assert now == Pause(None, "a.example", ANN, "a disk", now.since, now.until)
+    assert now.until is not None
+    assert now.until - now.since == pytest.approx(600, abs=1)
+    assert log.people.pauses() == [now]
+    assert a.lose(minute(1)).detail == f"by {ANN}: a disk"
+    store.age(601)
+    assert log.people.pauses() == []
+    a.run(minute(2))
+    store.age(-601)
+    assert log.people.pauses() == []
+    assert log.people.undrain(a.holder.host) is None
+
+
+def test_what_oncecron_runs_for_itself_is_held_back_by_its_own_pause_alone(
+    a: Host, log: Log
+) -> None:
+    """A pass of notify tells people of a pause of all keys, and of drained hosts."""
+    key = INTERNAL + "notify"
+    pause(log.people, ALL_KEYS)
+    log.people.drain(a.holder.host, author=ANN)
+    assert a.finish(a.win(minute(1), key=key))
+    pause(log.people, key, "too loud")
+    assert a.lose(minute(2), key=key).detail == f"by {ANN}: too loud"
+    log.people.resume(key)
+    a.win(minute(3), key=key)
+    log.people.resume(ALL_KEYS)
+    assert a.lose(minute(1)).reason == "drained"
 
 
 def test_an_ended_pause_is_not_replaced_and_is_cleared_away(

@@ -64,7 +64,7 @@ def test_a_claim_that_waited_for_a_pause_sees_it(
     with store.database.connect("owner") as people:
         people.execute("begin")
         if what == "a host":
-            people.execute("select oncecron.drain_v1('a.example', 'ann@web1')")
+            people.execute("select oncecron.drain_v1('a.example', 'ann@web1', null, null)")
         else:
             people.execute("select oncecron.pause_v1(%s, 'ann@web1', null, null)", (what,))
         claim = threading.Thread(target=lambda: answers.append(a.fire(minute(2))))

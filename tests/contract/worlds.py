@@ -313,8 +313,8 @@ class World:
     def _resume(self, _: Slot, __: None, *, key: str) -> Any:
         return self.people.resume(key)
 
-    def _drain(self, slot: Slot, _: None) -> Any:
-        return self.people.drain(slot.host.holder.host, author=PEOPLE)
+    def _drain(self, slot: Slot, _: None, **how: Any) -> Any:
+        return self.people.drain(slot.host.holder.host, author=PEOPLE, **how)
 
     def _undrain(self, slot: Slot, _: None) -> Any:
         return self.people.undrain(slot.host.holder.host)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from oncecron.core import attempt, bounds, clock, facts
 from oncecron.core.decision import stop_refusal
 from oncecron.core.errors import StoreError
-from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.log_rows import ALL_KEYS, is_internal
 from oncecron.core.model import LEAST, Retention, recordable_values, stored_request, trust_after
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER, MAX_CLOCK_SKEW
 from oncecron.stores import steadied
@@ -151,7 +151,8 @@ class Memory:
 
     def stop_of(self, key: str, host: str) -> Row:
         """Return the pause of a key, or the drain of a host, by the names of the facts."""
-        for place in ((key, None), (ALL_KEYS, None), (None, host)):
+        places = ((key, None), (ALL_KEYS, None), (None, host))
+        for place in places[:1] if is_internal(key) else places:
             stop = self.stops.get(place)
             if stop and (stop.until is None or stop.until > self.now()):
                 told = _prefixed("stop_", stop._asdict(), "author", "reason", "since")

@@ -125,10 +125,9 @@ class SQLiteReader(Reader):
         since = clock.wall()
         until = None if seconds is None else since + seconds
         row = {"key": key, "host": host, "author": author, "reason": reason, "since": since}
-        what = f"{'put' if author else 'take'}_{'pause' if host is None else 'drain'}"
         with self._handle.until(_deadline()) as store, store.writing(durable=True):
             found = {tuple(each)[:2]: each for each in store.execute("pauses", now=since)}
-            store.execute(what, **row, until=until)
+            store.execute("put_pause" if author else "take_pause", **row, until=until)
         return (*row.values(), until) if author else None, found.get((key, host))
 
     @answered

@@ -6,11 +6,13 @@
 -- ORDER BY, once for each type: they are used with int4 and float8 alone. All of this together would be 250 rows for a firing,
 -- and more than a millisecond of the server's CPU.
 
--- What keeps a firing from its start: the key's own pause, else that of all keys, else the drain of its host.
+-- What keeps a firing from its start: the key's own pause, else that of all keys, else the drain of its host. What oncecron
+-- runs for itself tells people of the last two: its own pause alone.
 create function {ns}.stop_v1(p_key text, p_host text) returns setof {ns}.pause
 language sql stable as $$
   select x.* from {ns}.pause x
    where case when x.kind = 'key' then x.name::text in (p_key, '*') else x.name::text = p_host end
+     and (x.name::text = p_key and x.kind = 'key' or not starts_with(p_key, 'oncecron/'))
      and (x.until::timestamptz is null or x.until::timestamptz > pg_catalog.clock_timestamp())
    order by case when x.kind <> 'key' then 2 when x.name::text = '*' then 1 else 0 end limit 1
 $$;

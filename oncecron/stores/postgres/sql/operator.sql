@@ -116,9 +116,9 @@ begin
   delete from {ns}.pause x where x.kind = 'key' and x.name = p_key;
 end $$;
 
-create function {ns}.drain_v1(p_host text, p_author text) returns setof {ns}.pauses
+create function {ns}.drain_v1(p_host text, p_author text, p_reason text, p_seconds double precision) returns setof {ns}.pauses
 language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
-  select * from {ns}.stop_starts_v1('host', p_host, p_author, null, null)
+  select * from {ns}.stop_starts_v1('host', p_host, p_author, p_reason, p_seconds)
 $$;
 
 create function {ns}.undrain_v1(p_host text) returns setof {ns}.pauses

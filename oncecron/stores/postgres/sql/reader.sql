@@ -302,7 +302,7 @@ select {pause_columns} from {ns}.pause_v1(%(key)s, %(author)s, %(reason)s, %(sec
 select {pause_columns} from {ns}.resume_v1(%(key)s) p
 
 -- name: drain
-select {pause_columns} from {ns}.drain_v1(%(host)s, %(author)s) p
+select {pause_columns} from {ns}.drain_v1(%(host)s, %(author)s, %(reason)s, %(seconds)s) p
 
 -- name: undrain
 select {pause_columns} from {ns}.undrain_v1(%(host)s) p

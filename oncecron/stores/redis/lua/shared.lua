@@ -15,7 +15,7 @@
 --   outputs     hash     execution_id -> "CUT:TEXT": what was captured, and how many bytes before it were not
 --   divisions   hash     KEY -> "SHARDS TICK ...": the number of parts of its last eight granted ticks
 --   pauses      hash     KEY or * -> JSON: author, reason, at, until
---   drains      hash     host -> JSON: author, at
+--   drains      hash     host -> JSON, as a pause
 --   lists       zset     KEY#TICK of every list of items, by when it was loaded, 0 before that. One that was looked at and kept comes
 --                        last of those that may expire
 --   mark        hash     nothing; it is written before each WAIT
@@ -377,21 +377,27 @@ local function presence() return string.match(redis.call('HGET', own.hosts, give
 
 local function see() redis.call('HSET', own.hosts, given.host, seconds(now) .. ' ' .. given.presence) end
 
--- A pause that has not ended.
+-- A pause or a drain that has not ended.
 local function in_force(text)
   local pause = text and cjson.decode(text)
   if pause and (not pause['until'] or tonumber(pause['until']) > now) then return pause end
 end
 
--- The pause that keeps a key from starting: its own before that of all keys.
-local function pause_of(key)
-  return in_force(redis.call('HGET', shared.pauses, key)) or in_force(redis.call('HGET', shared.pauses, '*'))
+-- What can keep a key from starting: its own pause, that of all keys, the drain of the host. What oncecron runs for itself tells
+-- people of the last two: its own pause alone.
+local function stops_of(key, host)
+  local own = {'key', shared.pauses, key}
+  if string.sub(key, 1, 9) == 'oncecron/' then return {own} end
+  return {own, {'key', shared.pauses, '*'}, {'host', shared.drains, host}}
 end
 
--- What keeps a key from starting, as facts: a pause, else the drain of the host.
+-- The first of them that is in force, as facts.
 local function stop_of(key, host)
-  local pause, text = pause_of(key), redis.call('HGET', shared.drains, host)
-  local stop = pause or text and cjson.decode(text) or {}
-  return {stop_kind = pause and 'key' or text and 'host' or nil, stop_author = stop.author,
-    stop_reason = stop.reason, stop_since = stop.at}
+  for _, each in ipairs(stops_of(key, host)) do
+    local stop = in_force(redis.call('HGET', each[2], each[3]))
+    if stop then
+      return {stop_kind = each[1], stop_author = stop.author, stop_reason = stop.reason, stop_since = stop.at}
+    end
+  end
+  return {}
 end

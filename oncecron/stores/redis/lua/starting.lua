@@ -1,9 +1,9 @@
 -- What a grant and a retry have in common: the start of an execution.
 
-local function forget_ended_pauses(key)
-  for _, name in ipairs({key, '*'}) do
-    local text = redis.call('HGET', shared.pauses, name)
-    if text and not in_force(text) then redis.call('HDEL', shared.pauses, name) end
+local function forget_ended_stops(key, host)
+  for _, each in ipairs(stops_of(key, host)) do
+    local text = redis.call('HGET', each[2], each[3])
+    if text and not in_force(text) then redis.call('HDEL', each[2], each[3]) end
   end
 end
 
@@ -26,7 +26,7 @@ local function start(told, key, attempt, cause)
   redis.call('HDEL', own.key, 'previous_start', 'previous_lateness')
   set(own.key, {fence = row.fencing_token, running = id, last_execution_id = id, last_start = row.started_at,
     last_lateness = seconds(row.fired_at % 60), previous_start = key.last_start, previous_lateness = key.last_lateness})
-  forget_ended_pauses(row.key)
+  forget_ended_stops(row.key, row.host)
   return id, row
 end
 

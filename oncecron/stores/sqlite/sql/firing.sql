@@ -28,13 +28,13 @@ SELECT k.fence, k.high_water, k.last_start, k.last_lateness, e.host AS last_host
 SELECT fence, high_water FROM job_key WHERE key = :key AND shard = :shard
 
 -- name: find_stop
--- The key's own pause, else that of all keys, else the drain of the host.
-SELECT 'key' AS stop_kind, author AS stop_author, reason AS stop_reason, at AS stop_since, key = '*' AS place
+-- The key's own pause, else that of all keys, else the drain of the host. What oncecron runs for itself tells people of the last
+-- two: its own pause alone.
+SELECT kind AS stop_kind, author AS stop_author, reason AS stop_reason, at AS stop_since
   FROM pause
- WHERE key IN (:key, '*') AND (until IS NULL OR until > :now)
-UNION ALL
-SELECT 'host', author, NULL, at, 2 FROM drain WHERE host = :host
- ORDER BY place
+ WHERE (kind, name) IN (VALUES ('key', :key), ('key', '*'), ('host', :host)) AND (until IS NULL OR until > :now)
+   AND (kind = 'key' AND name = :key OR :key NOT LIKE 'oncecron/%')
+ ORDER BY kind = 'host', name = '*'
  LIMIT 1
 
 -- name: find_other_shards

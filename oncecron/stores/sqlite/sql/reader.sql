@@ -182,25 +182,18 @@ SELECT l.key, l.shard, e.tick, l.execution_id, e.attempt,
 
 -- name: pauses
 -- Those that have not ended.
-SELECT key, NULL AS host, author, reason, at AS since, until
+SELECT CASE kind WHEN 'key' THEN name END AS key, CASE kind WHEN 'host' THEN name END AS host,
+       author, reason, at AS since, until
   FROM pause WHERE until IS NULL OR until > :now
- UNION ALL
-SELECT NULL, host, author, NULL, at, NULL FROM drain
 
 -- name: put_pause
-INSERT INTO pause (key, until, reason, author, at) VALUES (:key, :until, :reason, :author, :since)
-    ON CONFLICT (key) DO UPDATE
+INSERT INTO pause (kind, name, until, reason, author, at)
+VALUES (CASE WHEN :host IS NULL THEN 'key' ELSE 'host' END, coalesce(:key, :host), :until, :reason, :author, :since)
+    ON CONFLICT (kind, name) DO UPDATE
    SET until = excluded.until, reason = excluded.reason, author = excluded.author, at = excluded.at
 
 -- name: take_pause
-DELETE FROM pause WHERE key = :key
-
--- name: put_drain
-INSERT INTO drain (host, author, at) VALUES (:host, :author, :since)
-    ON CONFLICT (host) DO UPDATE SET author = excluded.author, at = excluded.at
-
--- name: take_drain
-DELETE FROM drain WHERE host = :host
+DELETE FROM pause WHERE kind = CASE WHEN :host IS NULL THEN 'key' ELSE 'host' END AND name = coalesce(:key, :host)
 
 -- name: wrong_marks
 -- What a wrong clock has left: no claim may be that far ahead.

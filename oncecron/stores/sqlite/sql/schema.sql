@@ -175,19 +175,13 @@ CREATE TABLE plain_skips (
 CREATE INDEX plain_skips_age ON plain_skips (at)
 
 -- name: pause
--- A paused key; `*` is every key.
+-- The pauses of keys, and the drains of hosts.
 CREATE TABLE pause (
-  key    TEXT NOT NULL PRIMARY KEY,
-  until  REAL,                     -- null: until it is resumed
+  kind   TEXT NOT NULL CHECK (kind IN ('key', 'host')),
+  name   TEXT NOT NULL,            -- the key, `*` for all keys, or the drained host
+  until  REAL,                     -- null: until somebody ends it
   reason TEXT,
   author TEXT NOT NULL,
-  at     REAL NOT NULL
-) WITHOUT ROWID
-
--- name: drain
--- A drained host.
-CREATE TABLE drain (
-  host   TEXT NOT NULL PRIMARY KEY,
-  author TEXT NOT NULL,
-  at     REAL NOT NULL
+  at     REAL NOT NULL,
+  PRIMARY KEY (kind, name)
 ) WITHOUT ROWID
