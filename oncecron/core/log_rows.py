@@ -242,6 +242,11 @@ ALL_KEYS = "*"
 """The key of a pause of all keys; it is not a valid key."""
 
 
+def pauses_of(key: str) -> tuple[str, ...]:
+    """Return of which keys a pause keeps one from its start; of what oncecron runs for itself, its own alone."""
+    return (key,) if is_internal(key) else (key, ALL_KEYS)
+
+
 class Pause(NamedTuple):
     """A paused key, a pause of all keys, or a drained host."""
 

@@ -14,7 +14,7 @@ import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import is_ahead
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_failure, is_success
+from oncecron.core.log_rows import HistoryQuery, is_failure, is_success, pauses_of
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 from oncecron.log.job_summary import (
     DOUBTFUL,
@@ -182,7 +182,7 @@ def _newest(log: Reader, keys: Collection[str] | None) -> dict[str, list[Executi
 
 
 def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
-    found = [pauses[name] for name in (key, ALL_KEYS) if name in pauses]
+    found = [pauses[name] for name in pauses_of(key) if name in pauses]
     ends = (math.inf if pause.until is None else pause.until for pause in found)
     return max(zip(ends, found, strict=True), key=lambda pair: pair[0], default=(0.0, None))[1]
 

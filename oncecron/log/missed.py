@@ -18,7 +18,7 @@ import math
 from oncecron.core import tick
 from oncecron.core.clock import believed, is_ahead
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
-from oncecron.core.log_rows import ALL_KEYS, Expectation
+from oncecron.core.log_rows import Expectation, pauses_of
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 from oncecron.host import local_time
 from oncecron.host.local_time import canonical
@@ -127,7 +127,7 @@ def grace_of(expected: Expectation, missed_after: float = MISSED_AFTER) -> float
 
 def paused_time(key: str, pauses: Sequence[Pause]) -> tuple[float | None, float]:
     """Return since when a key is paused, by itself or with all keys, and until when; (None, 0.0) if it is not."""
-    found = [pause for pause in pauses if pause.key in (key, ALL_KEYS)]
+    found = [pause for pause in pauses if pause.key in pauses_of(key)]
     ends = (math.inf if pause.until is None else pause.until for pause in found)
     return min((pause.since for pause in found), default=None), max(ends, default=0.0)
 

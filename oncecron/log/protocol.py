@@ -25,7 +25,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import is_ahead
-from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.log_rows import is_internal, pauses_of
 from oncecron.core.timing import CLOCK_ROUNDING
 from oncecron.core.units import DAY
 
@@ -333,7 +333,9 @@ class _Alone:
         for pause in self._known.pauses:
             is_drain = pause.host is not None
             concerned = (
-                execution.host == pause.host if is_drain else pause.key in (execution.key, ALL_KEYS)
+                execution.host == pause.host and not is_internal(execution.key)
+                if is_drain
+                else pause.key in pauses_of(execution.key)
             )
             if (
                 concerned

@@ -9,7 +9,7 @@ import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
-from oncecron.core.log_rows import ALL_KEYS, HistoryQuery, is_success
+from oncecron.core.log_rows import HistoryQuery, is_success, pauses_of
 from oncecron.core.suggestion import unknown_key
 from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
 from oncecron.log.grid import WORST_FIRST, worst
@@ -121,7 +121,7 @@ def facts_of(
         skips=skips,
         spooled=spooled,
         leases=leases,
-        pauses=[pause for pause in sources.pauses if pause.key in (key, ALL_KEYS)],
+        pauses=[pause for pause in sources.pauses if pause.key in pauses_of(key)],
         after_loss=_after_loss(log, executions),
         exhausted=_exhausted(sources, text, executions, leases),
         now=sources.now,
