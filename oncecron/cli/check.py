@@ -105,6 +105,8 @@ def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) ->
     mistakes = [str(each) for each in problems_of(settings.file) if not each.private]
     situation = situation._replace(mistakes=mistakes)
     checked = check(situation, limits, Clock(utc))
+    told = [each._replace(reason=settings.named(each.reason)) for each in checked.findings]
+    checked = checked._replace(findings=told)
     if not checked.state and not situation.is_complete:
         raise StoreError("a row of the store cannot be read; `oncecron jobs` names it")
     return checked

@@ -76,8 +76,14 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
         judges = text is None and not outcomes
         facts = facts_of(sources, key, choice.which, spooled, judges=judges)
         found = account(facts, shown)
+        found = found._replace(sentences=[*map(settings.named, found.sentences)])
         others = [
-            {"because": because, "tick": tick, "verdict": of.verdict, "sentence": of.sentences[0]}
+            {
+                "because": because,
+                "tick": tick,
+                "verdict": of.verdict,
+                "sentence": settings.named(of.sentences[0]),
+            }
             for because, tick, of in others_of(sources, key, choice, spooled, shown)
         ]
         run = failed_run(facts, found.verdict)

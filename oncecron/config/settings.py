@@ -19,7 +19,7 @@ from oncecron.config.options import AUTO_KEY, CONFIG, LOG, NAMESPACE, STORE, con
 from oncecron.core.errors import ConfigurationError, OncecronError, UsageError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.stores import check_address, check_namespace
-from oncecron.stores.address import has_password, masked, parse_address, shell_quoted
+from oncecron.stores.address import has_password, masked, parse_address, shell_quoted, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -132,7 +132,16 @@ class Settings:
                 secret = name in (STORE.name, LOG.name) and has_password(text)
                 shown = f'"$ONCECRON_{name.upper()}"' if secret else shell_quoted(text)
                 options += f" --{name} {shown}"
-        return f"`oncecron {words}{options}`"
+        return with_options(words, options)
+
+    def named(self, text: str) -> str:
+        """Return a text with each command in backquotes as `command` shows it."""
+        before, *rest = text.split("`oncecron ")
+        found = (each.partition("`") for each in rest)
+        return before + "".join(
+            (f"`oncecron {words}`" if " --store " in words else self.command(words)) + after
+            for words, _, after in found
+        )
 
     def has_store(self) -> bool:
         """Return whether any source sets a store, right or wrong."""

@@ -37,6 +37,7 @@ _CRON_CORRECTION = 3 * 3600
 _LONGEST_NAME = 200
 _CANONICAL = "2026-11-20T02:00Z"
 _SHAPE = str.maketrans("123456789", "000000000")
+_DAYS = ("today", "yesterday", "tomorrow", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _TIMES_OF_DAY = ("0:00", "00:00", "0:00:00", "00:00:00")
 
 
@@ -86,7 +87,9 @@ def named_tick(name: str) -> Tick:
 
 def _looks_like_a_time(name: str) -> bool:
     if not name[0].isdigit():
-        return False
+        return name.lower() in _DAYS
+    if name[-1] in "smhd" and name[:-1].isdigit():  # an age
+        return True
     text = name.upper().replace(" ", "T", 1)
     day, _, time = text.translate(_SHAPE).partition("T")
     if day.removesuffix("Z") in _TIMES_OF_DAY:

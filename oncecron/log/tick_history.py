@@ -87,11 +87,13 @@ class Facts(NamedTuple):
     holders: Sequence[Traced] = ()
     """Executions of other ticks, because of which hosts skipped this one; and their further attempts."""
     newest_start: Execution | None = None
-    """The newest start of the key, where something is due since."""
+    """The newest start of the key, where something may be due since, or nobody fired this tick."""
     hosts: Sequence[KeyHost] = ()
     """The hosts that fire the key, where none fired this tick."""
     oldest: float | None = None
     """Since when there are records of the key, where there is none of this tick."""
+    is_divided: bool = False
+    """Whether a plugin divides the work of this tick: `oncecron run` does not run it again."""
 
 
 def facts_of(
@@ -126,6 +128,7 @@ def facts_of(
         exhausted=_exhausted(sources, text, executions, leases),
         now=sources.now,
         holders=_holders(log, key, executions, skips),
+        is_divided=text is not None and sources.work.of_tick(key, text) is not None,
     )
     if judges and job_keys:
         newest = list(log.history(HistoryQuery(key=key, limit=LOOKED_AT)))
@@ -134,6 +137,8 @@ def facts_of(
         )
     if executions or skips or spooled:
         return facts
+    newest_start = next(log.history(HistoryQuery(key=key, limit=1)), None)
+    facts = facts._replace(newest_start=newest_start)
     return facts._replace(hosts=_hosts(sources, key), oldest=_oldest(log, key))
 
 

@@ -17,6 +17,7 @@ from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.log_rows import HistoryQuery, is_failure
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.suggestion import not_one_of
+from oncecron.core.text import listed
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.core.units import DAY, MINUTE, format_duration
 from oncecron.host import local_time
@@ -207,9 +208,24 @@ class Ticks:
         of, which = min(rows, key=lambda row: row[0], default=(0.0, self._newest()))
         if which == Which(None):
             raise NotFoundError(f"no tick of key {self._key} is on record")
+        if start <= of < start + MINUTE:
+            return Choice(which, "time")
+        shown, no_tick = self._clock.seconds(start), self._no_tick(start)
+        if no_tick:
+            first = "The first tick after it:" if rows else "No tick came after it; the newest one:"
+            return Choice(which, "time", f"{shown} is {no_tick}. {first}")
         first = "The first tick since" if rows else "The newest tick; there is none since"
-        then = f"{first} {self._clock.seconds(start)}:"
-        return Choice(which, "time", None if start <= of < start + MINUTE else then)
+        return Choice(which, "time", f"{first} {shown}:")
+
+    def _no_tick(self, at: float) -> str:
+        """Return which schedules of the key have no tick at a time; empty: one has, or none is known."""
+        plans = dict.fromkeys((each.schedule, each.zone) for _, each in expected_shards(self._keys))
+        for schedule, zone in plans:
+            with contextlib.suppress(ValueError):  # this host knows no such zone
+                if local_time.scheduled_tick(schedule, zone, at).instant == at:
+                    return ""
+        named = listed([f"{schedule}{f' ({zone})' if zone else ''}" for schedule, zone in plans])
+        return f"no tick of the key's schedule, {named}" if plans else ""
 
     def _is_on_record(self, text: str) -> bool:
         query = HistoryQuery(key=self._key, tick=text, limit=1)

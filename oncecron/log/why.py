@@ -44,6 +44,7 @@ from oncecron.log.tick_history import (
     which_of,
 )
 from oncecron.log.which_tick import Ticks
+from oncecron.stores.address import again_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,6 +78,14 @@ _HEADLINES = {
     "no-record": "is older than all records of the key",
     "to-come": "is not due yet",
 }
+_SINCE = {
+    "succeeded": ", which has succeeded",
+    "failed": ", which has failed",
+    "timed-out": ", which has timed out",
+    "stopped": ", which was stopped",
+    "lost": ", which was lost too",
+}
+"""What is said of the run after a lost one."""
 _OF_HOST = {
     "no-store": "it could not reach the store",
     "broken": "it could not start the command",
@@ -86,6 +95,18 @@ _OF_HOST = {
 """The reasons of skips that a host decides without the store, which may be spooled."""
 _SKIPS_SHOWN = 20
 _FAILED = ("failed", "timed-out")
+_UNFIRED = ("not-fired", "no-record", "to-come")
+_RUN_AGAIN = (
+    "failed",
+    "timed-out",
+    "stopped",
+    "lost",
+    NO_END,
+    "not-fired",
+    "no-store",
+    "not-started",
+)
+"""The verdicts after which a person may run the tick by hand."""
 _EVIDENCE_AMONG = 20
 """The newest executions of a key that are searched for the one that a finding is about."""
 
@@ -214,6 +235,8 @@ class _Sentences:
             subject = f"{name[0].upper()}{name[1:]} of key {facts.key}"
         if divided:
             return f"{subject} has {divided.shards} shards: {divided.summary()}."
+        if off := self._off_schedule(verdict):
+            return f"{subject} is no tick of the key's last schedule, {off}."
         if verdict == "skipped" and (run := self._outlasted()):
             return f"{subject} did not run: {run}."
         host = facts.executions[-1].execution.host if facts.executions else None
@@ -269,14 +292,31 @@ class _Sentences:
         yield from map(self._spooled, facts.spooled)
         for traced in (*facts.holders, *facts.executions):
             yield from self._state(traced.execution)
-        if verdict in ("not-fired", "no-record", "to-come"):
+        if verdict in _UNFIRED:
             yield from self._due()
             yield from self._unfired(verdict)
+        if self._off_schedule(verdict):
+            return
         if verdict not in {*_ENDED, *DOUBTFUL, "running", "no-record"}:
             yield from map(self._pause, facts.pauses)
             yield from self._elsewhere()
-        if verdict not in ("not-fired", "no-record", "to-come"):
+        if verdict not in _UNFIRED:
             yield from self._due()
+        yield from self._again(verdict)
+
+    def _again(self, verdict: str) -> Iterator[str]:
+        """Yield the command that runs the tick again, where it has not run as it should."""
+        facts = self._facts
+        runs = [each.execution for each in facts.executions]
+        last = runs[-1] if runs else facts.newest_start
+        if verdict not in _RUN_AGAIN or facts.is_divided or (runs and self._is_kept(runs[-1])):
+            return
+        command, user = (last.command, last.user) if last else ("", "")
+        shards = last.shards if last else 1
+        line = again_words(facts.key, facts.tick, command, shards)
+        which = "again" if runs else "now"
+        by = f", as user {visible(user)}" if user else ""
+        yield f"To run it {which}{by}: `oncecron {visible(line)}`"
 
     # Executions
 
@@ -352,10 +392,9 @@ class _Sentences:
         later = self._facts.after_loss.get(execution.shard)
         is_last = not self._is_other(execution) and self._is_last(execution)
         if later and is_last and later.tick != execution.tick:
-            yield (
-                later.started_at,
-                f"{self._who(later)} started the key's next run, {tick_phrase(later)}",
-            )
+            end = _SINCE.get(later.outcome, "")
+            what = f"started the key's next run, {tick_phrase(later)}{end}"
+            yield later.started_at, f"{self._who(later)} {what}"
 
     def _is_last(self, execution: Execution) -> bool:
         attempts = [each.execution for each in self._facts.executions]
@@ -484,21 +523,13 @@ class _Sentences:
         facts = self._facts
         if verdict == "no-record":
             yield (
-                f"They begin at {self._clock.seconds(facts.oldest)}: older ones have been removed, or there were none."
+                f"The records of the key begin at {self._clock.seconds(facts.oldest)}: older ones have been removed, or"
+                " there were none."
             )
-        plan = next((row.expected for row in facts.job_keys if row.expected), None)
-        if plan and facts.instant is not None:
-            zone = f" ({plan.zone})" if plan.zone else ""
-            schedule = f"The key's last schedule, {plan.schedule}{zone},"
-            try:
-                near = local_time.scheduled_tick(plan.schedule, plan.zone, facts.instant)
-            except ValueError:  # this host knows no such zone
-                return
-            if near.instant == facts.instant:
-                yield f"{schedule} has this tick."
-            else:
-                yield f"{schedule} does not have this tick; the last one before it is {near.text}."
-        if verdict == "not-fired" and facts.hosts:
+        is_off = self._off_schedule(verdict)
+        if is_off == "":
+            yield "The key's last schedule has this tick."
+        if verdict == "not-fired" and facts.hosts and not is_off:
             hosts = [
                 f"{visible(row.host)} (last at {self._at(row.seen_at)})" for row in facts.hosts
             ]
@@ -506,6 +537,20 @@ class _Sentences:
                 f"Hosts that have fired the key: {listed(hosts)}. If one is up, look at its "
                 f"crontab and the log of its cron; to see all hosts: `oncecron hosts`"
             )
+
+    def _off_schedule(self, verdict: str) -> str | None:
+        """Return of a tick that nobody fired the schedule that lacks it; empty: it has it; None: none is known."""
+        facts = self._facts
+        plan = next((row.expected for row in facts.job_keys if row.expected), None)
+        if not plan or facts.instant is None or verdict not in _UNFIRED:
+            return None
+        try:
+            near = local_time.scheduled_tick(plan.schedule, plan.zone, facts.instant)
+        except ValueError:  # this host knows no such zone
+            return None
+        zone = f" ({plan.zone})" if plan.zone else ""
+        before = f"{plan.schedule}{zone}; the last one before it is {near.text}"
+        return "" if near.instant == facts.instant else before
 
     def _due(self) -> Iterator[str]:
         due, key = self._facts.due, self._facts.key

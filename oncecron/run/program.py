@@ -128,7 +128,8 @@ def shown_words(command: list[str], how: str) -> list[str]:
     """Return the words of a command as they are recorded; `how`: the value of --record-command."""
     words = list(map(valid, command))
     if how == "program":
-        words = [" ".join(words[0].split()[:1])]  # a whole line as one word
+        first = " ".join(words[0].split()[:1])  # a whole line as one word
+        words = [first] if words == [first] else [first, "..."]
     return words if how == "full" else masked_words(words)
 
 

@@ -14,6 +14,7 @@ from oncecron.core.timing import SILENT_WAIT
 from oncecron.core.units import format_duration
 from oncecron.host import stderr
 from oncecron.run.spool import not_started_record, skip_record
+from oncecron.stores.address import again_words
 
 if TYPE_CHECKING:
     from typing import Any
@@ -216,13 +217,15 @@ def skip_message(spec: RunSpec, firing: Firing, refusal: Refusal, *, waits: bool
     detail = f" ({refusal.detail})" if refusal.detail else ""
     by = f" {refusal.detail}" if refusal.detail else ""
     resume = spec.command_line(f"resume {firing.key}")
+    line = again_words(firing.key, firing.tick.text, firing.command, firing.shards)
+    again = "--again" if spec.body else spec.command_line(line)
     why = {
         "held": f"{key} is running{on}{since}{detail}",
-        "done": f"{tick} has already run{on}{when}{detail}; to run it again: --again",
-        "passed": f"{tick} is older than the newest claimed tick{detail}; to run it anyway: --again",
-        "recent": f"{key} started{on}{when}, which is too recent{detail}; to run it anyway: --again",
+        "done": f"{tick} has already run{on}{when}{detail}; to run it again: {again}",
+        "passed": f"{tick} is older than the newest claimed tick{detail}; to run it anyway: {again}",
+        "recent": f"{key} started{on}{when}, which is too recent{detail}; to run it anyway: {again}",
         "exhausted": f"{tick} has no attempts left; the last one ran{on}{when}{detail}; "
-        "to run it again: --again",
+        f"to run it again: {again}",
         "unmet": f"{tick}: this host does not meet --only-if{detail}",
         "late": f"{tick} is later than --starting-deadline allows",
         "paused": f"{firing.key} is paused{since}{by}; resume it: {resume}, "

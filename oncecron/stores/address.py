@@ -157,7 +157,21 @@ def has_password(text: str) -> bool:
 
 def command_line(words: str, store: str, namespace: str) -> str:
     """Return `oncecron WORDS` for this store and namespace, in backquotes, to be pasted into a shell."""
-    return f"`oncecron {words}{where_options(store, namespace)}`"
+    return with_options(words, where_options(store, namespace))
+
+
+def with_options(words: str, options: str) -> str:
+    """Return `oncecron WORDS` in backquotes, with more options: before the job's command, if WORDS has one."""
+    own, dashes, command = words.partition(" -- ")
+    return f"`oncecron {own}{options}{dashes}{command}`"
+
+
+def again_words(key: str, tick: str | None, command: str, shards: int = 1) -> str:
+    """Return the words of `oncecron` that run a tick again; COMMAND stands for what is not on record in full."""
+    which = "--no-tick" if tick is None else f"--tick {shell_quoted(tick)}"
+    parts = f" --shards {shards}" if shards > 1 else ""
+    is_whole = command and MASK not in command and not command.endswith(("...", " characters)"))
+    return f"run --key {key} {which} --again{parts} -- {command if is_whole else 'COMMAND'}"
 
 
 def where_options(store: str, namespace: str) -> str:

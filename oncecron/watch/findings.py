@@ -80,7 +80,9 @@ class Kind(NamedTuple):
     """The kind of finding, and the key, of which it says the same better."""
 
 
-_RUNS_AGAIN = "the next tick runs as usual, and `oncecron run` with --again runs this one again"
+_RUNS_AGAIN = (
+    "the next tick runs as usual; `oncecron why {key}` has the line that runs this one again"
+)
 _LINE = (
     "see whether cron runs on its hosts, and has its line; if it is retired or was moved to a later hour: "
     "`oncecron forget {key}`"
@@ -96,11 +98,11 @@ KINDS = {
     ),
     "failed": Kind(
         CRITICAL, "How many ticks in a row have ended badly.", "{key} failed", "failures",
-        cure=f"correct the cause; {_RUNS_AGAIN}",
+        cure="correct the cause; " + _RUNS_AGAIN,
     ),
     "lost": Kind(
         CRITICAL, "1: the newest run was lost.", "{key} was lost", "lost",
-        cure=f"see what it has left half done; {_RUNS_AGAIN}",
+        cure="see what it has left half done; " + _RUNS_AGAIN,
     ),
     "expired": Kind(
         CRITICAL, "Leases that have expired and that no host has taken over.", "{key} has an expired lease",

@@ -113,7 +113,8 @@ def test_lost_because_its_host_died_and_the_next_tick_takes_over(
     text = told_with("declared lost", a, "billing", "--tick", "t1")
     assert text.startswith("Tick t1 of key billing was lost on host-a")
     assert "its lease had ended, and no end is on record" in text
-    assert "host-b started the key's next run, tick t2" in text
+    assert "host-b started the key's next run, tick t2, which has succeeded" in text
+    assert "To run it again, as user " in text
     assert why(a, "billing", "--tick", "t1")["verdict"] == "lost"
     assert "Tick t2 of key billing succeeded on host-b" in told(a, "billing")
 
@@ -122,17 +123,28 @@ def test_nobody_fired(store: Store, host: Oncecron) -> None:
     """With what the schedule says of it, and what else could be."""
     host.run("billing", "--tick", "2025-03-01T02:00Z", "--", "true")
     host.run("billing", "--schedule", "*/5 * * * *", "--tz", "UTC", "--", "true")
-    for wanted, words in (
-        ("2025-03-01T02:05Z", "The key's last schedule, */5 * * * * (UTC), has this tick."),
-        ("2025-03-01T02:07Z", "the last one before it is 2025-03-01T02:05Z"),
-        ("2025-03-01T03:05+01:00", "(UTC), has this tick."),
-    ):
-        text = told_with(words, host, "billing", "--tick", wanted)
+    for wanted in ("2025-03-01T02:05Z", "2025-03-01T03:05+01:00"):
+        has_it = "The key's last schedule has this tick."
+        text = told_with(has_it, host, "billing", "--tick", wanted)
         assert "did not run: no firing is on record" in text
         assert "Hosts that have fired the key: host-a (last at " in text
+        assert "`oncecron run --key billing --tick 2025-03-01T02:05Z --again -- true`" in text
         assert why(host, "billing", "--tick", wanted)["verdict"] == "not-fired"
+    typed = ("--store", host.environment["ONCECRON_STORE"])
+    text = told(host, "billing", "--tick", "2025-03-01T02:05Z", *typed)
+    assert "--tick 2025-03-01T02:05Z --again --store " in text
+    assert "`oncecron hosts --store " in text
+    text = told(host, "billing", "--tick", "2025-03-01T02:07Z")
+    assert text.startswith("Tick 2025-03-01T02:07Z of key billing is no tick of the key's last sch")
+    assert text.endswith("*/5 * * * * (UTC); the last one before it is 2025-03-01T02:05Z.\n")
+    text = told(host, "billing", "--tick", "2025-03-01 02:07", "--utc")
+    assert text.startswith("2025-03-01T02:07:00Z is no tick of the key's schedule, */5 * * * * (UT")
+    assert ". The first tick after it:\nTick 2" in text
     text = told(host, "billing", "--tick", "2025-03-01T01:00Z")
-    assert "is older than all records of the key.\nThey begin at 2025-03-01T02:00:00Z" in text
+    assert (
+        "is older than all records of the key.\nThe records of the key begin at 2025-03-01T02:00:00Z"
+        in text
+    )
     assert "is not due yet" in told(host, "billing", "--tick", "2199-01-01T00:00Z")
 
 

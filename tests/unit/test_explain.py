@@ -169,7 +169,49 @@ def test_the_account_is_a_timeline() -> None:
         "00:15:02 host-b skipped: host-a (pid 4711) had already run it (failed)",
         "00:15:03 host-b skipped 2 times: host-a (pid 4711) had already run it (failed)",
         "1970-01-02T01:00:00Z host-a failed after 1d1h (exit status 3)",
+        "To run it again, as user batch: `oncecron run --key k --tick t1 --again -- ./bill.sh`",
     ]
+
+
+@pytest.mark.parametrize(
+    ("run", "known", "line"),
+    [
+        (FAILED, {}, "--tick t1 --again -- ./bill.sh`"),
+        (FAILED._replace(command="psql --password ***"), {}, "--tick t1 --again -- COMMAND`"),
+        (FAILED._replace(command="psql ..."), {}, "--tick t1 --again -- COMMAND`"),
+        (FAILED._replace(tick=None), {"tick": None}, "--no-tick --again -- ./bill.sh`"),
+        (FAILED._replace(shards=2, shard=0), {}, None),
+        (FAILED, {"is_divided": True}, None),
+        (FAILED, {"leases": (LEASE,)}, None),
+        (RUNNING, {"leases": (LEASE,)}, None),
+        (FAILED._replace(outcome="succeeded"), {}, None),
+    ],
+)
+def test_what_went_wrong_can_be_run_again_by_the_line_that_is_shown(
+    run: Execution, known: dict[str, Any], line: str | None
+) -> None:
+    """Unless it succeeded, still runs, is retried by itself, or has items. No secret is made up."""
+    last = told(run, **known).sentences[-1]
+    assert last.endswith(line) if line else "--again" not in last
+
+
+def test_a_time_that_is_no_tick_is_told_first() -> None:
+    """Nobody missed it, and nobody has to look at a crontab."""
+    expected = JobKey("k", 0, Expectation("0 2 * * *", "UTC", 1, None, 0.0))
+    asked = {"job_keys": [expected], "now": 90_000.0}
+    off = told(tick="1970-01-01T03:00Z", instant=10_800.0, **asked)
+    assert (off.verdict, len(off.sentences)) == ("not-fired", 1)
+    assert off.sentences[0].startswith(
+        "Tick 1970-01-01T03:00Z of key k is no tick of the key's last schedule, "
+    )
+    assert off.sentences[0].endswith(
+        "0 2 * * * (UTC); the last one before it is 1970-01-01T02:00Z."
+    )
+    old = told(tick="1970-01-01T03:00Z", instant=10_800.0, oldest=80_000.0, **asked)
+    assert (old.verdict, old.sentences[0]) == ("no-record", off.sentences[0])
+    due = told(tick="1970-01-01T02:00Z", instant=7200.0, **asked).sentences
+    assert due[0] == "Tick 1970-01-01T02:00Z of key k did not run: no firing is on record."
+    assert "The key's last schedule has this tick." in due
 
 
 def test_commands_are_shown() -> None:

@@ -16,17 +16,18 @@ if TYPE_CHECKING:
 ON = Holder("web2", 16, "root")
 AT = 1763604000.0
 HERE = "--store sqlite:///s/jobs.db --namespace test"
+AGAIN = f"`oncecron run --key k --tick t --again {HERE} -- true`"
 SAID: "dict[RefusalReason, str]" = {
     "held": "skipped: k is running on web2 (pid 16) since 2025-11-20T02:00:00Z (x); "
     "to wait for it: --wait DURATION",
     "done": "skipped: k tick t has already run on web2 (pid 16) at 2025-11-20T02:00:00Z (x); "
-    "to run it again: --again",
+    f"to run it again: {AGAIN}",
     "passed": "skipped: k tick t is older than the newest claimed tick (x); "
-    "to run it anyway: --again",
+    f"to run it anyway: {AGAIN}",
     "recent": "skipped: k started on web2 (pid 16) at 2025-11-20T02:00:00Z, which is too recent (x); "
-    "to run it anyway: --again",
+    f"to run it anyway: {AGAIN}",
     "exhausted": "skipped: k tick t has no attempts left; the last one ran on web2 (pid 16) "
-    "at 2025-11-20T02:00:00Z (x); to run it again: --again",
+    f"at 2025-11-20T02:00:00Z (x); to run it again: {AGAIN}",
     "late": "skipped: k tick t is later than --starting-deadline allows",
     "paused": f"skipped: k is paused since 2025-11-20T02:00:00Z x; resume it: `oncecron resume k {HERE}`, "
     f"or `oncecron resume --all {HERE}` if all keys are paused",

@@ -151,6 +151,7 @@ def test_what_does_not_begin_with_a_day_and_its_minute_is_a_name(name: str) -> N
         "2026-11-20T25:00Z", "2026-11-20T02:60Z", "2026-11-20T02:00:60Z", "2026-11-20T02:00+25:00",
         "2026-11-20T02:00Z-second", "2026/11/20T02:00Z", "2026-1-5T02:00Z", "2026-11-20T2:00Z", "20261120T020000Z0",
         "0001-01-01T00:00+01:00", "9999-12-31T23:59-01:00", "02:00", "2:00", "02:00:00", "02:00Z",
+        "18:50", "today", "Yesterday", "Tue", "3h", "90m",
     ],
 )  # fmt: skip
 def test_what_looks_like_a_time_and_is_no_instant_is_refused(name: str) -> None:

@@ -139,17 +139,20 @@ def _ends_well(which: Identity, before: Known, now: Now, job: JobSummary) -> End
     if job.settled:
         return _recovered("is well again: all items of its tick are done by now")
     if is_success(job) and (job.succeeded_at or 0.0) >= before.since:
-        return _recovered(f"is well again: it succeeded at {now.when(job.succeeded_at)}")
+        was_lost = which.finding == "lost"
+        how = "was lost; a later run has succeeded" if was_lost else "is well again: it succeeded"
+        return _recovered(f"{how} at {now.when(job.succeeded_at)}")
     if job.running_on:
         return None
     if job.outcome is None:
         return _closed("has no run on record any more")
-    return _ended_otherwise(f"{_not_any_more(which, now)}; its newest run: {_newest_run(job, now)}")
+    return _ended_otherwise(f"{_was(which, now)}; its newest run: {_newest_run(job, now)}")
 
 
-def _not_any_more(which: Identity, now: Now) -> str:
+def _was(which: Identity, now: Now) -> str:
+    """Return what happened: a later run changes nothing about that."""
     if which.finding != "expired":
-        return f"is not {which.finding} any more"
+        return "was lost" if which.finding == "lost" else "had failed"
     is_there = any(each.key == which.key for each in now.situation.leases)
     return "has an expired lease still" if is_there else "has no expired lease any more"
 

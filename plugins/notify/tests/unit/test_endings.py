@@ -37,6 +37,11 @@ LIMITS = Limits(1, 3, usual_states())
         ("silent", {"key": "k"}, {"started_at": NOW - 9999}, "closed", "is expected by no"),
         ("failed", {"key": "k"}, {"settled": True}, "recovered", "all items of its tick are done"),
         ("failed", {"key": "k"}, {"running_on": ("web1",)}, None, ""),
+        ("lost", {"key": "k"}, {}, "closed", "was lost; its newest run: failed, started at "),
+        (
+            *("lost", {"key": "k"}, {"outcome": "succeeded", "succeeded_at": NOW}, "recovered"),
+            "was lost; a later run has succeeded at ",
+        ),
         ("slow", {"key": "k"}, {"outcome": "no-end"}, "closed", "its newest run: lost, started"),
         ("in-doubt", {"key": "k"}, {}, "recovered", "has no items in doubt"),
         ("left", {"key": "k"}, {}, "recovered", "has no items left"),

@@ -71,7 +71,8 @@ def test_the_json_form_has_the_published_fields() -> None:
         "id": "", "change": "problem", "finding": "failed", "state": "critical", "key": "key0", "shard": None,
         "count": 1, "tick": None, "since": "2026-11-23T02:13:20.000Z", "reason": "failed", "host": None,
         "channel": None, "keys": [], "previous": "ok", "account": ["a", "b"], "output": None,
-        "cure": "correct the cause; the next tick runs as usual, and `oncecron run` with --again runs this one again",
+        "cure": "correct the cause; the next tick runs as usual; `oncecron why key0` has the line that runs this one "
+        "again",
     }  # fmt: skip
 
 
@@ -177,7 +178,7 @@ def test_a_subject_stands_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("kind", "key", "host", "reason", "to_do"),
     [
-        ("lost", "k", None, "was lost", "  To do: see what it has left half done; the next tick runs as usual, and "),
+        ("lost", "k", None, "was lost", "  To do: see what it has left half done; the next tick runs as usual; "),
         ("missed", "k", None, "missed 1 tick", "if it is retired or was moved to a later hour: `oncecron forget k`"),
         ("missed", "k", None, "missed 1 tick; a runs l now: `oncecron forget k`", None),
         ("silent-host", None, "a b", "a b has fired nothing", "if it is retired: `oncecron forget --host 'a b'`"),
