@@ -136,6 +136,10 @@ RUN_OPTIONS = (
         ),
         SHELL,
         Option(
+            "pipefail", "flag", "Let a pipe in STRING fail with any of its programs, not with the last one alone. If "
+            "$SHELL cannot, use bash.", config="job",
+        ),
+        Option(
             "only-if", "text", "Skip on this host unless TEST succeeds, run with $SHELL -c before the tick is "
             "claimed. Another host can still run the tick.", "TEST", config="job",
         ),

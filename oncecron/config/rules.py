@@ -44,6 +44,10 @@ def conflicts(
         yield Conflict(
             ("shell",), "this is the command, and COMMAND is given as well; leave one of them out"
         )
+    if is_typed("pipefail") and words:
+        yield Conflict(
+            ("pipefail",), "is for the pipes of --shell STRING; leave it out for COMMAND"
+        )
     if value("key") == AUTO_KEY and not (words or value("shell")):
         yield AUTO_WITHOUT_COMMAND
     rules = tick_rules(value, is_typed)

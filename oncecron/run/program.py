@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Answer = TypeVar("Answer")
 
+_PIPEFAIL = ("-o", "pipefail")
 _LONGEST_RECORDED = 16_000
 """Characters of a command on record: a letter has at most four bytes, and the stores take 64 KiB (`core.bounds`)."""
 
@@ -25,6 +26,25 @@ def shell() -> str:
     """Return $SHELL, with which cron runs its lines, else /bin/sh; never oncecron's own shell."""
     named = os.environ.get("SHELL", "")
     return BOURNE_SHELL if named.rpartition("/")[2] in ("", OWN_SHELL) else named
+
+
+def pipefail_shell() -> list[str]:
+    """Return $SHELL with `-o pipefail`, which not every sh has, else bash as a sh; `look_up` tells if there is none."""
+    from oncecron.core.shell_words import is_bourne_shell  # noqa: PLC0415 - of --pipefail alone
+
+    named = shell()
+    if is_bourne_shell(os.fsencode(named)) and _succeeds([named, *_PIPEFAIL, "-c", ":"]):
+        return [named, *_PIPEFAIL]
+    return ["bash", "--posix", *_PIPEFAIL]
+
+
+def _succeeds(words: list[str]) -> bool:
+    quiet = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
+    try:
+        child = os.posix_spawnp(words[0], words, os.environ, file_actions=quiet)
+    except OSError:
+        return False
+    return os.waitpid(child, 0)[1] == 0
 
 
 def look_up(program: str, shown: str, line: str = "") -> str:
@@ -54,9 +74,10 @@ def look_up(program: str, shown: str, line: str = "") -> str:
     if "/" in program:
         raise CommandError(f"{shown} was not found", EX_NOT_FOUND)
     path = os.environ.get("PATH", os.defpath)
-    raise CommandError(
-        f"{shown} was not found in PATH={path}; write its absolute path", EX_NOT_FOUND
-    )
+    cure = "write its absolute path"
+    if " -o pipefail " in line:
+        cure = "install it: --pipefail needs a shell that has pipefail"
+    raise CommandError(f"{shown} was not found in PATH={path}; {cure}", EX_NOT_FOUND)
 
 
 def as_execvp(

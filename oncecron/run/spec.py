@@ -17,7 +17,7 @@ from oncecron.core.retry import RetryPolicy
 from oncecron.core.timing import DEFAULT_MIN_GAP
 from oncecron.host.names import host_name, machine, user_name
 from oncecron.host.stderr import complain
-from oncecron.run.program import recorded_line, shell, shown_words
+from oncecron.run.program import pipefail_shell, recorded_line, shell, shown_words
 from oncecron.run.spool import spool_of
 from oncecron.stores.address import command_line
 
@@ -246,7 +246,9 @@ def _command(settings: Settings, words: list[str], key: str) -> list[str]:
                 "the command is missing; write it after --, or use --shell STRING, or set `command` in "
                 f"{job_section(key)}{settings.near_section(key)}"
             )
-    return words if string is None else [shell(), "-c", string]
+    if string is None:
+        return words
+    return [*(pipefail_shell() if settings["pipefail"] else [shell()]), "-c", string]
 
 
 def key_of(parsed: ParsedRun) -> str:

@@ -19,6 +19,7 @@ from typing import IO, Any
 
 import pytest
 import story_stores
+from answers import refused
 from log_of import Store
 from servers import Journal, job
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
@@ -69,6 +70,26 @@ def test_death_by_a_signal_is_told_as_a_shell_does(any_store: Store, host: Oncec
         assert ended == Ended(128 + numbers[name], *SILENCE), name
         [record] = any_store.executions(name)
         assert (record.outcome, record.exit_code, record.signal) == ("failed", None, numbers[name])
+
+
+@pytest.mark.parametrize("shell", ["/bin/sh", "/bin/bash", "/bin/true", ""])
+def test_a_pipe_fails_with_each_of_its_programs(
+    store: Store, host: Oncecron, public_path: Path, shell: str
+) -> None:
+    """With --pipefail, whatever $SHELL can; where no shell can, nothing is claimed."""
+    host.environment["SHELL"] = shell
+    pipe = ("--shell", "(echo a; exit 5) | cat")
+    assert host.run("k", "--tick", "1", "--pipefail", *pipe) == Ended(5, b"a\n", "")
+    if shell == "/bin/true":
+        host.environment["PATH"] = str(public_path)
+        refused(
+            host.run("k", "--tick", "2", "--pipefail", *pipe),
+            127,
+            "bash was not found",
+            "install it",
+        )
+        assert [each.tick for each in store.executions("k")] == ["1"]
+    refused(host.run("k", "--tick", "3", "--pipefail", "--", "true"), 64, "--pipefail")
 
 
 def test_a_command_that_cannot_be_started_claims_nothing(

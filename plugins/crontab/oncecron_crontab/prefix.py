@@ -27,6 +27,7 @@ from oncecron_crontab.percent_sign import DEBIAN, RULES, PercentRule, shell_comm
 _COMMAND = b"--"
 _STRING = b"--shell"
 _ONLY_IF = "only-if"
+_PIPEFAIL = "pipefail"
 # Both cron and the shell read these, so they would need escaping twice.
 _NOT_IN_WORDS = frozenset(b"'\\%")
 _FLAGS = frozenset(option.name for option in RUN_OPTIONS if not option.takes_value)
@@ -56,7 +57,7 @@ def with_prefix(
         raise ValueError(
             f"{chr(rule.mark)!r} ends the command for this cron; set the option in the configuration file"
         )
-    if simple_words(shell_command(command, rule)):
+    if simple_words(shell_command(command, rule)) and _PIPEFAIL not in options:
         return begin + _COMMAND + b" " + command
     _refuse_option("the command", before.decode(errors="replace"))
     string = b"'" + before.replace(b"'", b"'\\''") + b"'"

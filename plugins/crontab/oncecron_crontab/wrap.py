@@ -17,6 +17,7 @@ would run on every host.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
@@ -46,6 +47,7 @@ from oncecron_crontab.percent_sign import (
     shell_command,
     split_command,
 )
+from oncecron_crontab.pipes import lost_statuses
 from oncecron_crontab.prefix import prefix_alone, read_prefix, with_prefix
 from oncecron_crontab.scanner import (
     OWN_REASONS,
@@ -156,6 +158,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
             options = {**given, "key": key}
             replaced[entry.number] = _wrapped_line(entry, options, settings, zone)
             warnings += [] if "only-if" in given else _tests_inside(entry, settings)
+            warnings += [] if "pipefail" in given else _pipes_inside(crontab, entry, settings)
         except ValueError as error:
             errors.append(Problem(entry.number, str(error)))
     warnings += [
@@ -339,6 +342,13 @@ def _tests_inside(entry: Entry, settings: WrapSettings) -> Iterator[Problem]:
             f"`{test.decode(errors='replace')}` stays in the command, so a host that fails this test uses the tick up; "
             "to test before the claim: `--only-if`, such as `# oncecron: only-if=SCRIPT` above it",
         )
+
+
+def _pipes_inside(crontab: Crontab, entry: Entry, settings: WrapSettings) -> Iterator[Problem]:
+    shell = os.fsdecode(crontab.environment(entry).get(b"SHELL", b""))
+    for lost in lost_statuses(os.fsdecode(shell_command(entry.command, settings.percent))):
+        option = "write `# oncecron: pipefail` above it"
+        yield Problem(entry.number, f"{lost.why}; {lost.cure(shell, option)}")
 
 
 def _replace_command(entry: Entry, command: bytes) -> bytes:

@@ -58,7 +58,7 @@ EACH_OPTIONS = (
     RUN_OPTION["shell"]._replace(
         help='Run STRING with $SHELL -c instead of COMMAND. The items are its arguments: "$@".'
     ),
-    RUN_OPTION["only-if"],
+    *_as_in_run("pipefail", "only-if"),
     *ITEM_OPTIONS[:-1],
     *_as_in_run("schedule", "tz", "tick", "spread", "starting-deadline"),
     RUN_OPTION["again"]._replace(

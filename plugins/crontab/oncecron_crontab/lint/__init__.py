@@ -89,6 +89,7 @@ def _check_line(line: LintedEntry) -> Iterator[Diagnostic]:
     if line.invocations:
         yield from unguarded.check_rest_of_line(line)
         yield from unguarded.check_redirections(line)
+        yield from unguarded.check_pipes(line)
         yield from unguarded.check_options(line)
         yield from unguarded.check_items(line)
         yield from unguarded.check_delays(line)

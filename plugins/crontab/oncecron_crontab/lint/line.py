@@ -46,13 +46,13 @@ if TYPE_CHECKING:
     from oncecron_crontab.scanner import Crontab
 
 FINDINGS = (
-    *("unguarded", "rest", "truncate", "shared-key", "split-key", "missing"),
+    *("unguarded", "rest", "truncate", "pipe", "shared-key", "split-key", "missing"),
     *("schedule", "zone", "shards", "random-sleep", "frequent", "never", "field", "duplicate"),
     *(PINNED, BACKGROUND, EACH_HOST),
     *("key", "tick", "items", "store", "sudo", "percent", "quote"),
     *("options", "invalid", "newline", "not-read", "directive", "section"),
 )
-"""The kinds of findings: all that makes a line run twice, nowhere, or at another time than it says."""
+"""The kinds of findings: all that makes a line run twice, nowhere, at another time than it says, or fail unseen."""
 STANDARD_INPUT = "-"
 """The value of --items for the lines of standard input."""
 _LONGEST_SHOWN = 60

@@ -9,12 +9,13 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from oncecron.config.file import table_section
+from oncecron.config.file import COMMAND_KEY, job_section, table_section
 from oncecron.core.shell_words import PREPARING_BUILTINS, is_bourne_shell
 from oncecron_crontab.generators import CURE
 from oncecron_crontab.lint.line import STANDARD_INPUT, excerpt
 from oncecron_crontab.lint.schedules import check_fields
 from oncecron_crontab.per_host import BACKGROUND, EACH_HOST, PINNED, judgements, objections
+from oncecron_crontab.pipes import lost_statuses
 from oncecron_crontab.simple_commands import simple_commands, to_bytes
 
 if TYPE_CHECKING:
@@ -106,6 +107,21 @@ def _cure_of_rest(line: LintedEntry, number: int, guard: Invocation) -> str:
     if [each.joined_by for each in line.commands[number + 1 : number + 2]] == ["|"]:
         return "to let one host list the items, put that command into --items '...'"
     return "move that command to a line of its own, with `oncecron run`"
+
+
+def check_pipes(line: LintedEntry) -> Iterator[Diagnostic]:
+    """Yield the pipes whose run succeeds although a program in them fails."""
+    for invocation in line.invocations:
+        options, key = invocation.options, invocation.key
+        option, shell = "add --pipefail", line.environment.get("SHELL", "")
+        if invocation.is_shell and key:
+            option = f"set `pipefail = true` in {job_section(key)} of the configuration file"
+            shell = line.environment.get("ONCECRON_SHELL", "")
+        is_string = invocation.is_shell or not {"shell", COMMAND_KEY}.isdisjoint(options)
+        for lost in lost_statuses(invocation.command or options.get(COMMAND_KEY, "")):
+            if not (is_string and options.get("pipefail") == "true"):
+                found = lost._replace(inside=lost.inside or not is_string)
+                yield line.diagnostic("pipe", found.why, found.cure(shell, option))
 
 
 def check_redirections(line: LintedEntry) -> Iterator[Diagnostic]:

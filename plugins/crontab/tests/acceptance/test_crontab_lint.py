@@ -181,7 +181,7 @@ SHELL=/bin/bash
 * * * * * /bin/poll --once
 */2 * * * * /bin/poll
 0 3 * * * /bin/poll
-0 4 * * 5 sleep $((RANDOM \\% 60)); /bin/report "a b" | mail -s 'of \\%' joe
+0 4 * * 5 set -o pipefail; sleep $((RANDOM \\% 60)); /bin/report "a b" | mail -s 'of \\%' joe
 @daily /bin/a; /bin/b
 @reboot /bin/agent
 0 5 * * * run-parts /etc/x

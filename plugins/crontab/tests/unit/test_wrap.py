@@ -125,6 +125,21 @@ def test_a_simple_command_stays_as_it_is() -> None:
     )
 
 
+def test_a_pipe_that_hides_a_failure_is_named() -> None:
+    """With the comment that keeps its status, which makes a string of any command."""
+    done = wrapped("0 2 * * * mysqldump a | gzip >x\n")
+    assert "mysqldump can fail and the run succeeds" in done.warnings[0].reason
+    assert (
+        "write `# oncecron: pipefail` above it; or set SHELL=/bin/bash" in done.warnings[0].reason
+    )
+    for command in ("mysqldump a | gzip >x", "mysqldump a"):
+        text = f"# oncecron: pipefail\n0 2 * * * {command}\n"
+        after = assert_undone(text.encode(), system=False)
+        [entry] = after.entries()
+        assert entry.command.endswith(f" --pipefail --shell '{command}'".encode())
+        assert wrapped(text).warnings == []
+
+
 def test_what_needs_a_shell_is_quoted_for_it() -> None:
     """Up to the first bare percent sign; what follows is cron's."""
     text = line("cd /app && echo it's 100\\% %in'put%more")
