@@ -11,7 +11,7 @@ from oncecron.core.masking import valid
 from oncecron.core.suggestion import suggestion as suggestion  # noqa: PLC0414 - of many commands
 from oncecron.core.suggestion import unknown_host as unknown_host  # noqa: PLC0414
 from oncecron.core.suggestion import unknown_key as unknown_key  # noqa: PLC0414
-from oncecron.core.text import Clock, visible
+from oncecron.core.text import Clock, held_by
 from oncecron.core.tick import named_tick
 from oncecron.host.names import host_name, user_name
 
@@ -63,9 +63,7 @@ def local_time(time: float | None) -> str:
 
 def pause_details(pause: Pause) -> str:
     """Return who paused or drained, when, how long and why."""
-    until = f" until {local_time(pause.until)}" if pause.until else ""
-    reason = f": {pause.reason}" if pause.reason else ""
-    return visible(f"by {pause.author} since {local_time(pause.since)}{until}{reason}")
+    return held_by(pause, Clock(utc=False))
 
 
 def known_keys(store: Reader) -> set[str]:

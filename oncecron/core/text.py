@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
 
+    from oncecron.core.log_rows import Pause
+
 ABSENT = "-"
 _SAME_WEEK = 6  # days within which the name of a day means one date
 _SAME_YEAR = 300  # days within which a day and a month do
@@ -138,6 +140,13 @@ def listed(names: Sequence[str], at_most: int = 5) -> str:
     """Return the first of some names, and how many more there are: `a, b and 3 more`."""
     more = len(names) - at_most
     return ", ".join(names[:at_most]) + (f" and {more} more" if more > 0 else "")
+
+
+def held_by(pause: Pause, clock: Clock) -> str:
+    """Return who paused or drained, when, how long and why."""
+    until = f" until {clock.seconds(pause.until)}" if pause.until else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    return visible(f"by {pause.author} since {clock.seconds(pause.since)}{until}{reason}")
 
 
 def part_of(shard: int, shards: int) -> str:

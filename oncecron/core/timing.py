@@ -113,6 +113,8 @@ MISSED_AFTER = 600.0
 over. With a longer --starting-deadline, that counts."""
 SILENT_AFTER = 900.0
 """A host that has fired none of the last three ticks of a key for this long is silent: a reboot is over by then."""
+STOPPED_AFTER = 3600.0
+"""All hosts are drained, or all keys paused, for longer than most maintenance takes: somebody may have forgotten it."""
 SILENT_WAIT = 2.0
 """A firing at a terminal or with -v says what it waits for after this long: shorter waits are usual."""
 LEAST_SILENCE = 3600.0

@@ -22,11 +22,16 @@ _NAMED_HOSTS = 3
 
 
 def gone_lines(
-    rows: Sequence[KeyHost], keys: Iterable[JobKey], missed: Mapping[str, float]
+    rows: Sequence[KeyHost],
+    keys: Iterable[JobKey],
+    missed: Mapping[str, float],
+    *,
+    alone: bool = True,
 ) -> dict[str, str]:
     """Return what is to be said of the keys whose line is gone, by key.
 
-    `missed`: the instants of the first ticks that are missed, by key.
+    `missed`: the instants of the first ticks that are missed, by key. `alone`: whether one key alone is not
+    started; where several are, nobody should forget any of them.
     """
     seen: dict[str, float] = {}
     of_keys: dict[str, list[KeyHost]] = {}
@@ -53,16 +58,19 @@ def gone_lines(
             ),
             None,
         )
-        found[key] = _words(key, alive, successor)
+        found[key] = _words(key, alive, successor, alone=alone)
     return found
 
 
-def _words(key: str, hosts: Sequence[str], successor: str | None) -> str:
+def _words(key: str, hosts: Sequence[str], successor: str | None, *, alone: bool) -> str:
     who = visible(listed(hosts, _NAMED_HOSTS))
     one = len(hosts) == 1
     forget = f"oncecron forget {shlex.quote(key)}"
     if successor is not None:
-        return f"{who} {'runs' if one else 'run'} its command as {successor} now: if it was renamed, run `{forget}`"
+        renamed = f": if it was renamed, run `{forget}`" if alone else ""
+        return f"{who} {'runs' if one else 'run'} its command as {successor} now{renamed}"
     fires_others = f"{who} {'fires other keys, but has' if one else 'fire other keys, but have'} not fired this one"
-    cure = f"if it is retired or was moved to a later hour, run `{forget}`, else see that its line is there"
-    return f"{fires_others}: {cure}"
+    retired = (
+        f"if it is retired or was moved to a later hour, run `{forget}`, else " if alone else ""
+    )
+    return f"{fires_others}: {retired}see that its line is there"

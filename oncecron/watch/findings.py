@@ -20,6 +20,7 @@ from oncecron.core.timing import (
     MISSED_AFTER,
     NOTABLE_CLOCK_SKEW,
     SILENT_AFTER,
+    STOPPED_AFTER,
 )
 from oncecron.core.units import DAY, format_duration
 from oncecron.log.job_summary import (
@@ -83,10 +84,7 @@ class Kind(NamedTuple):
 _RUNS_AGAIN = (
     "the next tick runs as usual; `oncecron why {key}` has the line that runs this one again"
 )
-_LINE = (
-    "see whether cron runs on its hosts, and has its line; if it is retired or was moved to a later hour: "
-    "`oncecron forget {key}`"
-)
+_LINE = "see whether cron runs on its hosts, and has its line"
 KINDS = {
     "missed": Kind(
         CRITICAL, "Scheduled ticks that no host has started since the newest start.", "{key} missed {ticks}",
@@ -108,6 +106,10 @@ KINDS = {
         CRITICAL, "Leases that have expired and that no host has taken over.", "{key} has an expired lease",
         "expired_leases", cure="the next firing takes over; to see who had it: `oncecron locks {key}`",
     ),
+    "no-host": Kind(
+        CRITICAL, "No host has fired since several keys were due.", "no host fires",
+        cure="on each host, see whether cron runs, and whether it reaches the store: `oncecron doctor`",
+    ),
     "slow": Kind(
         WARNING, "1: the job runs for more than three times its usual duration, and a minute.", "{key} is slow",
         "slow", cure="see what it waits for; to end it: `oncecron stop {key}`",
@@ -115,6 +117,10 @@ KINDS = {
     "overrun": Kind(
         WARNING, "Ticks since the newest start that were skipped during the run.", "{key} skipped {ticks}",
         "overrun_ticks", has_count=True, cure="see why it takes so long, or run it less often",
+    ),
+    "stopped": Kind(
+        WARNING, "All hosts are drained or all keys are paused, or a drain without an end is a day old.",
+        "a pause or a drain is still there",
     ),
     "spooled": Kind(
         WARNING, "Records wait in the spool of this host.", "{records} wait in a spool", has_count=True,
@@ -198,6 +204,10 @@ OPTIONS = (
         "DURATION", "What counts", format_duration(SILENT_AFTER),
         maximum=LONGEST_PATIENCE,
     ),
+    Option(
+        "stopped-after", "duration", "Report it when all hosts are drained, or all keys are paused, for this long.",
+        "DURATION", "What counts", format_duration(STOPPED_AFTER), maximum=LONGEST_PATIENCE,
+    ),
     _kinds("warning", "Let these findings be warnings, such as `failed,lost`.", "w"),
     _kinds("critical", "Let these findings be critical, such as `slow,overrun`.", "c"),
     _kinds("ignore", "Do not look for these findings."),
@@ -261,13 +271,15 @@ class Limits(NamedTuple):
     """See `log.missed`."""
     silent_after: float = SILENT_AFTER
     """See `log.silent_hosts`."""
+    stopped_after: float = STOPPED_AFTER
+    """See `watch.standstill`."""
 
 
 def limits_of(values: Mapping[str, Any], states: Mapping[str, int]) -> Limits:
     """Return what the values of `OPTIONS` set."""
     return Limits(
         *(values["failures"], values["slow"], states, values["min-hosts"]),
-        *(values["missed-after"], values["silent-after"]),
+        *(values["missed-after"], values["silent-after"], values["stopped-after"]),
     )
 
 
@@ -330,13 +342,37 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
         for each in found
         if limits.states[each.finding] != OK
     ]
-    judged = _one_per_run(judged)
-    # "~" is behind all letters: what is about no key comes last.
-    judged.sort(key=lambda each: (-STATES.index(each.state), each.key or "~"))
+    judged = _one_per_run(_without_silenced(judged))
+    # "~" is behind all letters: what is about no key comes last, but for what is about all of them.
+    judged.sort(
+        key=lambda each: (-STATES.index(each.state), each.finding not in _OF_ALL, each.key or "~")
+    )
     named = {key for each in judged for key in each.named()}
     # What oncecron runs for itself counts where it is asked for, or is not well.
     counted = {key for key in keys if not is_internal(key) or key in named} or keys
     return Checked(judged, len(counted), len(counted - named))
+
+
+_OF_ALL = ("no-host", "stopped")
+"""The findings about everything."""
+UNSTARTED = ("missed", "silent")
+"""The findings about a key that nobody starts, which others may explain."""
+
+
+def _without_silenced(found: Sequence[Finding]) -> list[Finding]:
+    """Leave out what is missed because no host fires, as long as that is as bad."""
+    silenced = {
+        key: STATES.index(each.state)
+        for each in found
+        if each.finding == "no-host"
+        for key in each.keys
+    }
+    return [
+        each
+        for each in found
+        if each.finding not in UNSTARTED
+        or silenced.get(each.key or "", OK) < STATES.index(each.state)
+    ]
 
 
 _SAID_BY = {"expired": "lost", "overrun": "slow"}
@@ -517,9 +553,12 @@ def title(found: Finding) -> str:
     return kinds()[found.finding].title.format(**found._asdict(), **counts)
 
 
+_CURES_OF_GONE_LINES = ("oncecron forget", "see that its line is there")
+
+
 def cure(found: Finding) -> str:
     """Return what to do about a finding; empty: its sentence says it."""
-    if found.finding == "missed" and "oncecron forget" in found.reason:
+    if found.finding == "missed" and any(each in found.reason for each in _CURES_OF_GONE_LINES):
         return ""
     if found.finding == "silent-host":
         return _cure_of_silence(found)

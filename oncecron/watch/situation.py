@@ -13,6 +13,7 @@ from oncecron.log.jobs import jobs
 from oncecron.log.silent_hosts import recent
 from oncecron.plugins import brought
 from oncecron.watch.findings import Situation
+from oncecron.watch.standstill import silence, stops
 from oncecron.watch.wrong_times import future_marks, zones
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from oncecron.log.sources import Sources
     from oncecron.watch.findings import Finding, Limits
 
-_OF_HOSTS = ("silent-host", "clock", "zone", "same-name")
+_OF_HOSTS = ("silent-host", "clock", "zone", "same-name", "no-host", "stopped")
 """The findings for which all hosts of all keys are read. They may be many."""
 
 
@@ -49,7 +50,7 @@ def situation_of(
     hosts = sources.key_hosts if any(states[kind] for kind in _OF_HOSTS) else ()
     remarks = [
         each
-        for each in _remarks(sources, file, hosts, limits, Clock(utc))
+        for each in _remarks(sources, file, found, hosts, limits, Clock(utc))
         if states[each.finding] and (not keys or each.key in keys)
     ]
     return Situation(
@@ -66,9 +67,16 @@ def situation_of(
 
 
 def _remarks(
-    sources: Sources, file: File, hosts: Collection[KeyHost], limits: Limits, clock: Clock
+    sources: Sources,
+    file: File,
+    found: Collection[JobSummary],
+    hosts: Collection[KeyHost],
+    limits: Limits,
+    clock: Clock,
 ) -> Iterator[Finding]:
     keys, now = sources.store_keys, sources.now
+    yield from silence(found, hosts, now, clock)
+    yield from stops(found, hosts, sources.pauses, now, limits.stopped_after, clock)
     yield from future_marks(keys, sources.pauses, now, clock)
     if limits.states["zone"]:
         yield from zones(sources.log, keys, list(recent(hosts, now)))
@@ -78,7 +86,8 @@ def _remarks(
 def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]:
     instants = {job.key: instant_of(job.first_missed) for job in found if job.missed}
     missed = {key: instant for key, instant in instants.items() if instant is not None}
-    gone = gone_lines(sources.key_hosts, sources.store_keys, missed) if missed else {}
+    alone = sum(bool(job.missed) or job.silent_since is not None for job in found) == 1
+    gone = gone_lines(sources.key_hosts, sources.store_keys, missed, alone=alone) if missed else {}
     return gone | {job.key: _never(sources, job.key) for job in found if _has_never_run(job)}
 
 

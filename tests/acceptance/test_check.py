@@ -89,8 +89,9 @@ def test_all_is_well(host: Oncecron) -> None:
     assert (ended.status, ended.err) == (0, "")
     [line] = ended.out.decode().splitlines()
     assert line.startswith(
-        "ONCECRON OK: 1 of 1 key ok | missed=0;;0 silent=0;;0 failed=0;;0 lost=0;;0 expired=0;;0 slow=0;0 "
-        "overrun=0;0 spooled=0;0 configuration=0;0 silent-host=0;0 clock=0;0 future=0;0 zone=0;0 same-name=0;0 "
+        "ONCECRON OK: 1 of 1 key ok | missed=0;;0 silent=0;;0 failed=0;;0 lost=0;;0 expired=0;;0 no-host=0;;0 slow=0;0 "
+        "overrun=0;0 stopped=0;0 spooled=0;0 configuration=0;0 silent-host=0;0 clock=0;0 future=0;0 "
+        "zone=0;0 same-name=0;0 "
     )  # and those of the plugins that are there
     assert line.endswith(" keys=1")
     assert answer(host) == (0, {"state": "ok", "keys": 1, "ok": 1, "findings": []})

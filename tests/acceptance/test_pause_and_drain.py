@@ -68,7 +68,7 @@ def test_drain_and_undrain(
     assert "06:00:00" in told
     assert f"; it was drained by {ME} since " in told
     refused(
-        operator("drain", "host-c"), 1, "host-c has fired no key", "`oncecron drain host-c --new"
+        operator("drain", "host-c"), 66, "host-c has fired no key", "`oncecron drain host-c --new"
     )
     assert operator("drain", "host-c", "--new").status == 0
     assert [each["host"] for each in answer(operator, "locks", "--pauses")] == ["host-a", "host-c"]

@@ -11,13 +11,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from oncecron.core.log_rows import is_success
-from oncecron.core.text import listed
+from oncecron.core.log_rows import is_internal, is_success
+from oncecron.core.text import held_by, listed
 from oncecron.core.units import DAY
 from oncecron.log.job_summary import NO_END
 from oncecron.log.missed import paused_time
 from oncecron.log.silent_hosts import last_ticks, newest_rows, recent, silences
-from oncecron.watch.findings import kinds
+from oncecron.watch.findings import UNSTARTED, kinds
 from oncecron_notify.changes import Ending
 from oncecron_notify.notify_times import CHANNEL_FORGOTTEN
 
@@ -51,6 +51,9 @@ class Now:
         self.failing = failing
         self.jobs = {job.key: job for job in situation.jobs}
         self.rows: Sequence[KeyHost] = list(recent(situation.hosts, situation.now))
+        self.silenced = {
+            key for each in situation.remarks if each.finding == "no-host" for key in each.keys
+        }
         self.drained = {pause.host: pause for pause in situation.pauses if pause.host is not None}
 
     @cached_property
@@ -77,6 +80,8 @@ def ending_of(which: Identity, before: Known, now: Now) -> Ending | None:
     if job.forgotten_at is not None and (job.retired or which.finding in _OF_A_RUN):
         by = job.forgotten_by or "somebody"
         return _closed(f"was forgotten by {by} at {now.when(job.forgotten_at)}")
+    if which.finding in UNSTARTED and which.key in now.silenced:
+        return None
     ending = _OF_KEYS.get(which.finding)
     if (
         ending is None and which.finding in kinds()
@@ -214,6 +219,23 @@ def _silent_host(which: Identity, before: Known, now: Now) -> Ending | None:
     return _closed(f"{which.host} is not called silent any more, by what is expected of it now")
 
 
+def _no_host(_which: Identity, before: Known, now: Now) -> Ending:
+    fired = _fired([row for row in now.rows if not is_internal(row.key)])
+    if fired is not None and fired[0] > before.since:
+        return _recovered(f"hosts fire again: {fired[1]} at {now.when(fired[0])}")
+    return _closed("no host fires, but nothing is missed by what is expected now")
+
+
+def _stopped(which: Identity, _before: Known, now: Now) -> Ending:
+    if which.host is None:
+        return _recovered(
+            "hosts and keys are held back no more: not all are drained, and not all are paused"
+        )
+    if which.host in now.drained:
+        return _closed(f"{which.host} is drained {held_by(now.drained[which.host], now.clock)}")
+    return _recovered(f"{which.host} is not drained any more")
+
+
 def _clock(which: Identity, _before: Known, now: Now) -> Ending:
     seen = newest_rows(now.rows, now.situation.now - DAY)
     row = next((row for row in seen if row.host == which.host), None)
@@ -253,6 +275,8 @@ _OF_KEYS: dict[str, Callable[[Identity, Known, Now, JobSummary], Ending | None]]
 }
 _OF_NO_KEY: dict[str, Callable[[Identity, Known, Now], Ending | None]] = {
     "silent-host": _silent_host,
+    "no-host": _no_host,
+    "stopped": _stopped,
     "clock": _clock,
     "same-name": _same_name,
     "channel": _channel,

@@ -24,6 +24,7 @@ from oncecron.core.units import MINUTE, format_duration
 from oncecron.host.local_time import zone_name
 from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.watch.findings import cure
+from oncecron.watch.standstill import firing
 from oncecron_web import charts
 from oncecron_web.addresses import host_address, key_address, run_address
 from oncecron_web.looks import LOOKS, look, word
@@ -90,6 +91,7 @@ def environment() -> Environment:
         "said": charts.runs_said,
         "counts_said": charts.counts_said,
         "sentence": _sentence,
+        "firing": firing,
         "several": _several,
         "short": _short,
         "since": _since,

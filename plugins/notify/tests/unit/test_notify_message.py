@@ -179,7 +179,7 @@ def test_a_subject_stands_on_one_line() -> None:
     ("kind", "key", "host", "reason", "to_do"),
     [
         ("lost", "k", None, "was lost", "  To do: see what it has left half done; the next tick runs as usual; "),
-        ("missed", "k", None, "missed 1 tick", "if it is retired or was moved to a later hour: `oncecron forget k`"),
+        ("missed", "k", None, "missed 1 tick", "see whether cron runs on its hosts, and has its line"),
         ("missed", "k", None, "missed 1 tick; a runs l now: `oncecron forget k`", None),
         ("silent-host", None, "a b", "a b has fired nothing", "if it is retired: `oncecron forget --host 'a b'`"),
         ("silent-host", "k", "a", "has not been fired by a", "see whether the crontab of a has its line"),

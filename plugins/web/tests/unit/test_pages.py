@@ -68,7 +68,7 @@ def test_a_flooded_store_floods_nobody() -> None:
     """What is left out is counted, with the command that shows all."""
     flood = {"keys": 20_000, "hosts": shown()["hosts"] * 1500, "more_problems": 1200}
     told = Tags(drawn(**shown() | flood)).text
-    assert "1 failed, 1 silent host, 1,200 more; 1,500 hosts fire." in told
+    assert "1 failed, 1 silent host, 1,200 more; 0 of 1,500 hosts fire." in told
     for more in ("1,200 more findings", "19,999 more keys", "1,000 more hosts"):
         assert f"And {more}: " in told
 
@@ -137,7 +137,7 @@ def test_a_filter_hides_nothing_that_is_wrong(query: dict[str, str]) -> None:
     of_all = shown() | {"keys": 14}
     found = draw_overview(of_all, query, CLOCK)
     told = Tags(found).text
-    assert "14 keys, 1 failed, 1 silent host; 1 host fires." in told
+    assert "14 keys, 1 failed, 1 silent host; 0 of 1 host fires." in told
     assert "<title>1 failed, 1 silent host · oncecron</title>" in found
     [value] = query.values()
     assert f"{value}) shows 0 of 1 key and hides 2 findings. Clear the filter" in told
