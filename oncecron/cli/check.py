@@ -70,13 +70,16 @@ def _check(given: dict[str, str], words: list[str]) -> int:
         output.write_text(_as_json(checked, settings["utc"]), stream)
     else:
         style = style_for(stream, "table", utc=False)
-        output.say("\n".join(lines(checked, states)), stream, lambda line: _painted(line, style))
+        said = lines(checked, states, for_people=style.terminal)
+        output.say("\n".join(said), stream, lambda line: _painted(line, style))
     return checked.state
 
 
 def _painted(line: str, style: Style) -> str:
     if not style.terminal:  # a plugin's answer has no colours, whatever the environment says
         return line
+    if line.startswith("|"):
+        return style.dim(line)
     state, colon, rest = line.partition(":")
     return style.paint(state, kind_of(state.removeprefix("ONCECRON "))) + colon + rest
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
-from oncecron.cli import table
+from oncecron.cli import output, table
 from oncecron.cli.command import (
     ALL,
     QUERY_OPTIONS,
@@ -16,11 +17,12 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import Column, Kind
+from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.text import ABSENT
 from oncecron.host.stderr import complain
 from oncecron.log.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
-from oncecron.log.jobs import jobs, severity, states
+from oncecron.log.jobs import WRONG, in_words, jobs, severity, states
 from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.log.sources import sources_of
 from oncecron.log.state_kinds import kind_of
@@ -28,6 +30,7 @@ from oncecron.log.state_kinds import kind_of
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from oncecron.cli.output import Writer
     from oncecron.core.text import Clock
 
 
@@ -85,31 +88,59 @@ JOBS = Kind(
         _PROGRESS, _SINCE, _IN_A_ROW, _SUCCESS, _EXIT, _PAUSED,
     ),
 )  # fmt: skip
-OPTIONS = (ALL, *QUERY_OPTIONS)
+_BY_NEXT = tuple(JOBS.screen[at] for at in (3, 0, 1, 2, *range(4, len(JOBS.screen))))
+OPTIONS = (
+    Option("wrong", "flag", "Show only keys with something wrong.", group="Which records"),
+    Option(
+        "next",
+        "flag",
+        "Sort by the next tick: the soonest comes first.",
+        group="Which records",
+    ),
+    ALL,
+    *QUERY_OPTIONS,
+)
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
     keys = {valid_key(word) for word in words}
-    answer = writer(JOBS, settings)
+    answer = writer(JOBS._replace(screen=_BY_NEXT) if settings["next"] else JOBS, settings)
+    is_watched = answer.is_watched and output_format(settings) == "table"
     with store_and_log(settings) as (store, log):
         sources = sources_of(settings, store, log)
         if keys:
             refuse_unknown_keys(keys, {shard.key for shard in sources.job_keys}, log)
         found: Iterable[JobSummary] = jobs(sources, keys, internal=settings["all"])
-        if answer.is_watched and output_format(settings) == "table":
-            found = sorted(found, key=severity)
+        if is_watched or settings["wrong"] or settings["next"]:
+            found = list(found)
+            summary = in_words(found)
+            found = _in_order(found, settings, answer if is_watched else None)
         shown = answer.write(found)
     if not shown and answer.is_watched and not sources.job_keys:
         complain("no host has fired a key yet")
+    elif is_watched and not keys:
+        output.say(summary, output.standard_output())
     return incomplete(store, log)
+
+
+def _in_order(
+    found: Iterable[JobSummary], settings: Settings, screen: Writer | None
+) -> list[JobSummary]:
+    """Return the keys to show. What a person looks for comes first, or last where it would leave the screen."""
+    wanted = [job for job in found if not settings["wrong"] or job.state in WRONG]
+    sign = 1 if screen and screen.is_too_long(len(wanted)) else -1
+    if settings["next"]:
+        return sorted(wanted, key=lambda job: (-sign * (job.next_at or math.inf), job.key))
+    return sorted(wanted, key=lambda job: severity(job, sign)) if screen else wanted
 
 
 COMMAND = TableCommand(
     "jobs", OPTIONS, _show,
     about="Show one line per key, or only per named key: what is wrong with it, the last outcome, the last success, the"
     " host where it runs now, how many ticks in a row succeeded or failed, the usual duration, the next tick (if "
-    "the key runs with --schedule), and who has paused it. On a terminal, what is wrong comes first.",
-    examples=("oncecron jobs", "oncecron jobs billing-nightly --json"),
+    "the key runs with --schedule), and who has paused it. On a terminal, what is wrong comes first; last if there are "
+    "more keys than lines.",
+    examples=("oncecron jobs", "oncecron jobs --wrong", "oncecron jobs billing-nightly --json"),
     words="[KEY...]",
 )  # fmt: skip

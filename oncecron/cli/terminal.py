@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from oncecron.core import clock
 from oncecron.core.text import Clock
 from oncecron.host.local_time import shown_zone
-from oncecron.host.stderr import terminal_width
+from oncecron.host.stderr import terminal_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from oncecron.log.state_kinds import StateKind
 
-_UNKNOWN_WIDTH = 80  # of a serial console, say
+_UNKNOWN_WIDTH, _UNKNOWN_HEIGHT = 80, 24  # of a serial console, say
 _COLOURS: Mapping[StateKind, str] = {
     "well": "32", "bad": "31", "warning": "33", "running": "36", "paused": "2", "nothing": "",
 }  # fmt: skip
@@ -34,6 +34,8 @@ class Style(NamedTuple):
     colour: bool = False
     width: int | None = None
     """Columns of the terminal; None: nothing is cut, folded or left out, as in a pipe."""
+    height: int | None = None
+    """Lines of the terminal; None: it does not matter how many there are."""
     unicode: bool = False
     """Whether the terminal shows letters beyond ASCII."""
     terminal: bool = False
@@ -88,7 +90,7 @@ def style_for(
         format_,
         Clock(utc, shown_zone(zone), clock.wall()) if is_short else Clock(utc),
         colour,
-        columns_of(stream) if is_short else None,
+        *(_size_of(stream) if is_short else (None, None)),
         shows_unicode(stream),
         terminal,
         stream.encoding or "utf-8",
@@ -97,10 +99,16 @@ def style_for(
 
 def columns_of(stream: TextIO) -> int | None:
     """Return how many columns the terminal has to which a stream is written; None: it is no terminal."""
+    return _size_of(stream)[0]
+
+
+def _size_of(stream: TextIO) -> tuple[int | None, int | None]:
+    """Return how many columns and lines the terminal has; None: it is no terminal."""
     try:
-        return (terminal_width(stream.fileno()) or _UNKNOWN_WIDTH) if stream.isatty() else None
+        found = terminal_size(stream.fileno()) if stream.isatty() else None
     except ValueError:  # it is no file
-        return None
+        found = None
+    return (found[0] or _UNKNOWN_WIDTH, found[1] or _UNKNOWN_HEIGHT) if found else (None, None)
 
 
 def shows_unicode(stream: TextIO) -> bool:

@@ -113,10 +113,15 @@ def write(text: str) -> None:
 
 def terminal_width(descriptor: int) -> int | None:
     """Return how many columns the terminal has that a descriptor is; None: it is none, or it does not say."""
+    return terminal_size(descriptor)[0] or None
+
+
+def terminal_size(descriptor: int) -> tuple[int, int]:
+    """Return how many columns and lines the terminal has that a descriptor is; 0: it is none, or it does not say."""
     try:
-        return os.get_terminal_size(descriptor).columns or None
+        return os.get_terminal_size(descriptor)
     except OSError:
-        return None
+        return 0, 0
 
 
 def fill_standard_descriptors() -> None:

@@ -11,10 +11,12 @@ import functools
 import itertools
 import math
 import statistics
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import HistoryQuery, is_failure, is_success, pauses_of
+from oncecron.core.text import count
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 from oncecron.log.job_summary import (
     DOUBTFUL,
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     Row = TypeVar("Row", Execution, LeaseView)
 
 WRONG = {
-    **dict.fromkeys(("lost", "failed", "missed", "silent"), 2),
+    **dict.fromkeys(("missed", "lost", "failed", "silent"), 2),
     **dict.fromkeys(("stopped", "overdue", "slow", "overrun", *DOUBTFUL), 1),
 }
 """The states in which something is wrong with a key, and how bad that is."""
@@ -80,9 +82,17 @@ def states(job: JobSummary) -> list[State]:
     return found or [State(_word_where_well(job))]
 
 
-def severity(job: JobSummary) -> tuple[int, bool, str]:
-    """Return where a person wants to see a key: what is wrong comes first, and then what runs."""
-    return -WRONG.get(str(job.state), 0), not job.running_on, job.key
+def severity(job: JobSummary, sign: int = -1) -> tuple[int, int, str]:
+    """Return where a person wants to see a key: what is wrong comes first, and then what runs; last with `sign` 1."""
+    return sign * WRONG.get(str(job.state), 0), sign * bool(job.running_on), job.key
+
+
+def in_words(found: Collection[JobSummary]) -> str:
+    """Return how many keys are in which wrong state, by the worst of each: `12 missed, 1 failed of 36 keys`."""
+    counts = Counter(str(job.state) for job in found)
+    wrong = ", ".join(f"{counts[word]} {word}" for word in WRONG if counts[word])
+    of = f"{wrong} of" if wrong else "nothing is wrong with"
+    return f"{of} {count(len(found), 'key')}"
 
 
 def _word_where_well(job: JobSummary) -> str | None:

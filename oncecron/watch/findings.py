@@ -513,26 +513,34 @@ def _status(job: JobSummary) -> str:
     return f" (exit status {job.exit_code})" if job.exit_code else ""
 
 
-def lines(checked: Checked, states: Mapping[str, int]) -> Iterator[str]:
+def lines(
+    checked: Checked, states: Mapping[str, int], *, for_people: bool = False
+) -> Iterator[str]:
     """Yield what a monitoring plugin prints: a line with performance data, and a line for each finding.
 
-    The format is of the Monitoring Plugins Development Guidelines: `TEXT | LABEL=VALUE;WARN;CRIT ...`, where `;0`
-    as the limit of WARN or CRIT says that every value above 0 has this state.
+    `for_people`: the first line names no finding, and the performance data come last.
+
+    The format is of the Monitoring Plugins Development Guidelines: `TEXT | LABEL=VALUE;WARN;CRIT ...`, where `;0` as
+    the limit of WARN or CRIT says that every value above 0 has this state.
     """
-    named = [sentence(each) for each in checked.findings[:_NAMED_FINDINGS]]
-    if len(checked.findings) > _NAMED_FINDINGS:
-        named.append(f"and {len(checked.findings) - _NAMED_FINDINGS} more")
+    few = checked.findings[: 0 if for_people else _NAMED_FINDINGS]
+    named = [sentence(each) for each in few]
+    if named and len(checked.findings) > len(named):
+        named.append(f"and {len(checked.findings) - len(named)} more")
     named.append(f"{checked.well} of {many(checked.keys, 'key')} ok")
     limits = {WARNING: ";0", CRITICAL: ";;0"}
     data = [
         f"{kind}={_count(checked, kind)}{limits[state]}" for kind, state in states.items() if state
     ]
     text = without_bars("; ".join(named))
-    yield f"ONCECRON {STATES[checked.state].upper()}: {text} | {' '.join(data)} keys={checked.keys}"
+    performance = f"| {' '.join(data)} keys={checked.keys}"
+    yield f"ONCECRON {STATES[checked.state].upper()}: {text}{'' if for_people else f' {performance}'}"
     for each in checked.findings[:_LISTED_FINDINGS]:
         yield without_bars(f"{each.state}: {sentence(each)}")
     if more := len(checked.findings[_LISTED_FINDINGS:]):
         yield f"and {many(more, 'more finding')}; `oncecron check --json` has all of them"
+    if for_people:
+        yield performance
 
 
 def _count(checked: Checked, kind: str) -> int:

@@ -118,10 +118,13 @@ def _written_on(terminal: int) -> str:
     return seen.decode().replace("\r\n", "\n")
 
 
-def on_a_terminal(host: Oncecron, *arguments: object, **environment: str) -> tuple[str, str]:
+def on_a_terminal(
+    host: Oncecron, *arguments: object, lines: int = 24, **environment: str
+) -> tuple[str, str]:
     """Return what a command writes on a terminal of 100 columns, and beside it."""
     ours, theirs = pty.openpty()
-    subprocess.run(["stty", "cols", "100"], stdin=theirs, check=True)
+    size = ["cols", "100", "rows", str(lines)]
+    subprocess.run(["stty", *size], stdin=theirs, check=True)
     process = subprocess.Popen(
         [CONSOLE_SCRIPT, *map(str, arguments)],
         env={**host.environment, "TERM": "xterm", **environment},

@@ -78,11 +78,39 @@ def test_what_is_wrong_comes_first_for_a_person(cluster: Oncecron) -> None:
     assert [line[:3] for line in seen[:2]] == [["billing", "✗", "failed"], ["zulu", "✗", "failed"]]
     assert [line[:3] for line in seen[2:]] == [
         *(["never", "-", "-"], ["report", "✓", "ok"], ["times", "in", "Etc/UTC"]),
+        ["2", "failed", "of"],
     ]
     piped = [line.split()[:2] for line in cluster("jobs").out.decode().splitlines()[1:]]
     assert piped == [["billing", "failed"], ["never", "-"], ["report", "ok"], ["zulu", "failed"]]
     shown, _ = on_a_terminal(cluster, "jobs", "--json")
     assert [each["key"] for each in json.loads(shown)] == [key for key, _ in piped]
+
+
+def first_words(shown: str) -> list[str]:
+    """Return what stands first in each line of a table and below it, without the heading."""
+    return [line.split()[0] for line in shown.splitlines()[1:]]
+
+
+def test_what_matters_most_stays_on_the_screen(cluster: Oncecron) -> None:
+    """Where there are more keys than lines, it comes last. What comes first by time is another order."""
+    cluster.run("zulu", "--schedule", "* * * * *", "--tz", "UTC", "--", "false")
+    around = ["times", "2"]
+    shown, _ = on_a_terminal(cluster, "jobs", NO_COLOR="1", lines=8)
+    assert first_words(shown) == ["billing", "zulu", "never", "report", *around]
+    shown, _ = on_a_terminal(cluster, "jobs", NO_COLOR="1", lines=7)
+    assert first_words(shown) == ["never", "report", "billing", "zulu", *around]
+    assert shown.splitlines()[-1] == "2 failed of 4 keys"
+    shown, _ = on_a_terminal(cluster, "jobs", "--wrong", NO_COLOR="1", lines=7)
+    assert first_words(shown) == ["billing", "zulu", *around]
+    assert [each["key"] for each in answer(cluster, "jobs", "--wrong")] == ["billing", "zulu"]
+    coming = ["zulu", "report", "billing", "never"]
+    assert [each["key"] for each in answer(cluster, "jobs", "--next")] == coming
+    shown, _ = on_a_terminal(cluster, "jobs", "--next", NO_COLOR="1", lines=7)
+    assert shown.split()[0] == "NEXT"
+    last = shown.splitlines()[4]
+    assert " zulu " in last
+    _, err = on_a_terminal(cluster, "jobs", "report")
+    assert err == ""
 
 
 def test_what_a_dead_host_holds_does_not_run(new_host: Hosts) -> None:

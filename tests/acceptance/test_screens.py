@@ -61,7 +61,7 @@ SCREENS = {
     "items": ("digest +t1", "LOST"),
     "items digest": ("✗ dead", "東京-🚀"),
     "audit": (),
-    "check": ("ONCECRON CRITICAL:", "critical: .*failed"),
+    "check": (r"ONCECRON CRITICAL: \d of \d keys ok\n", r"critical: .*failed(.*\n)*\| missed=0;;0"),
     "why import-orders": ("timed out",),
     "next sync --since 2026-03-27": (r"Sat 28 Mar 2026 02:00 +\+00:00", "times in UTC"),
     "next '30 2 * * *' --tz Europe/Berlin --since 2026-03-27": (r"29 Mar 2026 03:00 +\+02:00", r"due\s+now"),
@@ -100,7 +100,7 @@ def test_without_unicode_marks_are_letters(cluster: Oncecron, tmp_path: Path) ->
     }
     with Screen(tmp_path, environment) as screen:
         jobs = screen.after(f"{CONSOLE_SCRIPT} jobs", 80)
-        assert [line.split()[1:3] for line in jobs[1:-1]] == [
+        assert [line.split()[1:3] for line in jobs[1:-2]] == [
             *(["x", "failed"], ["x", "failed"], ["x", "failed"], [">", "running"]),
             *(["+", "ok"], ["-", "paused"]),
         ]
