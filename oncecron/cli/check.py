@@ -86,8 +86,14 @@ def _painted(line: str, style: Style) -> str:
 
 def _states(settings: Settings) -> Mapping[str, int]:
     """Return the state of each kind of finding. Raises `UsageError` for an unknown kind."""
+    given = {name: settings[name] for name in ("warning", "critical", "ignore")}
+    for name, text in given.items():
+        if text is not None and text.isdecimal():
+            raise UsageError(
+                f"--{name} takes findings, such as missed; for a count: --failures {text}"
+            )
     try:
-        return states_of({name: settings[name] for name in ("warning", "critical", "ignore")})
+        return states_of(given)
     except ValueError as error:
         raise UsageError(f"--{error}") from error
 

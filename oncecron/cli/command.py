@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from oncecron.cli import output
-from oncecron.cli.meant import refuse_times
+from oncecron.cli.meant import option_of, refuse_times, unexpected
 from oncecron.cli.output import Writer
 from oncecron.cli.terminal import style_for
 from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
@@ -166,14 +166,32 @@ class TableCommand(HelpfulCommand):
             if not ctx.resilient_parsing:
                 self._refuse_options_as_values(args, greedy=not ctx.allow_interspersed_args)
             super().parse_args(ctx, [*args])  # click empties it
-            if ctx.allow_interspersed_args and not ctx.resilient_parsing:
-                self._refuse_times_as_words(ctx, args)
-            if ctx.args and not ctx.resilient_parsing:
-                ctx.fail(f"unexpected argument {ctx.args[0]!r}")
+            if not ctx.resilient_parsing:
+                self._judge_words(ctx, args)
         except click.UsageError as error:
             error.ctx = error.ctx or ctx  # for the command whose --help the message names
             raise
         return ctx.args
+
+    def _judge_words(self, ctx: click.Context, args: Sequence[str]) -> None:
+        """Take a word for the option that it is meant for. Raises `UsageError`, `click.UsageError`."""
+        self._take_for_option(ctx)
+        if ctx.allow_interspersed_args:
+            self._refuse_times_as_words(ctx, args)
+        if ctx.args:
+            metavar = next((each.metavar for each in self.params[len(self.table) :]), None)
+            sentence = unexpected(ctx.command_path, metavar or "", ctx.args[0])
+            if sentence:
+                raise UsageErrorWithCure(sentence, ctx)
+            ctx.fail(f"unexpected argument {ctx.args[0]!r}")
+
+    def _take_for_option(self, ctx: click.Context) -> None:
+        option = option_of(self.name or "", ctx.args[0], self.table) if ctx.args[:1] else None
+        if option is None or ctx.args[1:] or option.name in self.typed_values(ctx):
+            return
+        ctx.params[_identifier(option)] = tuple(ctx.args)
+        ctx.set_parameter_source(_identifier(option), ParameterSource.COMMANDLINE)
+        ctx.args = []
 
     def _refuse_times_as_words(self, ctx: click.Context, args: Sequence[str]) -> None:
         words = ctx.params.get("words") or ()

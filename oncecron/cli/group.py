@@ -10,6 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from oncecron.cli.command import HelpfulCommand, UsageErrorWithCure, answer
+from oncecron.cli.meant import MEANT
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.suggestion import unknown
 
@@ -51,11 +52,10 @@ class LazyGroup(HelpfulCommand, click.Group):
         package: str,
         *,
         about: str,
-        meant: Mapping[str, str] | None = None,
         others: Callable[[], Mapping[str, Listed]] = _no_others,
         **more: Any,
     ) -> None:
-        """`sections`: commands by name, by heading of the help; `meant`: hints for other names.
+        """`sections`: commands by name, by heading of the help.
 
         `others`: find the commands that other packages bring. It is asked for the help, or for a name that is not ours.
         """
@@ -63,7 +63,6 @@ class LazyGroup(HelpfulCommand, click.Group):
         self.sections = sections
         self.names = {name: one for listed in sections.values() for name, one in listed.items()}
         self._package = package
-        self._meant = meant or {}
         self._others = others
         self.otherwise = f"the commands are {', '.join(self.names)}"
         """The hint for a name that is similar to none of the commands."""
@@ -124,8 +123,8 @@ class LazyGroup(HelpfulCommand, click.Group):
         return super().resolve_command(ctx, args)
 
     def _unknown(self, ctx: click.Context, name: str) -> str:
-        if meant := self._meant.get(name):
-            return f"unknown command {name!r}; did you mean {meant}?"
+        if meant := MEANT.get(f"{ctx.command_path} {name}"):
+            return f"unknown command {name!r}; {meant}"
         return unknown(
             "command",
             name,

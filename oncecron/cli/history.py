@@ -28,6 +28,7 @@ from oncecron.cli.command import (
     store_reader,
     writer,
 )
+from oncecron.cli.meant import refuse_outcomes
 from oncecron.cli.sentences import (
     known_keys,
     recent_hosts,
@@ -216,6 +217,8 @@ def _outcomes(settings: Settings) -> list[str] | None:
     if settings["outcome"] is None:
         return None
     known = REFUSAL_REASONS if settings["skips"] else OUTCOMES
+    if not settings["skips"]:
+        refuse_outcomes(settings["outcome"], known)
     words = [word.strip() for word in settings["outcome"].split(",")]
     for word in words:
         if word not in known:

@@ -16,8 +16,9 @@ import click
 from oncecron import __version__
 from oncecron.cli.command import COMPLETION_VARIABLE, UsageErrorWithCure, answer
 from oncecron.cli.group import LazyGroup, Listed
+from oncecron.cli.meant import MEANT
 from oncecron.core.errors import EX_USAGE
-from oncecron.core.suggestion import suggestion
+from oncecron.core.suggestion import NEARER, suggestion
 from oncecron.host.stderr import complain
 
 if TYPE_CHECKING:
@@ -70,17 +71,6 @@ SECTIONS = {
 
 No other package can replace one of them.
 """
-_SHOWN = "`oncecron jobs` (every key), `oncecron locks` (what runs now) or `oncecron history`"
-_MEANT = {
-    **{name: f"`oncecron crontab {name}`" for name in ("wrap", "unwrap", "lint")},
-    **dict.fromkeys(("status", "list", "ls", "ps", "show"), _SHOWN),
-    **dict.fromkeys(("log", "logs"), "`oncecron history`"),
-    "kill": "`oncecron stop`",
-    "unlock": "`oncecron release`",
-    "unpause": "`oncecron resume`",
-    "exec": "`oncecron run`",
-    "version": "`oncecron --version`",
-}
 _BARE = """\
 usage: oncecron COMMAND [OPTION]...
 
@@ -111,7 +101,6 @@ ONCECRON = LazyGroup(
     about="Run a crontab entry once cluster-wide. Put `oncecron run --key KEY --` in front of the same line "
     "on every host. At each scheduled time, one host runs the command and the others skip it. For the options of a "
     "command, see `oncecron COMMAND --help`.",
-    meant=_MEANT,
     others=_others,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
@@ -162,10 +151,22 @@ def _sentence(error: click.ClickException) -> str:
     if error.ctx and isinstance(error.ctx.command, click.Group):
         see = f"the options of a command go after it; {see}"
     if isinstance(error, click.NoSuchOption):
-        name = error.option_name.lstrip("-")
-        meant = suggestion(name, _options(error.ctx), see, shown="--{}".format)
-        return f"no such option {error.option_name}{meant}"
+        option = error.option_name
+        meant = MEANT.get(f"{path} {option}") or _key_as_option(error.ctx, option)
+        if meant:
+            return f"no such option {option}; {meant}"
+        name, known = option.lstrip("-"), _options(error.ctx)
+        near = suggestion(name, known, see, shown="--{}".format, least=NEARER)
+        return f"no such option {option}{near}"
     return f"{text[:1].lower()}{text[1:]}; {see}"
+
+
+def _key_as_option(ctx: click.Context | None, option: str) -> str | None:
+    """Return what to write for `--key K` where the key is an argument."""
+    metavars = [each.metavar or "" for each in ctx.command.params] if ctx else []
+    if ctx is None or option != "--key" or "KEY" not in metavars[-1]:
+        return None
+    return f"the key is an argument: `{ctx.command_path} KEY`"
 
 
 def _options(ctx: click.Context | None) -> list[str]:

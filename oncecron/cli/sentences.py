@@ -28,6 +28,8 @@ def valid_key(word: str) -> str:
     """Return a key from the command line. Raises `UsageError` for a word that no job can have as its key."""
     if not word:
         raise UsageError("the key is empty (an unset variable?)")
+    if not {"*", "?", "["}.isdisjoint(word):
+        raise UsageError(f"{word!r} is a pattern; name a key: `oncecron jobs` lists them")
     if not is_key(word):
         raise UsageError(f"{word!r} is not a valid key; {KEY_RULE}")
     return word

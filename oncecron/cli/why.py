@@ -14,6 +14,7 @@ from oncecron.cli.command import (
     spools,
     store_and_log,
 )
+from oncecron.cli.meant import refuse_outcomes
 from oncecron.cli.output import to_microseconds
 from oncecron.cli.sentences import valid_key
 from oncecron.config.options import Option
@@ -110,7 +111,10 @@ def _tick(settings: Settings) -> str | None:
 
 def _outcomes(settings: Settings) -> list[str]:
     text: str | None = settings["outcome"]
-    return [] if text is None else wanted_outcomes(text)
+    if text is None:
+        return []
+    refuse_outcomes(text, WANTED)
+    return wanted_outcomes(text)
 
 
 def _record(

@@ -311,6 +311,8 @@ def _integer(text: str) -> int:
 
 
 def _within_bounds(option: Option, text: str, value: float) -> float:
+    if not value and option.minimum and option.default is None and option.kind == "duration":
+        raise ValueError(f"{text!r} is too small; for no limit, leave it out")
     if option.minimum is not None and value < option.minimum:
         raise ValueError(f"{text!r} is too small; the minimum is {option.minimum:g}{_unit(option)}")
     if option.maximum is not None and value > option.maximum:

@@ -15,26 +15,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 
-def similar(name: str, known: Iterable[str]) -> list[str]:
+NEAR, NEARER = 0.62, 0.7
+"""With the usual 0.6, three common letters of five would do. `NEARER` is for commands and their options: nobody who
+types `setup` means `stop`, nor `resume` by `remove`."""
+
+
+def similar(name: str, known: Iterable[str], least: float = NEAR) -> list[str]:
     """Return the known name that is most similar to an unknown one, if any is."""
     names = {each.lower(): each for each in known if each != name}
-    # With the usual 0.6, three common letters of five would do.
-    return [names[each] for each in get_close_matches(name.lower(), names, 1, 0.62)]
+    return [names[each] for each in get_close_matches(name.lower(), names, 1, least)]
 
 
 def did_you_mean(
-    name: str, known: Iterable[str], otherwise: str = "", *, shown: Callable[[str], str] = visible
+    name: str,
+    known: Iterable[str],
+    otherwise: str = "",
+    *,
+    shown: Callable[[str], str] = visible,
+    least: float = NEAR,
 ) -> str:
     """Return `did you mean X?`, or `otherwise` if no known name is similar. `shown`: how a name is written."""
-    found = similar(name, known)
+    found = similar(name, known, least)
     return f"did you mean {shown(found[0])}?" if found else otherwise
 
 
 def suggestion(
-    name: str, known: Iterable[str], otherwise: str = "", *, shown: Callable[[str], str] = visible
+    name: str,
+    known: Iterable[str],
+    otherwise: str = "",
+    *,
+    shown: Callable[[str], str] = visible,
+    least: float = NEAR,
 ) -> str:
     """Return the same to end a sentence: `; did you mean X?`."""
-    question = did_you_mean(name, known, otherwise, shown=shown)
+    question = did_you_mean(name, known, otherwise, shown=shown, least=least)
     return f"; {question}" if question else ""
 
 
@@ -49,7 +63,8 @@ def unknown(
     """Return the sentence for a name that none of the known things has; `otherwise`: instead of all their names."""
     names = [*known]
     every = f"known {what}s: {', '.join(names)}" if otherwise is None else otherwise
-    return f"unknown {what} {name!r}{suggestion(name, names, every, shown=shown)}"
+    least = NEARER if what == "command" else NEAR
+    return f"unknown {what} {name!r}{suggestion(name, names, every, shown=shown, least=least)}"
 
 
 def not_one_of(word: object, known: Iterable[str]) -> str:

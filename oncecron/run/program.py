@@ -77,6 +77,8 @@ def look_up(program: str, shown: str, line: str = "") -> str:
     cure = "write its absolute path"
     if " -o pipefail " in line:
         cure = "install it: --pipefail needs a shell that has pipefail"
+    elif " -- " in line:
+        cure = f"the command begins with it; if it begins behind the `--`, leave {shown} out"
     raise CommandError(f"{shown} was not found in PATH={path}; {cure}", EX_NOT_FOUND)
 
 

@@ -66,6 +66,27 @@ MISTAKES = [
     ("next @daily --tz Europe/Berln", "unknown time zone 'Europe/Berln'; give a name such as Europe/Berlin"),
     ("jobs --store postgrsql://h/d", "unknown kind 'postgrsql'; did you mean postgresql://?"),
 ]  # fmt: skip
+OTHER_WORDS = [
+    ("disable billing", "did you mean `oncecron pause`?"),
+    ("reset billing", "did you mean `oncecron release` (what a dead host holds), `oncecron forget`"),
+    ("setup", "did you mean `oncecron init` (the store)"), ("history --sort x", "did you mean --format csv"),
+    ("crontab undo", "did you mean `oncecron crontab unwrap`?"), ("crontab unwrap --all", "it unwraps all lines"),
+    ("crontab wrap --dry-run x", "did you mean --diff, or --check"), ("jobs --sort next", "did you mean --next ("),
+    ("prune --older-than 30d", "did you mean --executions AGE or --skips AGE?"),
+    ("web --port 8080", "did you mean --listen [HOST:]PORT?"), ("report --output x", "did you mean --html FILE?"),
+    *((f"{each} --key billing", f"the key is an argument: `oncecron {each} KEY`") for each in ("why", "stop")),
+    ("doctor --key billing", "no such option --key; see `oncecron doctor --help`"),
+    ("doctor web2", "`oncecron hosts web2`"), ("drain web1 web2", "`oncecron drain` takes one HOST at a time"),
+    ("notify --test ops", "--test goes to every channel"), ("pause shop-*", "'shop-*' is a pattern; name a key"),
+    ("history --outcome error", "did you mean failed?"), ("why billing --outcome ok", "did you mean succeeded?"),
+    ("check -w 1 -c 2", "--warning takes findings, such as missed; for a count: --failures 1"),
+    ("run --key k --timeout 0 -- true", "for no limit, leave it out"),
+    ("run --name k -- true", "did you mean --key KEY?"),
+    ("run --key k bililng -- true", "if it begins behind the `--`, leave bililng out"),
+    ("history 12", "`oncecron history --id 12`"), ("locks web1", "web1 is a host, and no key"),
+    ("why billing digest", "`oncecron why` takes one KEY at a time"),
+]  # fmt: skip
+"""What people type who know other programs."""
 
 
 def test_every_near_miss_gets_the_same_question(host: Oncecron, tmp_path: Path) -> None:
@@ -74,7 +95,7 @@ def test_every_near_miss_gets_the_same_question(host: Oncecron, tmp_path: Path) 
     path.write_text('[job.billing]\ncommand = "true"\n')
     host.environment["ONCECRON_CONFIG"] = str(path)
     wrong = {}
-    for line, meant in MISTAKES:
+    for line, meant in (*MISTAKES, *OTHER_WORDS):
         ended = host(*line.split())
         said = ended.err + ended.out.decode()
         if meant not in said or ended.err.count("\n") > 1:
@@ -104,8 +125,23 @@ def test_an_empty_history_asks_at_a_terminal(host: Oncecron, line: str, meant: s
         ("audit --until=yesterday 2:00 --since 3d", "--until 'yesterday 2:00'"),
         ("why billing --tick Tue 14:47", "--tick 'Tue 14:47'"), ("timeline 02:00", "did you mean --since 02:00?"),
         ("why 02:00", "did you mean --tick 02:00?"),
+        ("history billing yesterday 02:00", "did you mean --since 'yesterday 02:00'?"),
     ],
 )  # fmt: skip
 def test_a_time_is_not_taken_for_a_key(host: Oncecron, line: str, meant: str) -> None:
     """The shell parts it from its day; an empty answer would be believed."""
     refused(host(*line.split()), 64, meant, "is not a KEY")
+
+
+def test_a_word_is_taken_for_the_option_that_it_is_meant_for(host: Oncecron) -> None:
+    """Where there is only one, and it is safe."""
+    for line, printed in (
+        ("pause billing 5m", b"paused billing until 20"),
+        ("pause billing 23:59", b":59:00"),
+        ("why billing 3h", b"Tick 1 of key billing succeeded"),
+        ("history billing 3h --json", b'"billing"'),
+        ("drain web1 2h", b"drained web1 until 20"),
+    ):
+        ended = host(*line.split())
+        assert (ended.status, printed in ended.out) == (0, True), ended
+    refused(host("history", "billing", "12"), 64, "unexpected argument '12'")

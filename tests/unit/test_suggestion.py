@@ -39,3 +39,10 @@ def test_the_question_has_one_wording() -> None:
     assert unknown("key", "x", ("a", "b")) == "unknown key 'x'; known keys: a, b"
     assert unknown("key", "retry", ("retries",)) == "unknown key 'retry'; did you mean retries?"
     assert not_one_of("jsn", ("csv", "json")) == "'jsn' is not one of csv, json; did you mean json?"
+
+
+def test_a_command_is_suggested_for_what_is_nearer() -> None:
+    """A wrong one would be typed."""
+    assert unknown("key", "remove", ("resume",)).endswith("did you mean resume?")
+    assert unknown("command", "remove", ("resume",)).endswith("; known commands: resume")
+    assert unknown("command", "resme", ("resume",)).endswith("did you mean resume?")

@@ -41,7 +41,7 @@ _INSTALL = Option(
 )  # fmt: skip
 USER = Option(
     "user", "text", "With --install: change the crontab of this user instead of your own. Repeatable.", "USER",
-    repeatable=True,
+    repeatable=True, short="u",
 )  # fmt: skip
 _IN_PLACE = Option(
     "in-place", "flag",
