@@ -76,7 +76,7 @@ OPTIONS = (
             minimum=1, maximum=_MOST,
         ),
         SINCE._replace(help=f"Begin then instead of now: {EXPECTED}."),
-        UNTIL._replace(help="End then, written like --since; what is no date is ahead of now."),
+        UNTIL._replace(help="End then, written like --since: 2h, 14:47 or a weekday is the next one after it."),
     ),
     *TABLE_OPTIONS,
     *STORE_OPTIONS,
@@ -94,7 +94,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
     since = now if settings["since"] is None else moment(settings["since"], now, utc=False)
     until = math.inf
     if settings["until"] is not None:
-        until = moment(settings["until"], now, "until", utc=False, ahead=True)
+        until = moment(settings["until"], since, "until", utc=False, ahead=True)
     if until <= since:
         raise UsageError("--since is not before --until: nothing lies between them")
     schedule, zone = _schedule(settings, key)

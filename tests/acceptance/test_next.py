@@ -63,3 +63,11 @@ def test_what_cannot_be_answered_is_refused(alone: Oncecron) -> None:
     refused(alone("next", "report", "--since", "soon"), 64, "--since: 'soon'")
     for since in ("9000-01-02", "0001-01-01T00:00Z"):
         refused(alone("next", "report", "--since", since), 64, "write a time from 1970 to 8999")
+
+
+def test_it_ends_where_it_is_told(alone: Oncecron) -> None:
+    """All ticks until then, which is counted from the beginning."""
+    begin = ("next", "report", "--since", "2027-03-26T00:00Z", "--until")
+    assert len(answer(alone, *begin, "3d")) == len(answer(alone, *begin, "2027-03-29")) == 3
+    assert len(answer(alone, *begin, "3d", "--count", 2)) == 2
+    refused(alone(*begin, "2027-03-25"), 64, "nothing lies between them")
