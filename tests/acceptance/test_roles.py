@@ -152,7 +152,7 @@ def test_an_operator_role_pauses_and_drains_and_does_nothing_else(
     operator = Oncecron(granted.url("operator"), public_path)
     Oncecron(granted.url("runner"), public_path).run("key", "--tick", "one", "--", "true")
     hint = operator("pause", "kee")
-    assert (hint.status, "did you mean key?" in hint.err) == (1, True)
+    assert (hint.status, "did you mean key?" in hint.err) == (66, True)
     for words in (
         ("pause", "kee", "--new"),
         ("resume", "kee"),

@@ -9,7 +9,7 @@ from oncecron_drill.rules.verdict import Violation
 
 _ENDED_BY_STOPS = ("stop", "release")
 _BUGS = ("Traceback (most recent call last)", "internal error")
-_AWAY, _NOT_YET, _REFUSED, _UNKNOWN = 69, 75, 78, 1
+_AWAY, _NOT_YET, _REFUSED, _UNKNOWN = 69, 75, 78, 66
 
 
 def hindered(joined: Joined) -> Iterator[Violation]:

@@ -152,7 +152,7 @@ def test_what_was_called_off_was_asked_for(run: Invented, asked: bool, found: li
         ({"status": 1, "stderr": "Traceback (most recent call last):\n"}, ["command"]),
         ({"status": 69, "stderr": "oncecron: away\n"}, ["command"]),
         ({"status": 75, "stderr": "oncecron: not yet\n"}, ["command"]),
-        ({"status": 1, "stderr": f"oncecron: no host has fired key {KEY}\n"}, ["command"]),
+        ({"status": 66, "stderr": f"oncecron: no host has fired key {KEY}\n"}, ["command"]),
         ({"status": -9}, ["command"]),
     ],
 )
@@ -190,5 +190,5 @@ def test_a_fault_explains_what_it_may(
 
 def test_a_key_that_was_never_fired_is_unknown(run: Invented) -> None:
     """No fault is needed for that."""
-    run.operate(110.0, "stop", "backup", status=1, stderr="oncecron: no host has fired key x\n")
+    run.operate(110.0, "stop", "backup", status=66, stderr="oncecron: no host has fired key x\n")
     assert broken(run) == []

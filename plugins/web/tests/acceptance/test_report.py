@@ -96,7 +96,7 @@ def test_the_file_is_replaced_whole_or_not_at_all(past: Oncecron, public_path: P
         (["--html", "/dev/null"], 74, "cannot write /dev/null: it is not a regular file"),
         (["--html", "/"], 74, "cannot write /: it is not a regular file"),
         (["--html", "/none/x.html"], 74, "cannot write /none/x.html: No such file or directory"),
-        (["--html", "-", "bilings"], 1, "did you mean billing?"),
+        (["--html", "-", "bilings"], 66, "did you mean billing?"),
     ],
 )
 def test_what_cannot_be_is_one_line(
