@@ -80,6 +80,7 @@ def _audit(given: dict[str, str], words: list[str]) -> int:
             findings: Iterator[Breach] = itertools.chain(
                 audit(question), brought(lambda each: each.audited(question))
             )
+            findings = (each._replace(reason=settings.named(each.reason)) for each in findings)
             if answer.is_watched:  # the table and the bar cannot share a line
                 findings = iter([*findings])
                 shown.close()

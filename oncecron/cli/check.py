@@ -70,7 +70,9 @@ def _check(given: dict[str, str], words: list[str]) -> int:
         output.write_text(_as_json(checked, settings["utc"]), stream)
     else:
         style = style_for(stream, "table", utc=False)
-        said = lines(checked, states, for_people=style.terminal)
+        said = [*lines(checked, states, for_people=style.terminal)]
+        if style.is_too_long(len(said)):
+            said[1:-1] = reversed(said[1:-1])  # the worst stays on the screen
         output.say("\n".join(said), stream, lambda line: _painted(line, style))
     return checked.state
 

@@ -22,7 +22,8 @@ from oncecron.cli.terminal import style_for
 from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0414 - of most commands
 from oncecron.config.options import Option
 from oncecron.config.run_parser import is_option
-from oncecron.core.errors import UsageError
+from oncecron.config.settings import naming
+from oncecron.core.errors import OncecronError, UsageError
 from oncecron.core.log_rows import INTERNAL
 from oncecron.core.timing import READER_TIMEOUT
 from oncecron.log.time_span import EXPECTED, read_time
@@ -158,7 +159,11 @@ class TableCommand(HelpfulCommand):
         refuse_core()
         words = values.get("words")
         given = self.typed_values(click.get_current_context())
-        return self._use(given, [words] if isinstance(words, str) else list(words or ()))
+        try:
+            return self._use(given, [words] if isinstance(words, str) else list(words or ()))
+        except OncecronError as error:
+            error.args = (naming(str(error), given),)
+            raise
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Split the line. Raises `click.UsageError` for a word too many, `UsageError` for an option too many."""

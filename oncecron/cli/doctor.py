@@ -18,7 +18,7 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.table import Column, Kind
 from oncecron.cli.terminal import style_for
-from oncecron.config.settings import Settings
+from oncecron.config.settings import Settings, naming
 from oncecron.core import clock
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import EX_FOUND, ConfigurationError, OncecronError
@@ -79,12 +79,13 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
 
     def noted() -> Iterator[Diagnosis]:
         for each in diagnoses:
+            text, cure = (part and naming(part, given) for part in (each.text, each.cure))
             found.append(each)
-            yield each
+            yield each._replace(text=text or "", cure=cure)
 
     output.Writer(DIAGNOSES, style, stream).write(noted())
     if chosen == "table":
-        output.say("keys and hosts: `oncecron check`", stream)
+        output.say(naming("keys and hosts: `oncecron check`", given), stream)
     return EX_FOUND if any(each.state != "ok" for each in found) else 0
 
 

@@ -8,6 +8,7 @@ until they end.
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 import os
 import select
@@ -40,19 +41,21 @@ from oncecron.cli.sentences import (
 from oncecron.cli.table import Column, Kind
 from oncecron.config.options import Option, in_group
 from oncecron.config.settings import Settings
-from oncecron.core.errors import NotFoundError, StoreUnavailable, UsageError
+from oncecron.core import clock
+from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
 from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import ABSENT, Clock
 from oncecron.host.stderr import complain
-from oncecron.log.jobs import dead_letters
+from oncecron.log.jobs import as_is, dead_letters
 from oncecron.log.state_kinds import kind_of_skip
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from oncecron.cli.output import Writer
+    from oncecron.core.log_rows import LeaseView
     from oncecron.stores.reader import Reader
 
 _FOLLOW_POLL = 1.0
@@ -138,7 +141,9 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         elif settings["follow"]:
             _follow(store, query, answer)
         else:
-            count = answer.write(_of_known_key(_records(settings, store, query), store, query.key))
+            for_people = answer.is_watched and output_format(settings) == "table"
+            records = _records(settings, store, query, for_people=for_people)
+            count = answer.write(_of_known_key(records, store, query.key))
             if answer.is_watched or (not count and os.isatty(2)):
                 _note_what_is_missing(settings, store, query, count)
     return incomplete(store)
@@ -155,16 +160,26 @@ def _of_known_key(
 
 
 def _records(
-    settings: Settings, log: Reader, query: HistoryQuery
+    settings: Settings, log: Reader, query: HistoryQuery, *, for_people: bool
 ) -> Iterator[Execution] | Iterator[Skip]:
-    """Return the records to show; only the store, not a log beside it, knows what is still running."""
+    """Return the records to show; only the store, not a log beside it, knows what is still running.
+
+    `for_people`: what has lost its holder does not run; a program gets what is on record.
+    """
     if settings["skips"]:
         return _with_shards(log, query)
-    if not query.exhausted or not settings.log():
-        return log.history(query)
-    with store_reader(settings) as store:
-        leases = store.leases()
-    return dead_letters(log, query, leases)
+    if query.exhausted and settings.log():
+        return dead_letters(log, query, _leases(settings, log))
+    if for_people:
+        with contextlib.suppress(StoreError):  # the log alone can be read
+            now, leases = clock.wall(), _leases(settings, log)
+            return as_is(log.history(query), leases, now)
+    return log.history(query)
+
+
+def _leases(settings: Settings, log: Reader) -> Sequence[LeaseView]:
+    with store_reader(settings) if settings.log() else contextlib.nullcontext(log) as store:
+        return store.leases()
 
 
 def _with_shards(log: Reader, query: HistoryQuery) -> Iterator[Any]:
@@ -180,15 +195,15 @@ def _note_what_is_missing(settings: Settings, log: Reader, query: HistoryQuery, 
         matching = "matching " if any(map(settings.is_typed, filters)) else ""
         what = "skip" if settings["skips"] else "execution"
         of = f" for key {query.key}" if query.key else ""
-        complain(f"no {matching}{what} on record{of}{_near_host(log, query.host)}")
+        complain(f"no {matching}{what} on record{of}{_near_host(settings, log, query.host)}")
     elif shown == query.limit and not settings.is_typed("limit"):
         complain(f"these are the newest {shown}; add --limit 0 to show all")
 
 
-def _near_host(log: Reader, host: str | None) -> str:
+def _near_host(settings: Settings, log: Reader, host: str | None) -> str:
     if host is None or host in (known := {*recent_hosts(log)}):
         return ""
-    return suggestion(host, known, "`oncecron hosts` lists all hosts")
+    return settings.named(suggestion(host, known, "`oncecron hosts` lists all hosts"))
 
 
 def _query(settings: Settings, words: list[str]) -> HistoryQuery:

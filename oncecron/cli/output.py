@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from oncecron.cli.table import Kind
     from oncecron.cli.terminal import Style
 
-_AROUND = 4
-"""Lines around a table: its heading, the zone, what it counts, and the prompt of the shell."""
+_AROUND = 3
+"""Lines around a table: its heading, the zone, and what it counts."""
 # OWASP, "CSV Injection".
 _BEFORE_A_FORMULA = (*"=+-@\n", *map(chr, (0xFF1D, 0xFF0B, 0xFF0D, 0xFF20)))
 
@@ -71,8 +71,7 @@ class Writer:
 
     def is_too_long(self, rows: int) -> bool:
         """Return whether a table of so many rows is higher than the terminal, with what is around it."""
-        height = self._style.height
-        return height is not None and rows + _AROUND > height
+        return self._style.is_too_long(rows + _AROUND)
 
     def write_in_full(self, record: Any) -> None:
         """Write one record: one field per line, then the output of the command."""

@@ -42,6 +42,10 @@ class Style(NamedTuple):
     """Whether a person reads it now."""
     encoding: str = "utf-8"
 
+    def is_too_long(self, lines: int) -> bool:
+        """Return whether so many lines, and the prompt of the shell, are more than the terminal has."""
+        return self.height is not None and lines >= self.height
+
     @property
     def has_marks(self) -> bool:
         """Whether a person reads it, now or later."""

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 PIPE_WIDTH = 100
 """Columns of the text where no terminal says how wide it is."""
 _GAP = "  "
+_AROUND = 3
+"""Lines around those of the keys: what is shown, the times, and what the marks mean."""
 _APART = 7
 """Columns from the beginning of one label to the next one at least."""
 _DAYS_BY_NAME = 6
@@ -102,7 +104,11 @@ def _show(given: dict[str, str], words: list[str]) -> int:
             complain("no host has fired a key yet")
         else:
             if style.terminal and not hosts:
-                found = {job.key: found[job.key] for job in _in_order(sources, keys, found)}
+                is_long = style.is_too_long(len(found) + _AROUND)
+                found = {
+                    job.key: found[job.key]
+                    for job in _in_order(sources, keys, found, 1 if is_long else -1)
+                }
             lines = _lines_of(found, hosts=hosts)
             output.write_text("\n".join(Drawing(style, span, lines).text()), stream)
     return incomplete(store, log)
@@ -116,11 +122,10 @@ def _span(settings: Settings, now: float) -> Span:
 
 
 def _in_order(
-    sources: Sources, keys: Sequence[str], found: Mapping[str, KeyTicks]
+    sources: Sources, keys: Sequence[str], found: Mapping[str, KeyTicks], sign: int
 ) -> Iterable[Any]:
-    return sorted(
-        (job for job in jobs(sources, keys, brief=True) if job.key in found), key=severity
-    )
+    shown = (job for job in jobs(sources, keys, brief=True) if job.key in found)
+    return sorted(shown, key=lambda job: severity(job, sign))
 
 
 def _rows(found: Mapping[str, KeyTicks], *, hosts: bool) -> Iterator[TickRow]:

@@ -125,23 +125,11 @@ class Settings:
 
         A typed store with a password is not shown: $ONCECRON_STORE stands for it.
         """
-        options = ""
-        for name in (STORE.name, LOG.name, NAMESPACE.name, CONFIG.name):
-            if self.is_typed(name):
-                text = self._given[name]
-                secret = name in (STORE.name, LOG.name) and has_password(text)
-                shown = f'"$ONCECRON_{name.upper()}"' if secret else shell_quoted(text)
-                options += f" --{name} {shown}"
-        return with_options(words, options)
+        return with_options(words, _where_typed(self._given))
 
     def named(self, text: str) -> str:
         """Return a text with each command in backquotes as `command` shows it."""
-        before, *rest = text.split("`oncecron ")
-        found = (each.partition("`") for each in rest)
-        return before + "".join(
-            (f"`oncecron {words}`" if " --store " in words else self.command(words)) + after
-            for words, _, after in found
-        )
+        return naming(text, self._given)
 
     def has_store(self) -> bool:
         """Return whether any source sets a store, right or wrong."""
@@ -211,3 +199,27 @@ class Settings:
                 "leave --log out, or name another database"
             )
         return log
+
+
+def _where_typed(given: Mapping[str, str]) -> str:
+    options = ""
+    for name in (STORE.name, LOG.name, NAMESPACE.name, CONFIG.name):
+        if name in given:
+            secret = name in (STORE.name, LOG.name) and has_password(given[name])
+            shown = f'"$ONCECRON_{name.upper()}"' if secret else shell_quoted(given[name])
+            options += f" --{name} {shown}"
+    return options
+
+
+def naming(text: str, given: Mapping[str, str]) -> str:
+    """Return a text whose commands in backquotes name the store that was typed, unless they name one.
+
+    So nobody has to think of it where a message is written.
+    """
+    options = _where_typed(given)
+    before, *rest = text.split("`oncecron ") if options else [text]
+    found = (each.partition("`") for each in rest)
+    return before + "".join(
+        with_options(words, "" if " --store " in words else options) + after
+        for words, _, after in found
+    )

@@ -213,6 +213,14 @@ def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> E
     return execution._replace(outcome=NO_END) if execution.started_at < asked else execution
 
 
+def as_is(
+    found: Iterable[Execution], leases: Iterable[LeaseView], now: float
+) -> Iterator[Execution]:
+    """Yield executions `as_known`, by leases that were read before them."""
+    of_keys = by_key(leases)
+    return (as_known(each, of_keys.get(each.key, ()), now) for each in found)
+
+
 def dead_letters(
     log: Reader, query: HistoryQuery, leases: Iterable[LeaseView]
 ) -> Iterator[Execution]:

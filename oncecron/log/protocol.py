@@ -59,7 +59,7 @@ _WHAT_TO_DO = {
     "gap": _LOST_WRITE,
     "token": _LOST_WRITE,
     "late-end": "its host was frozen, or a clock was set: check what it did after that time",
-    "in-pause": "the store had lost the pause, or a clock was set back; `oncecron stop KEY` ends the run",
+    "in-pause": "the store had lost the pause, or a clock was set back; `oncecron stop {key}` ends the run",
     "record": "the row was damaged, or changed by hand: compare it with the job's own log",
 }
 RULES = tuple(_WHAT_TO_DO)
@@ -111,7 +111,7 @@ def found(
     finding: str, execution: Execution, reason: str, other: Execution | None = None
 ) -> Breach:
     """Return what is wrong with an execution, with what that calls for."""
-    todo = _WHAT_TO_DO.get(finding)
+    todo = _WHAT_TO_DO.get(finding, "").format(key=execution.key)
     return Breach(
         finding, execution.key, execution.shard, execution.tick, None, 1, execution.started_at,
         execution.execution_id, other.execution_id if other else None, f"{reason}; {todo}" if todo else reason,

@@ -103,6 +103,15 @@ def test_every_near_miss_gets_the_same_question(host: Oncecron, tmp_path: Path) 
     assert wrong == {}
 
 
+def test_a_command_that_a_message_names_is_of_the_store_that_was_typed(host: Oncecron) -> None:
+    """Whatever the message is: it can be pasted."""
+    store = host.environment["ONCECRON_STORE"]
+    for words in ("why zzz", "stop zzz", "hosts nohost", "items zzz", "pause zzz", "drain nohost"):
+        said = host(*words.split(), "--store", store).err
+        assert said.count("`oncecron ") == said.count(" --store ") > 0, said
+        assert " --store " not in host(*words.split()).err
+
+
 @pytest.mark.turns(1)
 @pytest.mark.parametrize(
     ("line", "meant"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oncecron.core.log_rows import is_internal, is_success
 from oncecron.core.text import held_by, listed
 from oncecron.core.units import DAY
-from oncecron.log.job_summary import NO_END
+from oncecron.log.job_summary import DOUBTFUL, NO_END
 from oncecron.log.missed import paused_time
 from oncecron.log.silent_hosts import last_ticks, newest_rows, recent, silences
 from oncecron.watch.findings import UNSTARTED, kinds
@@ -116,7 +116,8 @@ def _unknown_of_key(which: Identity, before: Known, now: Now, _job: JobSummary) 
 
 def _newest_run(job: JobSummary, now: Now) -> str:
     if job.running_since is not None:
-        return f"running on {listed(job.running_on)} since {now.when(job.running_since)}"
+        how = f", {job.lease}" if job.lease in DOUBTFUL else ""
+        return f"running on {listed(job.running_on)} since {now.when(job.running_since)}{how}"
     if job.running_on:
         return f"tried again soon on {listed(job.running_on)}"
     if is_success(job):
@@ -162,7 +163,9 @@ def _was(which: Identity, now: Now) -> str:
     return "has an expired lease still" if is_there else "has no expired lease any more"
 
 
-def _slow(_which: Identity, before: Known, now: Now, job: JobSummary) -> Ending:
+def _slow(_which: Identity, before: Known, now: Now, job: JobSummary) -> Ending | None:
+    if job.lease in DOUBTFUL:
+        return None  # it is lost soon, or renews its lease
     if job.running_since is not None and job.running_since <= before.since:
         return _closed("still runs, and that is no longer slow for it")
     if job.running_since is None and job.outcome is None:

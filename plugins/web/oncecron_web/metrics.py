@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oncecron.watch.findings import Finding
 
 OF_JOBS: dict[str, tuple[str, Callable[[JobSummary], float | None]]] = {
-    "running": ("1: the job runs now.", lambda job: float(bool(job.running_on))),
+    "running": ("1: the job runs now.", lambda job: float(job.lease == "held")),
     "running_since_timestamp_seconds": (
         "When the present run started; absent if none does.", lambda job: job.running_since,
     ),

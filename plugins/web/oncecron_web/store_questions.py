@@ -20,7 +20,7 @@ from oncecron.host.names import host_name
 from oncecron.log.grid import Grid, Run, columns, days, gather
 from oncecron.log.hosts import hosts
 from oncecron.log.job_summary import is_living
-from oncecron.log.jobs import states
+from oncecron.log.jobs import as_is, states
 from oncecron.log.output_tail import captured
 from oncecron.log.tick_history import facts_of, spooled_of, which_of
 from oncecron.log.timeline import Span, last_runs, ticks_of
@@ -145,7 +145,7 @@ def key_page(sources: Sources, settings: Settings, query: Query) -> Shown:
         "bars": bars,
         "grid": _hosts_by_time(sources, settings, key, max(begin, now - PAGE_GRID)),
         **_tick(sources, query, spooled, clock, job),
-        "runs": _rows(sources.log.history, asked, outcomes, OUTCOMES),
+        "runs": _runs(sources, asked, outcomes),
         "skips": _rows(sources.log.skips, asked, outcomes, REFUSAL_REASONS),
         "hosts": [row for row in sources.key_hosts if row.key == key],
         "limit": limit,
@@ -165,7 +165,7 @@ def host_page(sources: Sources, settings: Settings, query: Query) -> Shown:
         "host": known[name],
         "problems": [each for each in _checked(sources, settings)[1].findings if each.host == name],
         "keys": [row for row in sources.key_hosts if row.host == name],
-        "runs": _rows(sources.log.history, asked, outcomes, OUTCOMES),
+        "runs": _runs(sources, asked, outcomes),
         "limit": limit,
         **_reading(sources, settings),
     }
@@ -326,8 +326,9 @@ def _with_missed(job: JobSummary, runs: Sequence[Run], now: float) -> list[Run]:
 
 
 def _running(sources: Sources, keys: Collection[str]) -> list[LeaseView]:
+    """Return the leases of what runs; whose holder seems dead is told as a state of its key."""
     living = (each for each in sources.progressing() if is_living(each))
-    found = (each for each in living if each.key in keys)
+    found = (each for each in living if each.key in keys and each.state == "held")
     return sorted(found, key=lambda each: (each.acquired_at or 0.0, each.key))
 
 
@@ -344,6 +345,12 @@ def _hosts_by_time(sources: Sources, settings: Settings, key: str, since: float)
     hosts_of = sorted(found[key].hosts.items()) if key in found else ()
     lines = (gather(host, each, starts, span.until) for host, each in hosts_of)
     return Grid(starts, span.until, tuple(lines), key)
+
+
+def _runs(sources: Sources, asked: HistoryQuery, outcomes: Sequence[str]) -> list[Any]:
+    leases = sources.leases  # before what they say is running
+    found = _rows(sources.log.history, asked, outcomes, OUTCOMES)
+    return [*as_is(found, leases, sources.now)]
 
 
 def _rows(

@@ -42,6 +42,7 @@ LIMITS = Limits(1, 3, usual_states())
             *("lost", {"key": "k"}, {"outcome": "succeeded", "succeeded_at": NOW}, "recovered"),
             "was lost; a later run has succeeded at ",
         ),
+        ("slow", {"key": "k"}, {"running_since": NOW - 99, "lease": "orphaned"}, None, ""),
         ("slow", {"key": "k"}, {"outcome": "no-end"}, "closed", "its newest run: lost, started"),
         ("in-doubt", {"key": "k"}, {}, "recovered", "has no items in doubt"),
         ("left", {"key": "k"}, {}, "recovered", "has no items left"),
