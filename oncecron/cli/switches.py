@@ -81,7 +81,7 @@ def _pause(given: dict[str, str], words: list[str]) -> int:
     with store_reader(settings) as store:
         if not (settings["all"] or settings["new"]):
             known = _readable(lambda: [*known_keys(store), *(each.key for each in store.pauses())])
-            _refuse_unknown(settings, f"pause {key}", key, known, unknown_key)
+            _refuse_unknown(f"pause {key}", key, known, unknown_key)
         now, before = store.pause(key, author=author(), reason=reason, seconds=seconds)
     until = local_time(now.until) if now.until else settings.command(now.end)
     output.say(f"paused {_name(key)} until {until}{_earlier('paused', before)}", stream)
@@ -102,7 +102,7 @@ def _resume(given: dict[str, str], words: list[str]) -> int:
     else:
         output.say(f"{key} was not paused{suggestion(key, others)}", stream)
     if key == ALL_KEYS and others:
-        each = settings.command("resume KEY")
+        each = settings.command(f"resume {next(iter(others))}")
         complain(f"these keys are paused one by one: {', '.join(others)}; to resume one: {each}")
     elif key != ALL_KEYS and ALL_KEYS in others:
         details, end = pause_details(others[ALL_KEYS]), settings.command("resume --all")
@@ -117,7 +117,7 @@ def _drain(given: dict[str, str], words: list[str]) -> int:
     with store_reader(settings) as store:
         if not (settings["new"] or host == host_name()):
             known = _readable(lambda: _hosts(store))
-            _refuse_unknown(settings, f"drain {shell_quoted(host)}", host, known, unknown_host)
+            _refuse_unknown(f"drain {shell_quoted(host)}", host, known, unknown_host)
         now, before = store.drain(host, author=author(), reason=reason, seconds=seconds)
         shared = _has_two_machines(store, host)
     until = local_time(now.until) if now.until else settings.command(now.end)
@@ -221,7 +221,6 @@ def _earlier(state: str, before: Pause | None) -> str:
 
 
 def _refuse_unknown(
-    settings: Settings,
     words: str,
     name: str,
     known: Iterable[str] | None,
@@ -229,8 +228,7 @@ def _refuse_unknown(
 ) -> None:
     """Raise `NotFoundError` for a name that is probably mistyped: nobody would notice that nothing was stopped."""
     if known is not None and name not in known:
-        anyway = settings.command(f"{words} --new")
-        raise NotFoundError(f"{unknown(name, known)}; if it is to come: {anyway}")
+        raise NotFoundError(f"{unknown(name, known)}; if it is to come: `oncecron {words} --new`")
 
 
 def _hosts(store: Reader) -> set[str]:

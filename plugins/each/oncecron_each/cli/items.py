@@ -183,11 +183,8 @@ def _mend(store: Reader, query: ItemQuery, state: MendedState, settings: Setting
     unchanged = f"; {others} of those named {stay}" if others else ""
     if state == "done":
         return f"marked {items} of key {key} as done{unchanged}"
-    again = settings.command(f"each --key {key} --tick {shell_quoted(tick)} --again").strip("`")
-    return (
-        f"queued {items} of key {key} again{unchanged}; if no slot of the tick is running, start one: "
-        f"`{again} -- COMMAND`"
-    )
+    again = settings.command(f"each --key {key} --tick {shell_quoted(tick)} --again -- COMMAND")
+    return f"queued {items} of key {key} again{unchanged}; if no slot of the tick is running, start one: {again}"
 
 
 def _summary(view: ListView) -> str:
