@@ -109,10 +109,10 @@ def test_what_matters_most_stays_on_the_screen(cluster: Oncecron) -> None:
     assert shown.split()[0] == "NEXT"
     last = shown.splitlines()[4]
     assert " zulu " in last
-    for words, around in (("timeline", 3), ("check", 2)):
-        for lines, first in ((24, "billing"), (around + 2, "zulu")):
-            shown, _ = on_a_terminal(cluster, words, NO_COLOR="1", lines=lines)
-            names = [word for word in shown.split() if word in ("billing", "zulu")]
+    for command, other, few in (("timeline", "report", 7), ("check", "zulu", 4)):
+        for lines, first in ((24, "billing"), (few, other)):
+            shown, _ = on_a_terminal(cluster, command, NO_COLOR="1", lines=lines)
+            names = [word for word in shown.split() if word in ("billing", other)]
             assert names[0] == first, shown
 
 
@@ -133,6 +133,6 @@ def test_what_a_dead_host_holds_does_not_run(new_host: Hosts) -> None:
     assert f"and the lease is {lease['state']}: the host probably died" in why["account"][-1]
     [row] = answer(host, "timeline", "k")
     assert row["outcome"] == lease["state"]
-    shown, _ = on_a_terminal(host, "history")
+    shown, _ = on_a_terminal(host, "history", NO_COLOR="1")
     assert f" {lease['state']} " in shown
     assert answer(host, "history")[0]["outcome"] == "running"  # what is on record
