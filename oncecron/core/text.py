@@ -25,7 +25,7 @@ _SAME_YEAR = 300  # days within which a day and a month do
 
 
 class Clock(NamedTuple):
-    """How times are shown: in UTC, in the zone of this host, or in another zone with the UTC beside it."""
+    """How times are shown: in UTC, in the zone of this host, or in another zone."""
 
     utc: bool
     zone: tzinfo | None = None
@@ -63,17 +63,11 @@ class Clock(NamedTuple):
 
     def _text(self, time: float, precision: str) -> str:
         if self.zone is not None:
-            return _in_zone(time, self.zone)
+            return f"{datetime.fromtimestamp(time, self.zone):%Y-%m-%d %H:%M:%S %Z}"
         if self.utc:
             text = datetime.fromtimestamp(time, UTC).isoformat(timespec=precision)
             return text.removesuffix("+00:00") + "Z"
         return datetime.fromtimestamp(time).astimezone().isoformat(timespec=precision)
-
-
-def _in_zone(time: float, zone: tzinfo) -> str:
-    there, utc = (datetime.fromtimestamp(time, each) for each in (zone, UTC))
-    beside = f"{utc:%H:%M}Z" if utc.date() == there.date() else f"{utc:%Y-%m-%d %H:%M}Z"
-    return f"{there:%Y-%m-%d %H:%M:%S %Z} ({beside})"
 
 
 def relative_time(time: float, now: float) -> str:
@@ -144,9 +138,9 @@ def listed(names: Sequence[str], at_most: int = 5) -> str:
 
 def held_by(pause: Pause, clock: Clock) -> str:
     """Return who paused or drained, when, how long and why."""
-    until = f" until {clock.seconds(pause.until)}" if pause.until else ""
+    until = f" until {clock.logged(pause.until)}" if pause.until else ""
     reason = f": {pause.reason}" if pause.reason else ""
-    return visible(f"by {pause.author} since {clock.seconds(pause.since)}{until}{reason}")
+    return visible(f"by {pause.author} since {clock.logged(pause.since)}{until}{reason}")
 
 
 def part_of(shard: int, shards: int) -> str:

@@ -210,7 +210,7 @@ class Ticks:
             raise NotFoundError(f"no tick of key {self._key} is on record")
         if start <= of < start + MINUTE:
             return Choice(which, "time")
-        shown, no_tick = self._clock.seconds(start), self._no_tick(start)
+        shown, no_tick = self._clock.logged(start), self._no_tick(start)
         if no_tick:
             first = "The first tick after it:" if rows else "No tick came after it; the newest one:"
             return Choice(which, "time", f"{shown} is {no_tick}. {first}")

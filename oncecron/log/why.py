@@ -225,7 +225,7 @@ class _Sentences:
         times = [each.execution.started_at for each in (*facts.executions, *facts.holders)]
         times += [each.skip.at for each in facts.skips]
         times += [record["fired_at"] for record in facts.spooled]
-        self._first = clock.seconds(min(times, default=None))
+        self._first = clock.logged(min(times, default=None))
 
     def headline(self, verdict: str, subject: str | None = None) -> str:
         """Return the outcome; `subject`: its first words."""
@@ -247,9 +247,9 @@ class _Sentences:
     def name(self) -> str:
         facts = self._facts
         if facts.tick:
-            return f"tick {visible(facts.tick)}"
+            return f"tick {visible(self._clock.tick(facts.tick))}"
         runs = [each.execution.started_at for each in facts.executions]
-        return f"the firing at {self._clock.seconds(min(runs)) if runs else self._first}"
+        return f"the firing at {self._clock.logged(min(runs)) if runs else self._first}"
 
     def _reasons(self) -> str:
         skips = [each.skip.reason for each in self._facts.skips]
@@ -523,7 +523,7 @@ class _Sentences:
         facts = self._facts
         if verdict == "no-record":
             yield (
-                f"The records of the key begin at {self._clock.seconds(facts.oldest)}: older ones have been removed, or"
+                f"The records of the key begin at {self._clock.logged(facts.oldest)}: older ones have been removed, or"
                 " there were none."
             )
         is_off = self._off_schedule(verdict)
@@ -606,16 +606,17 @@ class _Sentences:
     # Times
 
     def _day(self, *, by: str) -> str:
-        zone = self._first[19:].partition(" (")[0].strip()
+        if self._clock.now is not None:
+            return f"In {local_time.zone_name(self._clock)}{by}:"
+        zone = self._first[19:].strip()
         if self._clock.zone is None:
             zone = "UTC" if zone in ("Z", "+00:00") else f"UTC{zone}"
         return f"On {self._first[:10]} ({zone}{by}):"
 
     def _at(self, time: float | None) -> str:
-        text = self._clock.seconds(time)
-        zone, beside, utc = text[19:].partition(" (")
-        same = (text[:10], zone) == (self._first[:10], self._first[19:].partition(" (")[0])
-        return f"{text[11:19]}{beside}{utc}" if same else text
+        text = self._clock.logged(time)
+        is_same = (text[:10], text[19:]) == (self._first[:10], self._first[19:])
+        return text[11:19] if is_same and self._clock.now is None else text
 
 
 def _part_of(execution: Execution) -> tuple[Which, int]:

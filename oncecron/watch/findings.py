@@ -345,7 +345,7 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     judged = _one_per_run(_without_silenced(judged))
     # "~" is behind all letters: what is about no key comes last, but for what is about all of them.
     judged.sort(
-        key=lambda each: (-STATES.index(each.state), each.finding not in _OF_ALL, each.key or "~")
+        key=lambda each: (-STATES.index(each.state), each.finding not in OF_ALL, each.key or "~")
     )
     named = {key for each in judged for key in each.named()}
     # What oncecron runs for itself counts where it is asked for, or is not well.
@@ -353,7 +353,7 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     return Checked(judged, len(counted), len(counted - named))
 
 
-_OF_ALL = ("no-host", "stopped")
+OF_ALL = ("no-host", "stopped")
 """The findings about everything."""
 UNSTARTED = ("missed", "silent")
 """The findings about a key that nobody starts, which others may explain."""
@@ -408,7 +408,7 @@ def _of_key(
             reason += f"; {hint}"
         yield finding("missed", job.key, job.missed, reason, tick=job.first_missed)
     if job.silent_since is not None:
-        since = clock.seconds(job.silent_since)
+        since = clock.logged(job.silent_since)
         hint = situation.hints.get(job.key)
         reason = f"has been fired since {since}; {hint}" if hint else f"has not run since {since}"
         yield finding("silent", job.key, 1, reason, since=job.silent_since)
@@ -443,7 +443,7 @@ def _expired(leases: Sequence[LeaseView], clock: Clock) -> Iterator[Finding]:
         if lease.expires_at is None or is_living(lease):
             continue
         shard = f"shard {part_of(lease.shard, lease.shards)}: " if lease.shards > 1 else ""
-        since = clock.seconds(lease.expires_at)
+        since = clock.logged(lease.expires_at)
         reason = (
             f"{shard}the lease of {lease.host} has expired at {since}, and no host has taken over"
         )
@@ -467,11 +467,11 @@ def _of_hosts(
                 gone.setdefault(key, set()).add(host)
             jobs = tuple(key for key in of_host if not is_internal(key)) or of_host
             which = f"{many(len(jobs), 'key')}: {listed(jobs, _NAMED_KEYS)}"
-            reason = f"{host} has fired nothing since {clock.seconds(since)} ({which})"
+            reason = f"{host} has fired nothing since {clock.logged(since)} ({which})"
             found = finding("silent-host", None, len(jobs), reason, since=since, host=host)
             yield found._replace(keys=jobs)
         for key in () if is_whole else silent_on:
-            last = clock.seconds(since)
+            last = clock.logged(since)
             reason = f"has not been fired by {host} since {last}, which fires other keys"
             yield finding("silent-host", key, 1, reason, since=since, host=host)
     # Each tick has one host at least.

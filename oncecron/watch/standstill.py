@@ -44,7 +44,7 @@ def silence(
     keys = tuple(job.key for job in jobs if last and _is_silent_since(job, last, fired, now))
     if len(keys) < _SEVERAL:
         return
-    which = f"since {clock.seconds(last)} ({many(len(keys), 'key')})"
+    which = f"since {clock.logged(last)} ({many(len(keys), 'key')})"
     alive = sorted(host for host, at in passes.items() if at > last + 2 * MINUTE)
     if alive:
         what = f"no host has fired a key {which}, and only `oncecron notify` runs, on {listed(alive, _NAMED)}"

@@ -54,7 +54,7 @@ def future_marks(
         if is_ahead(mark, now):
             what = f"newest tick, {tick.minute_tick(mark).text},"
         elif is_ahead(known.last_start or 0.0, now):
-            what = f"last start, {clock.seconds(known.last_start)},"
+            what = f"last start, {clock.logged(known.last_start)},"
         else:
             continue
         text = f"has a {what} in the future: a clock was ahead"
@@ -64,7 +64,7 @@ def future_marks(
         if pause.key in names and is_ahead(pause.since, now):
             everything = pause.key == ALL_KEYS
             which, name = ("all keys are", "--all") if everything else ("is", pause.key)
-            since = clock.seconds(pause.since)
+            since = clock.logged(pause.since)
             text = f"{which} paused since {since}, which is in the future: a clock was ahead"
             key = None if everything else pause.key
             cure = f"`oncecron resume {name}` ends the pause"

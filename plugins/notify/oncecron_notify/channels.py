@@ -172,7 +172,7 @@ def mail_of(channel: Channel, message: Message, refused: Sequence[str] = ()) -> 
     mail["Message-ID"] = f"<{message.message_id}@oncecron.invalid>"
     mail["Auto-Submitted"] = "auto-generated"  # RFC 3834: no vacation answers this
     missing = "".join(f"This mail was refused for {each}\n" for each in refused)
-    mail.set_content(render(channel, message) + missing, charset="utf-8")
+    mail.set_content(form.mail(message) + missing, charset="utf-8")
     return mail.as_bytes()
 
 

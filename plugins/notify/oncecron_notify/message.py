@@ -99,8 +99,13 @@ def summary(message: Message) -> str:
 
 
 def text(message: Message) -> str:
-    """Return the message for people."""
-    return "\n".join([summary(message), "", *_body(message, _LONGEST_TEXT)]) + "\n"
+    """Return the message for people, whose first line is its summary."""
+    return "\n".join([summary(message), "", mail(message)])
+
+
+def mail(message: Message) -> str:
+    """Return what stands below a subject that has the summary."""
+    return "\n".join(_body(message, _LONGEST_TEXT)) + "\n"
 
 
 def chat(message: Message, form: Chat) -> str:
@@ -251,24 +256,14 @@ def _fields(change: Change, evidence: Evidence | None, shown: Clock) -> dict[str
 
 
 def _body(message: Message, limit: int) -> Iterator[str]:
+    """Yield what the summary does not say. Of a single change first what happened, then what to do."""
     shown = Clock(utc=True, zone=shown_zone(message.zone))
     if message.test:
         yield "This is a test of `oncecron notify --test`. Nothing is wrong."
-    left = limit // 2
-    for place, change in enumerate(message.changes):
-        line = "\n".join(_lines(change))
-        left -= len(line) + 1
-        if left < 0:
-            yield f"... and {len(message.changes) - place} more changes; see `oncecron check`"
-            break
-        yield line
-    left = limit // 2
-    for place, evidence in message.evidence.items():
-        lines = ["", *_account(message.changes[place], evidence)]
-        left -= sum(map(len, lines)) + len(lines)
-        if left < 0:
-            break
-        yield from lines
+    if len(message.changes) == 1:
+        yield from _alone(message, limit)
+    else:
+        yield from _several(message, limit // 2)
     many = "1 finding is" if message.open == 1 else f"{message.open or 'no'} findings are"
     now = "" if message.test else f"Now {many} open. "
     at = shown.seconds(message.at)
@@ -276,22 +271,53 @@ def _body(message: Message, limit: int) -> Iterator[str]:
     yield f"{now}Sent by {_clean(message.host)}, namespace {message.namespace}, at {at}."
 
 
-def _lines(change: Change) -> Iterator[str]:
+def _alone(message: Message, limit: int) -> Iterator[str]:
+    [change] = message.changes
+    if change.change == "reminder" or _clean(sentence(change.finding)) not in summary(message):
+        yield _line(change)
+    lines = [*_account(message.evidence[0])] if 0 in message.evidence else []
+    if sum(map(len, lines)) + len(lines) <= limit:
+        yield from lines
+    yield from _to_do(change)
+
+
+def _several(message: Message, limit: int) -> Iterator[str]:
+    left = limit
+    for place, change in enumerate(message.changes):
+        line = "\n".join([_line(change), *(f"  {each}" for each in _to_do(change))])
+        left -= len(line) + 1
+        if left < 0:
+            yield f"... and {len(message.changes) - place} more changes; see `oncecron check`"
+            break
+        yield line
+    left = limit
+    for place, evidence in message.evidence.items():
+        key = _clean(message.changes[place].finding.key or "")
+        lines = ["", f"{key}:", *(f"  {each}" for each in _account(evidence))]
+        left -= sum(map(len, lines)) + len(lines)
+        if left < 0:
+            break
+        yield from lines
+
+
+def _line(change: Change) -> str:
     found, is_over = change.finding, change.change in ENDED
     state = change.change if is_over else found.state
     again = " (reminder)" if change.change == "reminder" else ""
-    yield _cut(f"{state}{again}: {_clean(sentence(found))}", _LONGEST_LINE)
-    if not is_over and (what := cure(found)):
-        yield f"  To do: {_clean(what)}"
+    return _cut(f"{state}{again}: {_clean(sentence(found))}", _LONGEST_LINE)
 
 
-def _account(change: Change, evidence: Evidence) -> Iterator[str]:
-    yield f"{_clean(change.finding.key or '')}:"
-    yield from (f"  {_cut(_clean(each), _LONGEST_LINE)}" for each in evidence.account)
+def _to_do(change: Change) -> Iterator[str]:
+    if change.change not in ENDED and (what := cure(change.finding)):
+        yield f"To do: {_clean(what)}"
+
+
+def _account(evidence: Evidence) -> Iterator[str]:
+    yield from (_cut(_clean(each), _LONGEST_LINE) for each in evidence.account)
     if evidence.output:
-        yield "  The end of its output:"
+        yield "The end of its output:"
         yield from (
-            f"  | {_cut(_clean(each), _LONGEST_LINE)}" for each in evidence.output.splitlines()
+            f"| {_cut(_clean(each), _LONGEST_LINE)}" for each in evidence.output.splitlines()
         )
 
 

@@ -105,6 +105,14 @@ def rate_said(counts: Counts) -> str:
     return f"{judged - wrong:,} of {judged:,} runs succeeded ({rate(counts)})" if judged else ""
 
 
+def totals(grid: Grid) -> list[tuple[str, int]]:
+    """Return how many ticks of each outcome all lines have, the worst first."""
+    counts: Counter[str] = Counter()
+    for line in grid.lines:
+        counts.update(dict(line.counts))
+    return _sorted(counts)
+
+
 def _shade(how: str, counts: Counts) -> str:
     if how not in ("bad", "missed"):
         return how

@@ -18,16 +18,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from oncecron import __version__
 from oncecron.core.masking import visible, without_logins
 from oncecron.core.text import Clock, tick_time
-from oncecron.core.tick import instant_of
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import MINUTE, format_duration
 from oncecron.host.local_time import zone_name
 from oncecron.log.missed import MISSED_AT_MOST
-from oncecron.watch.findings import cure
+from oncecron.watch.findings import OF_ALL, cure, title
 from oncecron.watch.standstill import firing
 from oncecron_web import charts
 from oncecron_web.addresses import host_address, key_address, run_address
-from oncecron_web.looks import LOOKS, look, word
+from oncecron_web.cards import began, cards
+from oncecron_web.looks import look, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +41,9 @@ _LONGEST_TEXT = 2000
 """Characters of a text that are shown; a command or a reason may have thousands."""
 _LISTED = 5
 _MOST_HOSTS = 500
+_CARDS, _KEYS_OF_CARD = 4, 3
+"""Shown without being opened, and of each so many keys: so the table of keys begins within the second screen."""
+_COMING = 12
 _EXACT = Clock(utc=True)
 
 
@@ -70,6 +73,7 @@ def environment() -> Environment:
     found.filters |= {
         "axis": charts.axis,
         "bars": charts.bars,
+        "cards": cards,
         "clock_said": _clock_said,
         "cure": cure,
         "dated": _dated,
@@ -94,15 +98,19 @@ def environment() -> Environment:
         "firing": firing,
         "several": _several,
         "short": _short,
-        "since": _since,
+        "since": began,
         "spots": charts.spots,
         "step": _step,
+        "totals": charts.totals,
         "weeks": charts.calendar,
         "word": word,
         "zone_name": zone_name,
     }
     found.globals |= {
         "bars_shown": charts.BARS,
+        "cards_shown": _CARDS,
+        "coming_shown": _COMING,
+        "keys_of_card": _KEYS_OF_CARD,
         "most_hosts": _MOST_HOSTS,
         "most_missed": MISSED_AT_MOST,
         "version": __version__,
@@ -120,18 +128,18 @@ def _shown(value: Any) -> Any:
 
 def _sentence(problems: Sequence[Finding], more: int) -> list[tuple[str, str]]:
     """Return what is wrong with how many keys, the worst first, and how it looks; empty: all is well."""
-    counts = Counter((_finding_look(each), each.finding) for each in problems)
-    found = sorted(counts.items(), key=lambda each: (LOOKS.index(each[0][0]), -each[1]))
-    parts = [(how, f"{many:,} {word(kind)}") for (how, kind), many in found]
+    counts: Counter[tuple[str, str]] = Counter()
+    for card in cards(problems):
+        counts[_finding_look(card.first), card.first.finding] += len(card.findings)
+    of_all = {each.finding: title(each) for each in problems if each.finding in OF_ALL}
+    parts = [
+        (how, of_all.get(kind) or f"{many:,} {word(kind)}") for (how, kind), many in counts.items()
+    ]
     return [*parts, *([(parts[0][0], f"{more:,} more")] if more else [])]
 
 
 def _finding_look(problem: Finding) -> str:
     return "missed" if problem.finding in ("missed", "silent") else look(problem.state)
-
-
-def _since(problem: Finding) -> float | None:
-    return problem.since if problem.since is not None else instant_of(problem.tick)
 
 
 def _host_look(host: HostSummary) -> str:

@@ -5,8 +5,9 @@ The values are records of `core`, `log` and `watch` as they are. It only reads.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.cli.command import moment, spooled_records, spools
 from oncecron.core.errors import NotFoundError, UsageError
@@ -16,6 +17,7 @@ from oncecron.core.suggestion import not_one_of, similar
 from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of
 from oncecron.core.units import DAY
+from oncecron.host.local_time import instants_between
 from oncecron.host.names import host_name
 from oncecron.log.grid import Grid, Run, columns, days, gather
 from oncecron.log.hosts import hosts
@@ -29,6 +31,7 @@ from oncecron.log.why import account, evidence, others
 from oncecron.watch.findings import check, usual_limits
 from oncecron.watch.situation import situation_of
 from oncecron_web.addresses import Link, NoSuchPageError, address, key_address
+from oncecron_web.cards import cards
 from oncecron_web.charts import BARS, share
 from oncecron_web.looks import LOOKS, WRONG, look
 from oncecron_web.page_times import PAGE_GRID, PAGE_TIMELINE, SHORTEST_HOST_GRID
@@ -59,8 +62,8 @@ _HOST_COLUMNS = 60
 _DAYS = 90
 _KEYS = 2000
 """Rows of the table; who may fire can make up more keys."""
-_EXPLAINED, _EXPLAINED_LIVE = 10, 3
-"""Findings with an account; each asks the store a few questions."""
+_EXPLAINED = 5
+"""Findings with an account, the first one of each card before the others; each asks the store a few questions."""
 _LISTED = 500
 """Findings at most; more come from a store into which somebody has written junk."""
 _HOSTS_OF = 6
@@ -72,7 +75,19 @@ _LONGEST_TEXT, _LONGEST_OUTPUT = 2000, 65_536
 """Letters of a text, and of the end of an output, which may have 8 MiB."""
 _OUTPUTS = 5
 """Attempts of a tick, the newest ones, whose output is shown."""
+_FAILED, _FAILED_SINCE = 10, 7 * DAY
+"""What the page of a host begins with: so many runs that failed there, none of them older."""
+_BAD = tuple(outcome for outcome in OUTCOMES if look(outcome) == "bad")
 _WORDS = tuple(dict.fromkeys((*OUTCOMES, *REFUSAL_REASONS)))
+
+
+class Coming(NamedTuple):
+    """A key that is due within a day."""
+
+    key: str
+    at: float
+    times: int
+    """How often."""
 
 
 def overview(
@@ -87,7 +102,7 @@ def overview(
 
     `explained`: it is read again and again, so less is explained; a finding that is as it was is not explained anew.
     """
-    now, spooled = sources.now, spooled_records(settings)
+    now, spooled, clock = sources.now, spooled_records(settings), _clock(sources, settings)
     situation, checked = _checked(sources, settings, keys=keys, spooled=spooled, brief=False)
     findings, named = checked.findings, {*keys}.union(*(each.named() for each in checked.findings))
     summaries = [each for each in situation.jobs if each.key in named or not is_internal(each.key)]
@@ -99,9 +114,10 @@ def overview(
         "keys": checked.keys,
         "problems": findings[:_LISTED],
         "more_problems": len(findings[_LISTED:]),
-        "explained": _explained(sources, findings, Clock(settings["utc"]), explained),
+        "explained": _explained(sources, findings, clock, explained or {}),
         **table,
         "running": _running(sources, table["states"]),
+        "coming": _coming(table["jobs"], now),
         "hosts": list(hosts(rows, sources.pauses, now)),
         **_charts(sources, settings, since, [job.key for job in table["jobs"]]),
         "hosts_of": list(_hosts_of(sources, settings, since, table)) if explained is None else [],
@@ -112,10 +128,14 @@ def overview(
 def live_overview() -> Callable[[Sources, Settings, Query], Shown]:
     """Return the question for the overview as the address has it; the page of a key has the rest."""
     explained: Explained = {}
+    today = ""
 
     def ask(sources: Sources, settings: Settings, query: Query) -> Shown:
-        nonlocal explained
+        nonlocal explained, today
         now = sources.now
+        day = Clock(settings["utc"]).seconds(now)[:10]
+        if day != today:  # an account says the time of today's ticks without their day
+            explained, today = {}, day
         since = max(_since(query, settings, now) or now - DAY, now - PAGE_TIMELINE)
         found = overview(sources, settings, since=since, explained=explained)
         explained = found["explained"]
@@ -127,7 +147,7 @@ def live_overview() -> Callable[[Sources, Settings, Query], Shown]:
 def key_page(sources: Sources, settings: Settings, query: Query) -> Shown:
     """Ask for the page of a key. Raises `NotFoundError`, `UsageError`, `StoreError`."""
     key, limit = query.get("name", ""), _limit(query)
-    now, clock = sources.now, Clock(settings["utc"])
+    now, clock = sources.now, _clock(sources, settings)
     outcomes, since = _outcomes(query), _since(query, settings, now)
     spooled = _spooled(sources, settings, key)
     situation, checked = _checked(sources, settings, keys=[key], brief=False)
@@ -161,8 +181,13 @@ def host_page(sources: Sources, settings: Settings, query: Query) -> Shown:
     if name not in known:
         raise _unknown("host", name, known)
     asked = HistoryQuery(host=name, since=since, limit=limit)
+    of_host = [each for each in sources.progressing() if is_living(each) and each.host == name]
+    failed = HistoryQuery(host=name, since=sources.now - _FAILED_SINCE, limit=_FAILED)
     return {
         "host": known[name],
+        "running": sorted(of_host, key=lambda each: each.acquired_at or 0.0),
+        "failed": _rows(sources.log.history, failed, _BAD, OUTCOMES),
+        "failed_shown": _FAILED,
         "problems": [each for each in _checked(sources, settings)[1].findings if each.host == name],
         "keys": [row for row in sources.key_hosts if row.host == name],
         "runs": _runs(sources, asked, outcomes),
@@ -230,7 +255,12 @@ def _checked(sources: Sources, settings: Settings, **more: Any) -> tuple[Situati
     """Return what `oncecron check` reads and finds; `more`: for `situation_of`."""
     utc = settings["utc"]
     situation = situation_of(sources, settings.file, usual_limits(), utc=utc, **more)
-    return situation, check(situation, usual_limits(), Clock(utc))
+    return situation, check(situation, usual_limits(), _clock(sources, settings))
+
+
+def _clock(sources: Sources, settings: Settings) -> Clock:
+    """Return how the texts of a page say the times of ticks: as its tables do."""
+    return Clock(settings["utc"], now=sources.now)
 
 
 def _table(
@@ -305,14 +335,30 @@ def _severity(job: JobSummary, of_job: States) -> tuple[int, bool, str]:
 
 
 def _explained(
-    sources: Sources, findings: Sequence[Finding], clock: Clock, known: Explained | None
+    sources: Sources, findings: Sequence[Finding], clock: Clock, known: Explained
 ) -> Explained:
-    some = findings[: _EXPLAINED if known is None else _EXPLAINED_LIVE]
+    found = cards(findings)
+    first = [card.first for card in found] + [each for card in found for each in card.findings[1:]]
     return {
-        each: (known or {}).get(each) or evidence(sources, each.key, each.tick, each.since, clock)
-        for each in some
+        each: known.get(each) or evidence(sources, each.key, each.tick, each.since, clock)
+        for each in [each for each in first if each.key is not None][:_EXPLAINED]
         if each.key is not None
     }
+
+
+def _coming(jobs: Iterable[JobSummary], now: float) -> list[Coming]:
+    """Return which keys are due within a day, the next one first, and how often."""
+    known = functools.cache(_times)  # many keys have the same schedule
+    found = [
+        Coming(job.key, job.next_at, known(job.schedule, job.zone, job.next_at, now + DAY))
+        for job in jobs
+        if job.schedule and job.next_at is not None and job.next_at <= now + DAY
+    ]
+    return sorted(found, key=lambda each: (each.at, each.key))
+
+
+def _times(schedule: str, zone: str | None, first: float, until: float) -> int:
+    return len(instants_between(schedule, zone, first - 1, until))
 
 
 def _with_missed(job: JobSummary, runs: Sequence[Run], now: float) -> list[Run]:

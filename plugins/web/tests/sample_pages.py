@@ -12,6 +12,7 @@ from oncecron.log.grid import Grid, Line, Mark, Run
 from oncecron.log.hosts import HostSummary
 from oncecron.log.job_summary import JobSummary
 from oncecron.watch.findings import Finding
+from oncecron_web.store_questions import Coming
 
 NOW = 1_795_000_000.0
 CLOCK = Clock(utc=True, now=NOW)
@@ -78,6 +79,7 @@ def shown(text: str = "plain", keys: int = 1) -> dict[str, Any]:
         "bars": {text: [Run(text, word, NOW - 60, 2.0, text, 1) for word in words[-30:]]},
         "running": [lease._replace(acquired_at=NOW - 5, progress=text)],
         "usual": {text: 2.0},
+        "coming": [Coming(text, NOW + 3600, 24)],
         "hosts": [HostSummary(text, NOW, text, 3.0, text, 1, 2, 3, (text, text), 2)],
         "timeline": Grid(starts, NOW, (line(text, *words),) * keys),
         "hosts_of": [Grid(starts, NOW, (line(text, *words),), text)],

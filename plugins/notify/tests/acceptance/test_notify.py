@@ -110,7 +110,7 @@ def test_a_failure_and_its_end_are_told_once_to_every_channel(
     assert problem["Subject"] == "oncecron CRITICAL: billing failed (exit status 3)"
     assert over["Subject"] == "oncecron OK: billing is well again"
     text = problem.get_content()
-    for words in ("critical: billing failed", "host-a started it", "  | the end", "Sent by host-a"):
+    for words in ("host-a started it", "| the end", "Sent by host-a"):
         assert words in text
     by_path = {
         form: [each for each in recorder.received if each.path == f"/{form}"]
@@ -134,7 +134,7 @@ def test_a_failure_and_its_end_are_told_once_to_every_channel(
         assert request.headers["idempotency-key"] == body["id"]
         assert request.headers["content-type"] == "application/json; charset=utf-8"
     for form in CHATS:
-        assert b"critical: billing failed" in by_path[form][0].body
+        assert b"CRITICAL: billing failed" in by_path[form][0].body
     lines = told.read_text().splitlines()
     assert lines[0] == "critical 1 log "
     assert "ok 1 log " in lines
@@ -345,7 +345,7 @@ def test_a_dry_run_prints_what_would_be_sent_and_a_test_sends_what_is_none(
     ]
     host.run("billing", *FAILING)
     shown = well(host("notify", "-n")).out.decode()
-    assert "critical: billing failed (exit status 3)" in shown
+    assert "CRITICAL: billing failed (exit status 3)" in shown
     assert recorder.received == []
     assert sorted(well(host("notify", "--test")).out.decode().splitlines()) == [
         f"channel hook, {recorder.url}/***: acknowledged",
@@ -446,7 +446,7 @@ def test_a_missed_key_that_is_forgotten_does_not_run_again(
 def test_a_lost_run_is_one_change_in_the_time_of_its_channel(
     store: Store, cluster: Cluster, new_recorder: Recorders, public_path: Path
 ) -> None:
-    """Its expired lease is no other one; the account has the same zone, with the UTC beside it."""
+    """Its expired lease is no other one; the account has the same zone."""
     recorder, told = new_recorder(), public_path / "told"
     berlin = f"[notify.channel.log]\ncommand = 'cat >> {told}'\ntz = \"Europe/Berlin\"\n"
     cluster.configure(hook(recorder) + berlin)
@@ -464,9 +464,10 @@ def test_a_lost_run_is_one_change_in_the_time_of_its_channel(
     assert re.search(
         r"^critical: billing was lost: the lease of host-a has expired at ", text, re.MULTILINE
     )
-    there, utc = r"\d\d:\d\d:\d\d", r"\((\d{4}-\d\d-\d\d )?\d\d:\d\dZ\)"
-    assert re.search(rf"has expired at \S+ {there} CES?T {utc}, and", text)
-    assert re.search(r"^  On \S+ \(CES?T, by the store's clock\):$", text, re.MULTILINE)
-    assert re.search(rf"^  {there} {utc} host-a started it", text, re.MULTILINE)
-    assert re.search(rf"at \S+ {there} CES?T {utc}\.$", text, re.MULTILINE)
-    assert text.count("\nbilling:\n") == 1
+    there = r"\d\d:\d\d:\d\d"
+    assert re.search(rf"has expired at \S+ {there} CES?T, and", text)
+    assert re.search(r"^On \S+ \(CES?T, by the store's clock\):$", text, re.MULTILINE)
+    assert re.search(rf"^{there} host-a started it", text, re.MULTILINE)
+    assert re.search(rf"at \S+ {there} CES?T\.$", text, re.MULTILINE)
+    assert "Z" not in text.replace("ONCECRON", "")
+    assert text.count(": billing was lost") == 2  # of the summary, and at length

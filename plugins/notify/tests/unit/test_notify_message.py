@@ -16,7 +16,7 @@ from oncecron.watch.findings import Limits, Situation, check, finding, usual_sta
 from oncecron_notify import channels
 from oncecron_notify.changes import Failing
 from oncecron_notify.channels import Channel, mail_of, render
-from oncecron_notify.message import CHATS, Change, Evidence, Message, as_json, summary, text
+from oncecron_notify.message import CHATS, Change, Evidence, Message, as_json, mail, summary, text
 from oncecron_notify.plugin import of_channels
 
 if TYPE_CHECKING:
@@ -153,15 +153,15 @@ def test_a_hostile_text_adds_no_header_to_a_mail() -> None:
     ops = channel("text")._replace(sender="cron@example.com")
     found = message(HOSTILE + " ü€" * 100)
     raw = mail_of(ops, found)
-    mail = email.message_from_bytes(raw, policy=email.policy.default)
-    assert mail.keys() == [
+    sent = email.message_from_bytes(raw, policy=email.policy.default)
+    assert sent.keys() == [
         *("To", "From", "Subject", "Date", "Message-ID", "Auto-Submitted"),
         *("Content-Type", "Content-Transfer-Encoding", "MIME-Version"),
     ]
     assert raw.partition(b"\n\n")[0].isascii()
-    assert mail["Subject"] == summary(found)
-    assert mail["Message-ID"] == f"<{'0' * 32}@oncecron.invalid>"
-    assert mail.get_content() == text(found)
+    assert sent["Subject"] == summary(found)
+    assert sent["Message-ID"] == f"<{'0' * 32}@oncecron.invalid>"
+    assert sent.get_content() == text(found).partition("\n\n")[2]
 
 
 def test_a_subject_stands_on_one_line() -> None:
@@ -178,7 +178,7 @@ def test_a_subject_stands_on_one_line() -> None:
 @pytest.mark.parametrize(
     ("kind", "key", "host", "reason", "to_do"),
     [
-        ("lost", "k", None, "was lost", "  To do: see what it has left half done; the next tick runs as usual; "),
+        ("lost", "k", None, "was lost", "To do: see what it has left half done; the next tick runs as usual; "),
         ("missed", "k", None, "missed 1 tick", "see whether cron runs on its hosts, and has its line"),
         ("missed", "k", None, "missed 1 tick; a runs l now: `oncecron forget k`", None),
         ("silent-host", None, "a b", "a b has fired nothing", "if it is retired: `oncecron forget --host 'a b'`"),
@@ -196,6 +196,26 @@ def test_a_finding_says_what_to_do(
         is_said = change == "problem" and to_do is not None
         assert ("To do: " in said) == is_said
         assert not is_said or str(to_do) in said
+
+
+def test_a_mail_says_a_thing_once() -> None:
+    """The subject, what happened, what to do, in the zone of the channel; of several changes each in a line first."""
+    evidence = {0: Evidence(["Tick 1 of key key0 failed on web1."], "no route")}
+    one = message("failed (exit status 3)", evidence=evidence, zone="Europe/Berlin")
+    assert summary(one) == "oncecron CRITICAL: key0 failed (exit status 3)"
+    *lines, to_do, blank, last = mail(one).splitlines()
+    assert lines == ["Tick 1 of key key0 failed on web1.", "The end of its output:", "| no route"]
+    assert (to_do[:7], blank) == ("To do: ", "")
+    assert last.endswith("namespace oncecron, at 2026-11-23 03:13:20 CET.")
+    assert text(one) == f"{summary(one)}\n\n{mail(one)}"
+    long = message("failed: " + "x" * 100)
+    assert mail(long).startswith("critical: key0 failed: xxx")
+    assert mail(message("failed", change="reminder")).startswith(
+        "critical (reminder): key0 failed\n"
+    )
+    several = mail(message("failed", "failed", evidence=evidence)).splitlines()
+    assert several[0] == "critical: key0 failed"
+    assert several[4:7] == ["", "key0:", "  Tick 1 of key key0 failed on web1."]
 
 
 def test_a_channel_that_fails_is_no_failure_of_the_pass_too() -> None:

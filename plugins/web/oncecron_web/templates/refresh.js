@@ -82,7 +82,7 @@
 
   const isOpen = (element, name) => element.localName === "details" && name === "open";
 
-  const nameOf = (node) => node.id || node.querySelector?.(":scope > summary, :scope > h3, :scope > td .name")?.textContent || "";
+  const nameOf = (node) => node.id || node.querySelector?.(":scope > summary, :scope > h3 > .title, :scope > .name, :scope > td .name")?.textContent || "";
 
   function isSame(one, other) {
     return one.nodeName === other.nodeName && (one.nodeType !== Node.ELEMENT_NODE || nameOf(one) === nameOf(other));

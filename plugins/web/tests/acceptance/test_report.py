@@ -42,8 +42,8 @@ def test_it_says_what_check_and_why_say(past: Oncecron) -> None:
     for finding in json.loads(past("check", "--json").out)["findings"]:
         assert f"{finding['key']}" in text
         assert finding["reason"] in text
-        for line in json.loads(past("why", finding["key"], "--json").out)["account"]:
-            assert " ".join(line.split()) in text
+        *_, last = json.loads(past("why", finding["key"], "--json").out)["account"]
+        assert " ".join(last.split()) in text
     assert "Last 2: 1 failed, 1 succeeded" in text
     assert "host-a" in text
     assert "host-b" in text

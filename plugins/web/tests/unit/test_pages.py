@@ -11,6 +11,8 @@ from hostile_texts import HOSTILE, Tags
 from sample_pages import CLOCK, NOW, days, line, shown, summary
 
 from oncecron.log.grid import Grid, Line, Mark, Run
+from oncecron.watch.findings import finding
+from oncecron_web.cards import cards
 from oncecron_web.charts import axis, bars, calendar, lane, rate, spots
 from oncecron_web.live_pages import draw_overview, filtered
 from oncecron_web.render import page
@@ -50,14 +52,18 @@ def test_links_lead_to_other_pages() -> None:
     """Those of a server; a page that stands alone has none."""
     assert "href" not in re.sub(r"<(link|use)[^>]*>", "", drawn(**shown()))
     live = drawn(**shown("a&b"), is_live=True)
-    assert live.count('<a class="name" href="key?name=a%26b">a&amp;b</a>') == 4
+    assert live.count('<a class="name" href="key?name=a%26b">a&amp;b</a>') == 5
     assert live.count('<a class="host" href="host?name=a%26b">a&amp;b</a>') == 5
 
 
 def test_where_all_is_well_it_says_so() -> None:
     """And a store without keys is no fault."""
     empty = dict.fromkeys(("problems", "jobs", "running", "hosts", "hosts_of"), ())
-    found = drawn(**shown() | empty | {"keys": 0, "timeline": Grid((), NOW, ())})
+    found = drawn(
+        **shown()
+        | empty
+        | {"keys": 0, "coming": [], "timeline": Grid((), NOW, ()), "days": Grid((), NOW, ())}
+    )
     told = Tags(found).text
     assert "0 keys, all well; 0 hosts fire." in told
     assert "No host has fired a key yet." in told
@@ -146,6 +152,32 @@ def test_a_filter_hides_nothing_that_is_wrong(query: dict[str, str]) -> None:
     for part in ("<article", 'id="running"', 'id="timeline"', 'id="days"', "all well"):
         assert part not in found
     assert "The filter" not in Tags(draw_overview(of_all, {"since": "24h"}, CLOCK)).text
+
+
+def test_equal_findings_are_one_card() -> None:
+    """With their keys, the oldest first; before them what is about more keys, behind them what is less bad."""
+    since = (NOW - 600, NOW - 3600, NOW - 60, NOW - 1800)
+    missed = [
+        finding("missed", f"key{place}", 3, f"missed 3 ticks {place}", since=at)
+        for place, at in enumerate(since)
+    ]
+    failed = finding("failed", "bad", 1, "failed (exit status 3)", since=NOW - 9000)
+    slow = [finding("slow", f"slow{place}", 1, "is slow", since=NOW) for place in range(9)]
+    dead = finding("silent-host", None, 9, "web1 has fired nothing", since=NOW, host="web1")
+    found = cards([failed, *missed, *slow, dead])
+    assert [(each.first.finding, len(each.findings)) for each in found] == [
+        ("missed", 4), ("failed", 1), ("slow", 9), ("silent-host", 1),
+    ]  # fmt: skip
+    assert [each.key for each in found[0].findings] == ["key1", "key3", "key0", "key2"]
+    still = finding("no-host", None, 1, "no host has fired", since=NOW)
+    assert cards([failed, still])[0].first == still
+    said = Tags(drawn(**shown() | {"problems": [failed, still]})).text
+    assert "1 key, no host fires, 1 failed; " in said
+    told = drawn(**shown() | {"problems": [failed, *missed, *slow, dead], "explained": {}})
+    assert "1 key, 4 missed, 1 failed, 9 slow, 1 silent host; " in Tags(told).text
+    assert told.count("<article") == 4
+    assert "1 more key" in Tags(told).text
+    assert Tags(told).text.count("is slow") == 1
 
 
 def test_a_page_of_some_keys_says_so() -> None:
