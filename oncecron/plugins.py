@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from oncecron.config.rules import Conflict
     from oncecron.config.settings import Settings
     from oncecron.core.diagnosis import Diagnosis
-    from oncecron.core.log_rows import ConfiguredValue, Execution
+    from oncecron.core.log_rows import ConfiguredValue, Execution, Told
     from oncecron.log.audit import Question
     from oncecron.log.protocol import Breach
     from oncecron.log.sources import Sources
@@ -97,6 +97,8 @@ class Plugin(NamedTuple):
     """The kinds of its findings."""
     findings: Callable[[Sources, File], Iterable[Finding]] = _nothing
     """What is wrong now: for `check`."""
+    told: Callable[[Sources, File], Iterable[tuple[str, Told]]] = _nothing
+    """Who was told what, by name: for the pages."""
     audited: Callable[[Question], Iterable[Breach]] = _nothing
     """What the log has of it: for `audit`."""
     host: Callable[[Settings], Iterable[Diagnosis]] = _nothing

@@ -60,9 +60,9 @@ PICTURES = {
 _MARGIN = 20
 
 
-def overview(fleet: Fleet) -> str:
+def overview(fleet: Fleet, name: str = "overview") -> str:
     """Write the overview of a fleet; return the address of the file."""
-    path = f"{fleet.path}.html"
+    path = f"{fleet.path}.{name}.html"
     with fleet.clock():
         assert invoke(["report", "--utc", "--html", path, "--store", f"sqlite://{fleet.path}"]) == 0
     return f"file://{path}"

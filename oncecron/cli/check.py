@@ -103,19 +103,16 @@ def _states(settings: Settings) -> Mapping[str, int]:
 def _checked(settings: Settings, states: Mapping[str, int], words: list[str]) -> Checked:
     keys = {valid_key(word) for word in words}
     limits = limits_of({option.name: settings[option.name] for option in WHAT_COUNTS}, states)
-    utc = settings["utc"]
     with store_and_log(settings) as (store, log):
         sources = sources_of(settings, store, log)
         waiting = spooled_records(settings)
-        situation = situation_of(
-            sources, settings.file, limits, utc=utc, keys=keys, spooled=waiting
-        )
+        situation = situation_of(sources, settings.file, limits, keys=keys, spooled=waiting)
         for key in sorted(keys - {job.key for job in situation.jobs}):
             known = {part.key for part in sources.store_keys}
             raise unknown_key(key, known, (row.host for row in sources.key_hosts))
     mistakes = [str(each) for each in problems_of(settings.file) if not each.private]
     situation = situation._replace(mistakes=mistakes)
-    checked = check(situation, limits, Clock(utc))
+    checked = check(situation, limits, Clock(settings["utc"]))
     told = [each._replace(reason=settings.named(each.reason)) for each in checked.findings]
     checked = checked._replace(findings=told)
     if not checked.state and not situation.is_complete:

@@ -345,6 +345,18 @@ class LeastRetention(NamedTuple):
 UNCHANGED = LeastRetention()
 
 
+class Told(NamedTuple):
+    """What was told of one finding, and acknowledged."""
+
+    at: float
+    change: str
+    """Such as `problem`, `recovered`."""
+    state: str
+    finding: str
+    key: str | None
+    words: str
+
+
 class ConfiguredValue(NamedTuple):
     """A line of `oncecron config show`, in the order of its published fields."""
 

@@ -44,7 +44,7 @@ from oncecron.log.silent_hosts import (
 from oncecron.plugins import brought
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from oncecron.core.log_rows import KeyHost, LeaseView, Pause
@@ -81,9 +81,8 @@ class Kind(NamedTuple):
     """The kind of finding, and the key, of which it says the same better."""
 
 
-_RUNS_AGAIN = (
-    "the next tick runs as usual; `oncecron why {key}` has the line that runs this one again"
-)
+_WHERE_LINE = "; `oncecron why {key}` has the line that runs this one again"
+_RUNS_AGAIN = f"the next tick runs as usual{_WHERE_LINE}"
 _LINE = "see whether cron runs on its hosts, and has its line"
 KINDS = {
     "missed": Kind(
@@ -308,6 +307,8 @@ class Situation(NamedTuple):
     """In the configuration file of this host."""
     is_complete: bool = True
     """Whether each row of the store could be read."""
+    timed: Callable[[Clock], Iterable[Finding]] = lambda _clock: ()
+    """The remarks that say times: those are in the zone of who reads them."""
 
 
 class Checked(NamedTuple):
@@ -331,7 +332,8 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     found = [each for job in situation.jobs for each in _of_key(job, situation, limits, clock)]
     found += _expired([lease for lease in situation.leases if lease.key in keys], clock)
     found += _of_hosts(situation, keys, limits, clock)
-    found += [each for each in situation.remarks if each.key is None or each.key in keys]
+    remarks = [*situation.remarks, *situation.timed(clock)]
+    found += [each for each in remarks if each.key is None or each.key in keys]
     if situation.spooled:
         records = many(situation.spooled, "record")
         waiting = f"{records} in the spool of this host: the store was unreachable"
@@ -564,13 +566,17 @@ def title(found: Finding) -> str:
 _CURES_OF_GONE_LINES = ("oncecron forget", "see that its line is there")
 
 
-def cure(found: Finding) -> str:
-    """Return what to do about a finding; empty: its sentence says it."""
+def cure(found: Finding, *, has_account: bool = False) -> str:
+    """Return what to do about a finding; empty: its sentence says it.
+
+    `has_account`: what `oncecron why` says stands beside it, with the line that runs it again.
+    """
     if found.finding == "missed" and any(each in found.reason for each in _CURES_OF_GONE_LINES):
         return ""
     if found.finding == "silent-host":
         return _cure_of_silence(found)
-    return kinds()[found.finding].cure.format(**found._asdict())
+    text = kinds()[found.finding].cure
+    return (text.replace(_WHERE_LINE, "") if has_account else text).format(**found._asdict())
 
 
 def _cure_of_silence(found: Finding) -> str:

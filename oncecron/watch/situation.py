@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
-from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of
 from oncecron.log.gaps import reason_text
 from oncecron.log.gone_lines import gone_lines
@@ -17,10 +16,11 @@ from oncecron.watch.standstill import silence, stops
 from oncecron.watch.wrong_times import future_marks, zones
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from oncecron.config.file import File
-    from oncecron.core.log_rows import KeyHost
+    from oncecron.core.log_rows import JobKey, KeyHost
+    from oncecron.core.text import Clock
     from oncecron.log.job_summary import JobSummary
     from oncecron.log.missed import Reasons
     from oncecron.log.sources import Sources
@@ -35,24 +35,22 @@ def situation_of(
     file: File,
     limits: Limits,
     *,
-    utc: bool = True,
     keys: Collection[str] = (),
     spooled: int = 0,
     brief: bool = True,
 ) -> Situation:
     """Read once all that is judged of every key, or of `keys`. Raises `StoreError`.
 
-    `file`: what plugins find may depend on it. `limits`: what nobody looks for is not read. `utc`: how the sentences
-    show times. `spooled`: records that wait on this host. `brief`: see `jobs`.
+    `file`: what plugins find may depend on it. `limits`: what nobody looks for is not read. `spooled`: records
+    that wait on this host. `brief`: see `jobs`.
     """
-    store, states = sources.store, limits.states
+    store, states, store_keys = sources.store, limits.states, sources.store_keys
     found = list(jobs(sources, keys, brief=brief, missed_after=limits.missed_after))
     hosts = sources.key_hosts if any(states[kind] for kind in _OF_HOSTS) else ()
-    remarks = [
-        each
-        for each in _remarks(sources, file, found, hosts, limits, Clock(utc))
-        if states[each.finding] and (not keys or each.key in keys)
-    ]
+
+    def wanted(remarks: Iterable[Finding]) -> list[Finding]:
+        return [each for each in remarks if states[each.finding] and (not keys or each.key in keys)]
+
     return Situation(
         sources.now,
         found,
@@ -60,27 +58,33 @@ def situation_of(
         hosts,
         sources.pauses,
         _hints(sources, found) if states["missed"] or states["silent"] else {},
-        remarks,
+        wanted(_remarks(sources, file, hosts, limits)),
         spooled,
         is_complete=not (store.unreadable or sources.log.unreadable),
+        timed=lambda clock: wanted(_timed(sources, store_keys, found, hosts, limits, clock)),
     )
 
 
 def _remarks(
+    sources: Sources, file: File, hosts: Collection[KeyHost], limits: Limits
+) -> Iterator[Finding]:
+    if limits.states["zone"]:
+        yield from zones(sources.log, sources.store_keys, list(recent(hosts, sources.now)))
+    yield from brought(lambda each: each.findings(sources, file))
+
+
+def _timed(
     sources: Sources,
-    file: File,
+    store_keys: Sequence[JobKey],
     found: Collection[JobSummary],
     hosts: Collection[KeyHost],
     limits: Limits,
     clock: Clock,
 ) -> Iterator[Finding]:
-    keys, now = sources.store_keys, sources.now
+    now, pauses = sources.now, sources.pauses
     yield from silence(found, hosts, now, clock)
-    yield from stops(found, hosts, sources.pauses, now, limits.stopped_after, clock)
-    yield from future_marks(keys, sources.pauses, now, clock)
-    if limits.states["zone"]:
-        yield from zones(sources.log, keys, list(recent(hosts, now)))
-    yield from brought(lambda each: each.findings(sources, file))
+    yield from stops(found, hosts, pauses, now, limits.stopped_after, clock)
+    yield from future_marks(store_keys, pauses, now, clock)
 
 
 def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]:

@@ -14,12 +14,12 @@ message counts all.
     {"known": [{"finding": "failed", "key": "billing", "shard": null, "host": null,
                 "channel": null, "state": "critical", "since": 1795400000.0, "sent_at": 1795400060.0,
                 "telling": "critical", "changed_at": 1795400059.0}],
-     "waiting": [], "failing": null}
+     "waiting": [], "failing": null, "told": []}
 
 `known` has the findings that the channel knows of. `sent_at` null: a message about it was tried and not acknowledged,
 so nobody can tell what the channel knows. `waiting` has findings that have not lasted yet, and `since` when they were
 there at each pass. `failing` is how the channel fails at present: {"since", "tried_at", "tries",
-"error"}.
+"error"}. `told` has the newest changes that the channel has acknowledged, for people who look who was told what.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from hashlib import sha256
 
 from oncecron.core.errors import UNREADABLE, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
+from oncecron.core.log_rows import Told
 from oncecron.core.masking import visible
 from oncecron.core.tick import instant_of
 from oncecron.host.stderr import complain
 from oncecron.stores.reader import check
-from oncecron.watch.findings import STATES, Finding
+from oncecron.watch.findings import STATES, Finding, sentence
 from oncecron_notify.message import ENDED, Change
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _ROOM = 1 << 19
 """For what a channel knows, in bytes: half of the longest document that a store takes."""
 _LONGEST_ERROR = 500
+_TOLD, _LONGEST_WORDS = 50, 300
 
 
 class Identity(NamedTuple):
@@ -106,6 +108,8 @@ class Knowledge(NamedTuple):
     failing: Failing | None = None
     waiting: Mapping[Identity, float] = {}
     """The findings that have not lasted yet, and since when they have been there."""
+    told: Sequence[Told] = ()
+    """The newest changes that it has acknowledged, the oldest first."""
 
 
 def identity(found: Finding) -> Identity:
@@ -133,7 +137,8 @@ def _read(document: Any) -> Knowledge:
         raise ValueError(f"a state is {strange.pop()!r:.60}")
     waiting = {_record(Identity, row): _record(_Waiting, row).since for row in document["waiting"]}
     failing = None if document["failing"] is None else _record(Failing, document["failing"])
-    return Knowledge(known, failing, waiting)
+    told = [_record(Told, row) for row in document.get("told", ())[-_TOLD:]]
+    return Knowledge(known, failing, waiting, tuple(told))
 
 
 def _record(kind: type[Record], row: Mapping[str, Any]) -> Record:
@@ -152,6 +157,7 @@ def document_of(knowledge: Knowledge) -> str:
         "known": rows,
         "waiting": [{**which._asdict(), "since": since} for which, since in waits],
         "failing": knowledge.failing and knowledge.failing._asdict(),
+        "told": [each._asdict() for each in knowledge.told],
     }
     return json.dumps(document, allow_nan=False, separators=(",", ":"))
 
@@ -350,7 +356,14 @@ def knowledge_after(knowledge: Knowledge, found: Sequence[Change], now: float) -
             known.pop(which, None)
         else:
             known[which] = known[which]._replace(state=change.finding.state, sent_at=now)
-    return Knowledge(known, None, knowledge.waiting)
+    told = (*knowledge.told, *(_told(change, now) for change in found))
+    return Knowledge(known, None, knowledge.waiting, told[-_TOLD:])
+
+
+def _told(change: Change, now: float) -> Told:
+    found = change.finding
+    words = sentence(found)[:_LONGEST_WORDS]
+    return Told(now, change.change, found.state, found.finding, found.key, words)
 
 
 def with_ids(channel: str, under_way: Knowledge, found: Iterable[Change]) -> list[Change]:

@@ -276,9 +276,9 @@ def _alone(message: Message, limit: int) -> Iterator[str]:
     if change.change == "reminder" or _clean(sentence(change.finding)) not in summary(message):
         yield _line(change)
     lines = [*_account(message.evidence[0])] if 0 in message.evidence else []
-    if sum(map(len, lines)) + len(lines) <= limit:
-        yield from lines
-    yield from _to_do(change)
+    has_account = len(lines) > 0 and sum(map(len, lines)) + len(lines) <= limit
+    yield from lines if has_account else ()
+    yield from _to_do(change, has_account=has_account)
 
 
 def _several(message: Message, limit: int) -> Iterator[str]:
@@ -307,8 +307,9 @@ def _line(change: Change) -> str:
     return _cut(f"{state}{again}: {_clean(sentence(found))}", _LONGEST_LINE)
 
 
-def _to_do(change: Change) -> Iterator[str]:
-    if change.change not in ENDED and (what := cure(change.finding)):
+def _to_do(change: Change, *, has_account: bool = False) -> Iterator[str]:
+    what = "" if change.change in ENDED else cure(change.finding, has_account=has_account)
+    if what:
         yield f"To do: {_clean(what)}"
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.core.diagnosis import Diagnosis
-from oncecron.core.log_rows import ConfiguredValue
+from oncecron.core.log_rows import ConfiguredValue, Told
 from oncecron.core.masking import visible
 from oncecron.core.text import count
 from oncecron.plugins import Plugin
 from oncecron.watch.findings import CRITICAL, Kind, finding
-from oncecron_notify.changes import failing_channels
+from oncecron_notify.changes import failing_channels, knowledge_in
 from oncecron_notify.notices import notices, other_notices, remove_other_notices
 from oncecron_notify.notify_table import NOTIFY_KEY, channel_names, channel_section, parse_notify
 from oncecron_notify.notify_times import CHANNEL_FORGOTTEN, CHANNEL_TRIES
@@ -42,6 +42,11 @@ def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
 def _findings(sources: Sources, file: File) -> Iterator[Finding]:
     found = notices(sources.store, channel_names(file))
     return of_channels(failing_channels(found), sources.now)
+
+
+def _told(sources: Sources, file: File) -> Iterator[tuple[str, Told]]:
+    for notice in notices(sources.store, channel_names(file)):
+        yield from ((notice.channel, each) for each in knowledge_in(notice).told)
 
 
 def of_channels(failing: Mapping[str, Failing], now: float) -> Iterator[Finding]:
@@ -84,6 +89,7 @@ PLUGIN = Plugin(
         )
     },
     findings=_findings,
+    told=_told,
     store=_store,
     prune=_prune,
 )  # fmt: skip

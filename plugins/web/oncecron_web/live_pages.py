@@ -95,6 +95,7 @@ def filtered(shown: Shown, query: Query) -> Shown:
         ],
         "more_problems": 0,
         "running": [each for each in shown["running"] if each.key in keys],
+        "told": [each for each in shown["told"] if each[1].key in keys],
         "coming": [each for each in shown["coming"] if each.key in keys],
         "timeline": of_keys(shown["timeline"]),
         "days": of_keys(shown["days"]),

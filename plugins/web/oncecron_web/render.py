@@ -83,6 +83,7 @@ def environment() -> Environment:
         "host_look": _host_look,
         "iso": _EXACT.seconds,
         "key_address": key_address,
+        "kind_look": _kind_look,
         "lane": charts.lane,
         "last_run": _last_run,
         "listed": _listed,
@@ -139,7 +140,11 @@ def _sentence(problems: Sequence[Finding], more: int) -> list[tuple[str, str]]:
 
 
 def _finding_look(problem: Finding) -> str:
-    return "missed" if problem.finding in ("missed", "silent") else look(problem.state)
+    return _kind_look(problem.finding, problem.state)
+
+
+def _kind_look(kind: str, state: str) -> str:
+    return "missed" if kind in ("missed", "silent") else look(state)
 
 
 def _host_look(host: HostSummary) -> str:

@@ -17,17 +17,18 @@ from oncecron.core.suggestion import not_one_of, similar
 from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of
 from oncecron.core.units import DAY
-from oncecron.host.local_time import instants_between
 from oncecron.host.names import host_name
 from oncecron.log.grid import Grid, Run, columns, days, gather
 from oncecron.log.hosts import hosts
 from oncecron.log.job_summary import is_living
 from oncecron.log.jobs import as_is, states
+from oncecron.log.missed import scheduled
 from oncecron.log.output_tail import captured
 from oncecron.log.tick_history import facts_of, spooled_of, which_of
 from oncecron.log.timeline import Span, last_runs, ticks_of
 from oncecron.log.which_tick import Choice, Ticks, wanted_tick
 from oncecron.log.why import account, evidence, others
+from oncecron.plugins import brought
 from oncecron.watch.findings import check, usual_limits
 from oncecron.watch.situation import situation_of
 from oncecron_web.addresses import Link, NoSuchPageError, address, key_address
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import LeaseView
+    from oncecron.core.log_rows import LeaseView, Told
     from oncecron.log.grid import Line, Mark
     from oncecron.log.job_summary import JobSummary
     from oncecron.log.sources import Sources
@@ -75,6 +76,8 @@ _LONGEST_TEXT, _LONGEST_OUTPUT = 2000, 65_536
 """Letters of a text, and of the end of an output, which may have 8 MiB."""
 _OUTPUTS = 5
 """Attempts of a tick, the newest ones, whose output is shown."""
+_TOLD = 12
+"""Messages of `notify` that a page shows."""
 _FAILED, _FAILED_SINCE = 10, 7 * DAY
 """What the page of a host begins with: so many runs that failed there, none of them older."""
 _BAD = tuple(outcome for outcome in OUTCOMES if look(outcome) == "bad")
@@ -100,7 +103,7 @@ def overview(
 ) -> Shown:
     """Ask for the overview, of every key or of `keys`. Raises `StoreError`.
 
-    `explained`: it is read again and again, so less is explained; a finding that is as it was is not explained anew.
+    `explained`: it is read again and again, so a finding that is as it was is not explained anew.
     """
     now, spooled, clock = sources.now, spooled_records(settings), _clock(sources, settings)
     situation, checked = _checked(sources, settings, keys=keys, spooled=spooled, brief=False)
@@ -118,6 +121,7 @@ def overview(
         **table,
         "running": _running(sources, table["states"]),
         "coming": _coming(table["jobs"], now),
+        "told": _told(sources, settings, keys),
         "hosts": list(hosts(rows, sources.pauses, now)),
         **_charts(sources, settings, since, [job.key for job in table["jobs"]]),
         "hosts_of": list(_hosts_of(sources, settings, since, table)) if explained is None else [],
@@ -162,6 +166,7 @@ def key_page(sources: Sources, settings: Settings, query: Query) -> Shown:
         "states": states(job),
         "problems": [each for each in checked.findings if key in each.named()],
         "running": _running(sources, [key]),
+        "told": _told(sources, settings, [key]),
         "bars": bars,
         "grid": _hosts_by_time(sources, settings, key, max(begin, now - PAGE_GRID)),
         **_tick(sources, query, spooled, clock, job),
@@ -253,8 +258,7 @@ def _reading(sources: Sources, settings: Settings) -> Shown:
 
 def _checked(sources: Sources, settings: Settings, **more: Any) -> tuple[Situation, Checked]:
     """Return what `oncecron check` reads and finds; `more`: for `situation_of`."""
-    utc = settings["utc"]
-    situation = situation_of(sources, settings.file, usual_limits(), utc=utc, **more)
+    situation = situation_of(sources, settings.file, usual_limits(), **more)
     return situation, check(situation, usual_limits(), _clock(sources, settings))
 
 
@@ -346,6 +350,15 @@ def _explained(
     }
 
 
+def _told(
+    sources: Sources, settings: Settings, keys: Collection[str] = ()
+) -> list[tuple[str, Told]]:
+    """Return who was told what, the newest first."""
+    found = brought(lambda each: each.told(sources, settings.file))
+    of_keys = [each for each in found if not keys or each[1].key in keys]
+    return sorted(of_keys, key=lambda each: -each[1].at)[:_TOLD]
+
+
 def _coming(jobs: Iterable[JobSummary], now: float) -> list[Coming]:
     """Return which keys are due within a day, the next one first, and how often."""
     known = functools.cache(_times)  # many keys have the same schedule
@@ -358,7 +371,7 @@ def _coming(jobs: Iterable[JobSummary], now: float) -> list[Coming]:
 
 
 def _times(schedule: str, zone: str | None, first: float, until: float) -> int:
-    return len(instants_between(schedule, zone, first - 1, until))
+    return len(scheduled(schedule, zone, first - 1, until))
 
 
 def _with_missed(job: JobSummary, runs: Sequence[Run], now: float) -> list[Run]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from oncecron.core.log_rows import LeaseView
+from oncecron.core.log_rows import LeaseView, Told
 from oncecron.core.text import Clock
 from oncecron.core.units import DAY
 from oncecron.log.grid import Grid, Line, Mark, Run
@@ -79,6 +79,7 @@ def shown(text: str = "plain", keys: int = 1) -> dict[str, Any]:
         "bars": {text: [Run(text, word, NOW - 60, 2.0, text, 1) for word in words[-30:]]},
         "running": [lease._replace(acquired_at=NOW - 5, progress=text)],
         "usual": {text: 2.0},
+        "told": [("ops", Told(NOW - 30, "problem", "critical", "failed", text, text))],
         "coming": [Coming(text, NOW + 3600, 24)],
         "hosts": [HostSummary(text, NOW, text, 3.0, text, 1, 2, 3, (text, text), 2)],
         "timeline": Grid(starts, NOW, (line(text, *words),) * keys),

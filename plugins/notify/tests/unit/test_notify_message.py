@@ -205,7 +205,8 @@ def test_a_mail_says_a_thing_once() -> None:
     assert summary(one) == "oncecron CRITICAL: key0 failed (exit status 3)"
     *lines, to_do, blank, last = mail(one).splitlines()
     assert lines == ["Tick 1 of key key0 failed on web1.", "The end of its output:", "| no route"]
-    assert (to_do[:7], blank) == ("To do: ", "")
+    assert (to_do, blank) == ("To do: correct the cause; the next tick runs as usual", "")
+    assert "`oncecron why key0` has the line" in mail(message("failed"))
     assert last.endswith("namespace oncecron, at 2026-11-23 03:13:20 CET.")
     assert text(one) == f"{summary(one)}\n\n{mail(one)}"
     long = message("failed: " + "x" * 100)

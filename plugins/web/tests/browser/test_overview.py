@@ -12,6 +12,7 @@ from sample_pages import shown as everything
 from story_stores import rotated, seed
 
 from oncecron.core.masking import visible
+from oncecron.core.units import HOUR
 from oncecron_web.render import page
 
 if TYPE_CHECKING:
@@ -64,6 +65,21 @@ def test_it_says_first_what_is_wrong(show: Callable[..., Shown], overview: str) 
     assert "by ann@web1: new mail server" in page.inner_text("table.keys")
     assert page.locator("table.keys path.missed").count() == 1
     assert page.locator("table.keys path.running").count() == 1
+
+
+@pytest.mark.parametrize("width", [390, 800, 1400])
+def test_the_table_begins_within_the_second_screen(
+    show: Callable[..., Shown], fleet: Fleet, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """Also three hours after all crons have stopped; the worst is said first, and how many hosts fire."""
+    monkeypatch.setattr(fleet, "_now", fleet._now + 3 * HOUR)
+    page = show(pictures.overview(fleet, "late"), width).page
+    assert page.inner_text("h1").startswith("14 keys, no host fires, ")
+    assert page.inner_text("h1").endswith("; 0 of 3 hosts fire.")
+    assert "no host has fired since 09:40" in page.locator("article").first.inner_text()
+    box = page.locator("#keys").bounding_box()
+    assert box
+    assert box["y"] < 2 * 844
 
 
 def test_the_charts_hide_nothing_bad(show: Callable[..., Shown], overview: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hostile_texts import HOSTILE, Tags
 from sample_pages import CLOCK, NOW, days, line, shown, summary
 
+from oncecron.core.log_rows import Told
 from oncecron.log.grid import Grid, Line, Mark, Run
 from oncecron.watch.findings import finding
 from oncecron_web.cards import cards
@@ -62,7 +63,13 @@ def test_where_all_is_well_it_says_so() -> None:
     found = drawn(
         **shown()
         | empty
-        | {"keys": 0, "coming": [], "timeline": Grid((), NOW, ()), "days": Grid((), NOW, ())}
+        | {
+            "keys": 0,
+            "coming": [],
+            "told": [],
+            "timeline": Grid((), NOW, ()),
+            "days": Grid((), NOW, ()),
+        }
     )
     told = Tags(found).text
     assert "0 keys, all well; 0 hosts fire." in told
@@ -178,6 +185,32 @@ def test_equal_findings_are_one_card() -> None:
     assert told.count("<article") == 4
     assert "1 more key" in Tags(told).text
     assert Tags(told).text.count("is slow") == 1
+
+
+def test_who_was_told_is_said() -> None:
+    """Of which channel, when and what; with the shape of what was told, and a filter leaves out other keys."""
+    told = [
+        ("ops", Told(NOW - 60, "recovered", "ok", "failed", "plain", "plain is well again")),
+        (
+            "boss",
+            Told(NOW - 3600, "problem", "critical", "missed", "plain", "plain missed 2 ticks"),
+        ),
+        ("ops", Told(NOW - 7200, "reminder", "warning", "slow", "other", "other is slow")),
+    ]
+    found = drawn(**shown() | {"told": told})
+    part = found.partition('id="told"')[2].partition("</section>")[0]
+    rows = [
+        " ".join(Tags(row.replace("<td", " <td")).text.split()) for row in part.split("<tr>")[2:]
+    ]
+    assert rows == [
+        "11:05 ops plain is well again",
+        "10:06 boss plain missed 2 ticks",
+        "09:06 ops other is slow reminder",
+    ]
+    assert [how in part for how in ("icon well", "icon missed", "icon warning")] == [True] * 3
+    assert [each.key for _, each in filtered(shown() | {"told": told}, {"q": "pla"})["told"]] == [
+        "plain"
+    ] * 2
 
 
 def test_a_page_of_some_keys_says_so() -> None:
