@@ -18,9 +18,10 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.table import Column, Kind
 from oncecron.cli.terminal import style_for
+from oncecron.config.options import wrong_variables
 from oncecron.config.settings import Settings, naming
 from oncecron.core import clock
-from oncecron.core.diagnosis import Diagnosis
+from oncecron.core.diagnosis import FIRINGS, Diagnosis
 from oncecron.core.errors import EX_FOUND, ConfigurationError, OncecronError
 from oncecron.core.text import count, listed, visible
 from oncecron.host import installation
@@ -71,7 +72,8 @@ def _examine(given: dict[str, str], _words: list[str]) -> int:
     found: list[Diagnosis] = []
     try:
         settings = Settings(OPTIONS, given)
-        chosen, diagnoses = output_format(settings), _diagnoses(settings)
+        chosen = output_format(settings)
+        diagnoses = iter(sorted(_diagnoses(settings), key=lambda each: each.subject != FIRINGS))
     except ConfigurationError as error:
         chosen = "json" if "json" in given else given.get("format", "table")
         diagnoses = iter([Diagnosis("fail", "configuration", str(error))])
@@ -96,6 +98,8 @@ def _diagnoses(settings: Settings) -> Iterator[Diagnosis]:
         yield Diagnosis("fail" if problem.stops else "warn", "configuration", str(problem))
     if not problems:
         yield Diagnosis("ok", "configuration", path or "no configuration file")
+    for wrong, cure in wrong_variables(os.environ):
+        yield Diagnosis("warn", "environment", visible(wrong), cure)
     yield of_program()
     yield of_zone()
     yield from diagnoses(refused())

@@ -13,7 +13,7 @@ from oncecron.core.timing import LONGEST_CONNECT_TIMEOUT, LONGEST_TTL, MINIMUM_T
 from oncecron.core.units import parse_duration, parse_range, parse_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Literal
 
     from oncecron.stores.reader import Reader
@@ -118,6 +118,28 @@ CONFIG = Option(
     "FILE", "Where", environment="ONCECRON_CONFIG", completion="file",
 )  # fmt: skip
 STORE_OPTIONS = (STORE, LOG, NAMESPACE, CONFIG)
+
+_VARIABLE = "ONCECRON_"
+VARIABLES = (
+    *("STORE", "STORE_FILE", "LOG", "NAMESPACE", "CONFIG", "HOST", "SHELL", "KEY_PREFIX"),
+    *("KEY", "TICK", "EXECUTION_ID", "FENCING_TOKEN", "ATTEMPT", "SHARD", "SHARDS", "ITEM_ID", "ITEM_IDS"),
+    *("NOTIFY_ID", "NOTIFY_CHANNEL", "NOTIFY_STATE", "NOTIFY_SUMMARY", "NOTIFY_CHANGES", "NOTIFY_OPEN"),
+)  # fmt: skip
+"""How the variables go on that oncecron reads, and those that it sets for commands: none of them is mistyped."""
+
+
+def wrong_variables(names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield which variables look like ours and are none: what is wrong with each, and the cure."""
+    for name in names:
+        meant = name.removeprefix(_VARIABLE)
+        if meant != name and meant not in VARIABLES:
+            from oncecron.core.suggestion import did_you_mean  # noqa: PLC0415 - for an error message alone
+
+            cure = did_you_mean(
+                meant, VARIABLES, "rename or remove it", shown=lambda each: f"{_VARIABLE}{each}"
+            )
+            yield f"{name} is no variable of oncecron, and is ignored", cure
+
 
 SHELL = Option(
     "shell", "text",

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from typing import Literal
 
 
+FIRINGS = "firings"
+"""The subject of what keeps all firings from a start now: it is said first."""
+
+
 class Diagnosis(NamedTuple):
     """One thing that `oncecron doctor` has looked at, in the order of its published fields."""
 

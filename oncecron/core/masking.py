@@ -1,7 +1,8 @@
 """Mask secrets, in addresses, in commands and in messages: `***` stands for what may be a password.
 
-    address     of a store, or a URL: an address that cannot be read is hidden rather than shown. A password of only
-                digits in place of a port, or one in place of a user name, cannot be told from what it looks like
+    address     of a store, or a URL: an address that cannot be read is hidden rather than shown. So is what stands
+                alone before the @ of a Redis: a password without its colon. A password of only digits in place of a
+                port, or one in place of a user name of PostgreSQL, cannot be told from what it looks like
     command     NAME=VALUE and NAME: VALUE whose name says that it is a secret, --NAME VALUE, a password in a URL, the
                 log-in options of known programs. A word with blanks, such as the string of `sh -c`, is shown up to its
                 first secret, because what is behind it may belong to it
@@ -68,6 +69,7 @@ def _name_before(text: str, at: int) -> str:
 # Addresses
 
 _STORES = ("postgresql", "postgres", "redis", "rediss", "valkey", "valkeys", "unix", "sqlite")
+_LOGIN_IS_SECRET = ("http", "https", "redis", "rediss", "valkey", "valkeys")
 _MISTYPED = ("postgres", "redis", "valkey")
 _FILES = ("unix", "sqlite")
 _SCHEME = _NAME - {"_"} | {"+"}
@@ -192,7 +194,7 @@ def _spans(text: str, store: bool) -> list[tuple[int, int]]:
         return [(begin, len(text))]
     found = []
     user, colon, _ = login.partition(":")
-    if at and (colon or scheme in ("http", "https") or _NOT_IN_A_USER.intersection(user)):
+    if at and (colon or scheme in _LOGIN_IS_SECRET or _NOT_IN_A_USER.intersection(user)):
         found.append((begin + len(user) + 1 if colon else begin, begin + len(login)))
     if question:
         found += _in_parameters(text, len(text) - len(query), store and scheme != "sqlite")

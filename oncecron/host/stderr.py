@@ -40,7 +40,7 @@ def complain(text: str) -> None:
 
 
 class Patience:
-    """Says on one line what a person waits for, after two seconds without a word. cron never gets such a line.
+    """Says on one line what a person at a terminal waits for, after two seconds without a word.
 
     A thread says it, because the wait may be within a call of a library.
     """
@@ -50,7 +50,8 @@ class Patience:
         self.is_wanted = bool(wanted) or system.calls.isatty(2)
         self._since: float | None = None
         self._what = ("", "")
-        self._said: set[str] = set()
+        self.said: set[str] = set()
+        """The kinds that have been said."""
 
     def wait(self, kind: str, what: str) -> None:
         """Wait for this from now on, in the same wait as before if there is one. Each kind is said once."""
@@ -77,8 +78,8 @@ class Patience:
 
     def _say(self) -> None:
         kind, what = self._what
-        if kind not in self._said:
-            self._said.add(kind)
+        if kind not in self.said:
+            self.said.add(kind)
             complain(f"waiting: {what}")
 
 

@@ -26,12 +26,12 @@ pause or a drain.
 
 from __future__ import annotations
 
-from oncecron.core import clock
+from oncecron.core import clock, system
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff, jittered, random_fraction
-from oncecron.core.timing import CALL_TIMEOUT, SILENT_FOR
+from oncecron.core.timing import CALL_TIMEOUT, SILENT_FOR, SILENT_WAIT
 from oncecron.host import stderr
 from oncecron.run.reporter import waiting_message
 from oncecron.run.spool import not_started_record, skip_record
@@ -395,6 +395,14 @@ class _ShardClaim:
 
     # The store cannot decide yet
 
+    def _say_once(self, answer: AskAgain) -> None:
+        """Say that nothing starts for a while, also where standard error is no terminal: to cron once a day."""
+        if self._patience.is_wanted or answer.why in self._patience.said:
+            return
+        self._patience.said.add(answer.why)
+        if any(map(system.calls.isatty, (0, 1))) or self._spec.spool.note_waiting():
+            stderr.complain(f"waiting: {self.firing.key}: {waiting_message(self._spec, answer)}")
+
     def _ask_again(self, answer: AskAgain, now: float) -> Refusal | None:
         self._patience.wait(answer.why, f"{self.firing.key}: {waiting_message(self._spec, answer)}")
         self.due = now + answer.after
@@ -416,6 +424,8 @@ class _ShardClaim:
             self._budget_end = now + answer.after + self._spec.connect_timeout
             return None
         if answer.why == "recovering":
+            if answer.ends_in > SILENT_WAIT:
+                self._say_once(answer)
             self._recovered_by = self._recovered_by or now + 2 * answer.ends_in + CONTENDED_FOR
             if now > self._recovered_by and not self._is_standby:
                 raise StoreUnavailable(

@@ -186,8 +186,8 @@ WAITS = {
     "orphaned": "its holder seems dead, but the lease has not expired yet; it ends in {ends_in}",
     "stale": "the lease has expired, but a session still holds its lock; it is taken over in {ends_in}",
     "fenced": "a transaction of the last attempt still holds the fence; to end it: {release}",
-    "recovering": "the store may have forgotten a lease; every lease that it may have granted must expire: {ends_in}; "
-    "a new Redis is used at once if its redis.conf has `appendonly yes`",
+    "recovering": "the store has started and may have forgotten a lease; nothing starts for {ends_in}, until each "
+    "lease that it may have granted has expired; a new Redis is used at once if its redis.conf has `appendonly yes`",
 }
 """What a firing waits for when the store cannot decide yet, by `AskAgain.why`: how long, and the cure."""
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import os
 
 from oncecron.config.file import job_section
-from oncecron.config.options import AUTO_KEY, KEY_RULE, LOG, RUN_OPTIONS, STORE, is_key
+from oncecron.config.options import (
+    AUTO_KEY,
+    KEY_RULE,
+    LOG,
+    RUN_OPTIONS,
+    STORE,
+    is_key,
+    wrong_variables,
+)
 from oncecron.config.rules import AUTO_WITHOUT_COMMAND, conflicts, tick_rules
 from oncecron.config.settings import Settings
 from oncecron.core import clock, system, tick
@@ -175,6 +183,8 @@ def spec_of(
         for problem in settings.file.problems:
             if not problem.stops:
                 complain(str(problem))
+        for wrong in wrong_variables(os.environ):
+            complain("; ".join(wrong))
     command = _command(settings, words, key)
     shown = shown_words(command, settings["record-command"])
     firing_tick, schedule, utc_offset = _tick(settings, fired_at)

@@ -326,6 +326,20 @@ class Spool:
             return True
         return True
 
+    def note_waiting(self) -> bool:
+        """Note that the store lets nothing start for a while; return whether this is new for this host and day."""
+        try:
+            note = os.path.join(self._made(""), ".waiting")
+            try:
+                os.close(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            except FileExistsError:
+                if abs(clock.wall() - os.lstat(note).st_mtime) < DAY:
+                    return False
+                os.utime(note, follow_symlinks=False)
+        except (OSError, SpoolError):
+            pass
+        return True
+
     def note_reached(self, key: str) -> None:
         """Note that the store was reached."""
         note = os.path.join(self.root, _name_of(key), ".unreachable")
@@ -337,7 +351,9 @@ class Spool:
         return [*levels, os.path.join(self.root, name)] if name else levels
 
     def _directory(self, key: str) -> str:
-        name = _name_of(key)
+        return self._made(_name_of(key))
+
+    def _made(self, name: str) -> str:
         for path in self._levels(name):
             safe_paths.make(path)
             if why := safe_paths.unsafe(path):

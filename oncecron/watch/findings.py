@@ -105,7 +105,7 @@ KINDS = {
         CRITICAL, "Leases that have expired and that no host has taken over.", "{key} has an expired lease",
         "expired_leases", cure="the next firing takes over; to see who had it: `oncecron locks {key}`",
     ),
-    "no-host": Kind(
+    "standstill": Kind(
         CRITICAL, "No host has fired since several keys were due.", "no host fires",
         cure="on each host, see whether cron runs, and whether it reaches the store: `oncecron doctor`",
     ),
@@ -355,7 +355,7 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     return Checked(judged, len(counted), len(counted - named))
 
 
-OF_ALL = ("no-host", "stopped")
+OF_ALL = ("standstill", "stopped")
 """The findings about everything."""
 UNSTARTED = ("missed", "silent")
 """The findings about a key that nobody starts, which others may explain."""
@@ -366,7 +366,7 @@ def _without_silenced(found: Sequence[Finding]) -> list[Finding]:
     silenced = {
         key: STATES.index(each.state)
         for each in found
-        if each.finding == "no-host"
+        if each.finding == "standstill"
         for key in each.keys
     }
     return [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oncecron.log.sources import Sources
     from oncecron.watch.findings import Finding, Limits
 
-_OF_HOSTS = ("silent-host", "clock", "zone", "same-name", "no-host", "stopped")
+_OF_HOSTS = ("silent-host", "clock", "zone", "same-name", "standstill", "stopped")
 """The findings for which all hosts of all keys are read. They may be many."""
 
 

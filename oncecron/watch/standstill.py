@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from oncecron.core.log_rows import ALL_KEYS, is_internal
 from oncecron.core.text import count as many
-from oncecron.core.text import held_by, listed
+from oncecron.core.text import held_by, listed, visible
 from oncecron.core.tick import instant_of
 from oncecron.core.units import DAY, MINUTE
 from oncecron.log.silent_hosts import recent
@@ -51,7 +51,7 @@ def silence(
         reason = f"{what}: the other hosts are down, or the lines of the keys are gone"
     else:
         reason = f"no host has fired {which}: cron or the way to the store is down"
-    yield finding("no-host", None, len(keys), reason, since=last)._replace(keys=keys)
+    yield finding("standstill", None, len(keys), reason, since=last)._replace(keys=keys)
 
 
 def _is_silent_since(job: JobSummary, last: float, fired: Mapping[str, float], now: float) -> bool:
@@ -104,19 +104,17 @@ def _stop(what: str, pauses: Sequence[Pause], before: float, clock: Clock) -> It
     since = max(pause.since for pause in pauses)
     if since <= before:
         ends = listed([f"`oncecron {pause.end}`" for pause in pauses], _NAMED)
-        who = listed([held_by(pause, clock) for pause in pauses], 1)
-        yield finding(
-            "stopped",
-            None,
-            len(pauses),
-            f"{what} {who}: nothing runs; to end it: {ends}",
-            since=since,
-        )
+        by = [
+            f"{visible(pause.host or pause.key or '')} {held_by(pause, clock)}" for pause in pauses
+        ]
+        who = f" {held_by(pauses[0], clock)}" if len(pauses) == 1 else f": {listed(by, _NAMED)}"
+        reason = f"{what}{who}; nothing runs; to end it: {ends}"
+        yield finding("stopped", None, len(pauses), reason, since=since)
 
 
 def firing(hosts: Iterable[HostSummary], findings: Iterable[Finding]) -> int:
     """Return how many hosts fire, and start what they fire."""
     dead = {each.host for each in findings if each.finding == "silent-host" and each.key is None}
-    if any(each.finding == "no-host" for each in findings):
+    if any(each.finding == "standstill" for each in findings):
         return 0
     return sum(each.drained_by is None and each.host not in dead for each in hosts)

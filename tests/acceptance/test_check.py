@@ -89,8 +89,8 @@ def test_all_is_well(host: Oncecron) -> None:
     assert (ended.status, ended.err) == (0, "")
     [line] = ended.out.decode().splitlines()
     assert line.startswith(
-        "ONCECRON OK: 1 of 1 key ok | missed=0;;0 silent=0;;0 failed=0;;0 lost=0;;0 expired=0;;0 no-host=0;;0 slow=0;0 "
-        "overrun=0;0 stopped=0;0 spooled=0;0 configuration=0;0 silent-host=0;0 clock=0;0 future=0;0 "
+        "ONCECRON OK: 1 of 1 key ok | missed=0;;0 silent=0;;0 failed=0;;0 lost=0;;0 expired=0;;0 standstill=0;;0 "
+        "slow=0;0 overrun=0;0 stopped=0;0 spooled=0;0 configuration=0;0 silent-host=0;0 clock=0;0 future=0;0 "
         "zone=0;0 same-name=0;0 "
     )  # and those of the plugins that are there
     assert line.endswith(" keys=1")
@@ -231,7 +231,7 @@ def test_a_store_that_never_answers_is_unknown_in_time(
     """It accepts the connection and says nothing."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        words = ("--store", f"{scheme}://u@127.0.0.1:{port}/0", "--timeout", "1s")
+        words = ("--store", f"{scheme}://u:p@127.0.0.1:{port}/0", "--timeout", "1s")
         ended: Ended = new_host("host-a")("check", *words, *(["--json"] if as_json else []))
     assert (ended.status, ended.err) == (3, "")
     if as_json:
@@ -266,3 +266,24 @@ def test_a_host_that_has_stopped_to_fire(any_store: Store, new_host: Hosts) -> N
     assert second == ("warning: k has been fired by 1 host in its last 3 ticks, and not by 2")
     b.run("k", "--tick", "3", "--", "true")
     assert kinds(a, "--min-hosts", "2", "k") == (0, [])
+
+
+def test_that_people_hold_everything_back_is_a_warning(
+    new_host: Callable[..., Oncecron],
+) -> None:
+    """After an hour, with who did it and the command that ends it; before that, the keys are not missed."""
+    a, b = new_host("host-a"), new_host("host-b")
+    for host in (a, b):
+        host.run("k", "--tick", "1", "--", "true")
+        assert host("drain").status == 0
+    assert kinds(a) == (0, [])
+    assert kinds(a, "--stopped-after", "0s") == (1, [("stopped", None, 2)])
+    found = a("check", "--stopped-after", "0s").out.decode()
+    assert "all 2 hosts are drained: host-a by " in found
+    assert "to end it: `oncecron undrain host-a`, `oncecron undrain host-b`" in found
+    assert b("undrain").status == 0
+    assert kinds(a, "--stopped-after", "0s") == (0, [])
+    assert a("pause", "--all", "--reason", "a move").status == 0
+    found = a("check", "--stopped-after", "0s").out.decode()
+    assert "all keys are paused by " in found
+    assert ": a move; nothing runs; to end it: `oncecron resume --all`" in found

@@ -1,5 +1,6 @@
 """What a person waits for: said on one line after two seconds, at a terminal alone."""
 
+import json
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -27,12 +28,29 @@ def test_a_redis_as_it_comes(new_redis: NewRedis, public_path: Path) -> None:
     with watched(host, "run", "--key", "k", "--no-tick", "--", "true") as firing:
         after = firing.until("\n")
         assert after > 1.9
-        line = "waiting: k: the store may have forgotten a lease; every lease that it may have granted must expire: "
+        line = (
+            "waiting: k: the store has started and may have forgotten a lease; nothing starts for "
+        )
         assert f"oncecron: {line}" in firing.shown
         assert (
             "; a new Redis is used at once if its redis.conf has `appendonly yes`" in firing.shown
         )
         assert firing.shown.count("\n") == 1
+
+
+def test_a_redis_as_it_comes_is_told_to_cron_once_a_day(
+    new_redis: NewRedis, public_path: Path
+) -> None:
+    """Nothing runs: that is worth a mail. `doctor` says it first."""
+    host = Oncecron(new_redis().url(), public_path)
+    first = host("doctor", "--json")
+    assert json.loads(first.out)[0]["subject"] == "firings"
+    assert "all firings wait until " in json.loads(first.out)[0]["text"]
+    short = ("--no-tick", "--min-gap", "0s", "--ttl", "10s", "--", "true")
+    ended = host.run("k", *short)
+    assert (ended.status, ended.err.count("\n")) == (0, 1)
+    assert "waiting: k: the store has started and may have forgotten a lease; nothing" in ended.err
+    assert host.run("other", *short).err == ""
 
 
 @pytest.mark.turns(2)

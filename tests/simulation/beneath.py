@@ -283,5 +283,8 @@ class MemorySpool(Spool):
         self._unreachable.add(key)
         return is_new
 
+    def note_waiting(self) -> bool:
+        return self.note_unreachable("")
+
     def note_reached(self, key: str) -> None:
         self._unreachable.discard(key)

@@ -80,6 +80,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 def new_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunSpec]:
     """Give a function that makes a spec from options."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr("oncecron.run.spec.wrong_variables", lambda _: ())  # those of the tests
 
     def make(**given: str) -> RunSpec:
         options = {name.replace("_", "-"): value for name, value in given.items()}
@@ -497,3 +498,29 @@ def test_a_long_wait_is_explained_once_and_a_short_one_never(
         assert len(said) == lines, said
         beginning = WAITS[why].partition(";")[0]
         assert all(line.startswith(f"oncecron: waiting: k: {beginning}") for line in said)
+
+
+@pytest.mark.parametrize(("ends_in", "lines"), [(60.0, 1), (1.0, 0)])
+def test_that_nothing_starts_is_told_to_cron_once(
+    time: Time,
+    new_spec: Callable[..., RunSpec],
+    capfd: pytest.CaptureFixture[str],
+    ends_in: float,
+    lines: int,
+) -> None:
+    """Its mail is wanted: once, whatever number of keys and shards wait on this host."""
+    spec = new_spec(shards="3")
+    for _ in range(2):
+        start = time.now
+
+        def answer(_: int, now: float, until: float = start + 3.0) -> Any:
+            return (
+                AskAgain("recovering", 0.2, ends_in, Refusal("held", HOLDER))
+                if now < until
+                else DONE
+            )
+
+        wait(Scripted(time, answer, stirs=False), spec)
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == lines, said
+    assert all("waiting: k: the store has started" in line for line in said)

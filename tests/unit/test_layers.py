@@ -191,6 +191,8 @@ INNOCENT = {
     "oncecron.core.masking channel": "an option of libpq",
     "oncecron.config.file_reader channel": "a table that a person may write at the top, where nobody reads it",
     "oncecron.config.file_reader page": "likewise",
+    "oncecron.config.options item": "in the name of a variable that a firing must know, and that it asks no plugin for",
+    "oncecron.config.options channel": "likewise",
 }
 """Where a noun means something else than a plugin's."""
 

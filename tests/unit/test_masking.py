@@ -205,7 +205,7 @@ def test_a_message_shows_no_url_that_was_mistyped_as_something_else(
     )
     told = capfd.readouterr().err
     assert told == (
-        "oncecron: --key 'postgresql://u:***@h/d': use letters; see redis://USER@HOST, https://x/a@b\n"
+        "oncecron: --key 'postgresql://u:***@h/d': use letters; see redis://***@HOST, https://x/a@b\n"
     )
 
 

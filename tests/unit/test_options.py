@@ -13,12 +13,19 @@ from click.shell_completion import ShellComplete
 from command_tree import every_command
 from hypothesis import example, given
 from hypothesis import strategies as st
+from servers.oncecron import Oncecron
 
 from oncecron.__main__ import _status
 from oncecron.cli import completion, main
 from oncecron.cli import run as run_command
 from oncecron.cli.command import TableCommand
-from oncecron.config.options import RUN_OPTIONS, STORE_OPTIONS, Option
+from oncecron.config.options import (
+    RUN_OPTIONS,
+    STORE_OPTIONS,
+    VARIABLES,
+    Option,
+    wrong_variables,
+)
 from oncecron.config.run_parser import ParsedRun, parse_run
 from oncecron.core.errors import UsageError
 
@@ -341,3 +348,47 @@ def test_a_tab_imports_a_driver_only_to_ask_a_store(
     )
     assert done.stdout.splitlines()[-1] == str(drivers)
     assert done.stderr == ""
+
+
+# Variables
+
+
+def test_the_variables_are_those_of_the_manual() -> None:
+    """Which has them all, in two tables."""
+    page = Path(__file__).parents[2] / "docs" / "commands" / "overview.md"
+    named = {*re.findall(r"`ONCECRON_([A-Z_]+)`", page.read_text(encoding="utf-8"))}
+    assert named == {*VARIABLES}
+    used = {each.environment for _, each in EVERY_OPTION if each.environment}
+    assert {each.removeprefix("ONCECRON_") for each in used} <= {*VARIABLES}
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("ONCECRON_STROE", "did you mean ONCECRON_STORE?"), ("ONCECRON_STOREFILE", "did you mean ONCECRON_STORE_FILE?"),
+        ("ONCECRON_ZQX", "rename or remove it"), ("ONCECRON_", "rename or remove it"),
+    ],
+)  # fmt: skip
+def test_a_variable_that_is_none_of_ours_is_named(name: str, cure: str) -> None:
+    """With the one that was meant."""
+    known = ["ONCECRON_STORE", "ONCECRON", "PATH", "MY_ONCECRON_STROE"]
+    assert [*wrong_variables([*known, name])] == [
+        (f"{name} is no variable of oncecron, and is ignored", cure)
+    ]
+
+
+@pytest.mark.quick
+def test_a_firing_names_them_where_it_names_what_is_wrong_in_the_file(public_path: Path) -> None:
+    """For a person who asks, and never with a failing status."""
+    host = Oncecron("local", public_path, ONCECRON_STROE="redis://a")
+    loud = host.run("k", "-v", "--no-tick", "--", "true")
+    assert loud.status == 0
+    assert (
+        "oncecron: ONCECRON_STROE is no variable of oncecron, and is ignored; did you mean"
+        in loud.err
+    )
+    assert host.run("k2", "--no-tick", "--", "true").err == ""
+    found = json.loads(host("doctor", "--json").out)
+    assert [each["cure"] for each in found if each["subject"] == "environment"] == [
+        "did you mean ONCECRON_STORE?"
+    ]

@@ -64,7 +64,7 @@ def test_where_the_server_is(text: str, kind: str, hosts: tuple[tuple[str, int],
 @pytest.mark.parametrize(
     ("text", "who"),
     [
-        ("redis://h", (None, None)), ("redis://u@h", ("u", None)), ("redis://u:p@h", ("u", "p")),
+        ("redis://h", (None, None)), ("redis://u:p@h", ("u", "p")),
         ("redis://:p@h", (None, "p")), ("redis://u:@h", ("u", "")), ("redis://u:a:b@h", ("u", "a:b")),
         ("redis://%C3%A4:a%40b%2F%25+%3F%23@h", ("ä", "a@b/%+?#")),
         ("redis://h?username=u&password=a@b", ("u", "a@b")),
@@ -78,6 +78,14 @@ def test_who_logs_in(text: str, who: tuple[str | None, str | None]) -> None:
     """Before the @ or as parameters, with %XX for what has a meaning there; a + is a +."""
     target = read(text)
     assert (target.username, target.password) == who
+
+
+@pytest.mark.parametrize("text", [f"redis://{SECRET}@h", f"rediss+sentinel://{SECRET}@a,b/m"])
+def test_a_password_without_its_colon_is_said_how_to_write(text: str) -> None:
+    """It stands where the user does, and is not shown."""
+    with pytest.raises(ConfigurationError, match="put a colon in front of it") as refused:
+        read(text)
+    assert SECRET not in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import pytest
 
 from oncecron.core.model import REFUSAL_REASONS, Firing, Holder, Refusal
 from oncecron.core.tick import named_tick
-from oncecron.core.units import LARGEST_SIZE
+from oncecron.core.units import DAY, LARGEST_SIZE
 from oncecron.run.spool import Spool, SpoolError, skip_record
 
 STORE = "postgresql://user:***@db.example/jobs"
@@ -523,11 +523,25 @@ def test_an_unreachable_store_is_news_once(spool: Spool) -> None:
     assert list(spool.pending()) == []
 
 
+def test_that_a_store_lets_nothing_start_is_news_once_a_day(spool: Spool) -> None:
+    """For all keys of this host together."""
+    assert spool.note_waiting()
+    assert not spool.note_waiting()
+    note = os.path.join(spool.root, ".waiting")
+    for days in (-2, 2):  # a clock may be set back
+        os.utime(note, (0, time.time() + days * DAY))
+        assert spool.note_waiting()
+        assert not spool.note_waiting()
+    assert list(spool.pending()) == []
+
+
 def test_where_nothing_can_be_noted_it_is_always_news(spool: Spool, state: Path) -> None:
     """A line too many is better than one too few."""
     state.parent.mkdir()
     state.write_text("in the way")
     assert spool.note_unreachable("k")
+    assert spool.note_waiting()
+    assert spool.note_waiting()
     assert spool.note_unreachable("k")
     with pytest.raises(SpoolError, match=str(state)):
         spool.add(record())

@@ -53,7 +53,7 @@ def test_that_no_host_fires_is_one_finding_about_all_keys() -> None:
     missed = [finding("missed", each, 1, "missed 1 tick") for each in "abcd"]
     jobs = cast("Any", [SimpleNamespace(**{**vars(each), **_WELL}) for each in [*LATE, job("d")]])
     checked = check(Situation(NOW, jobs, remarks=[*missed, found]), usual_limits(), UTC)
-    assert [each.finding for each in checked.findings] == ["no-host", "missed"]
+    assert [each.finding for each in checked.findings] == ["standstill", "missed"]
     assert checked.findings[1].key == "d"
 
 
@@ -107,7 +107,7 @@ def test_all_hosts_drained_is_told_with_who_and_the_command() -> None:
     drains = [drain("web1", NOW - DAY), drain("web2", NOW - HOUR)]
     [found] = told(drains)
     assert (found.host, found.state, found.since) == (None, "warning", NOW - HOUR)
-    assert "all 2 hosts are drained by ann@a since" in found.reason
+    assert "all 2 hosts are drained: web1 by ann@a since" in found.reason
     assert "to end it: `oncecron undrain web1`, `oncecron undrain web2`" in found.reason
     assert (
         told([drains[0]._replace(since=NOW - 2 * HOUR), drains[1]._replace(since=NOW - 60)]) == []
@@ -145,7 +145,7 @@ def test_how_many_hosts_fire() -> None:
     assert firing(hosts, [finding("silent-host", "k", 1, "", host="web1")]) == 3
     hosts[1].drained_by = "ann@a"
     assert firing(hosts, []) == 2
-    assert firing(hosts, [finding("no-host", None, 2, "")]) == 0
+    assert firing(hosts, [finding("standstill", None, 2, "")]) == 0
 
 
 def test_nobody_is_told_to_forget_one_key_of_several() -> None:

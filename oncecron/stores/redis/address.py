@@ -131,6 +131,11 @@ def _parsed(text: str, defaults: dict[str, str]) -> Target:
     user, at, hosts = authority.rpartition("@")
     given = _query_values(query, user if at else None)
     options = {**defaults, **given}
+    if at and ":" not in user and "password" not in options:
+        raise ValueError(
+            "the password is missing: what stands alone before the @ is a user name; if it is the password, put a "
+            "colon in front of it, directly behind the two slashes, else a colon and the password behind it"
+        )
     master, told_database = _path(kind, slash + path)
     return Target(
         kind=kind,

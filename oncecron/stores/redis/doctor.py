@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from oncecron.core.diagnosis import Diagnosis, of_clock, of_encryption
+from oncecron.core.diagnosis import FIRINGS, Diagnosis, of_clock, of_encryption
 from oncecron.core.errors import StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.text import Clock
+from oncecron.core.units import format_duration
 from oncecron.stores.redis.scripts import EVICTING
 
 if TYPE_CHECKING:
@@ -13,20 +15,33 @@ if TYPE_CHECKING:
 
     from oncecron.stores.redis.address import Target
 
+_USUAL_TTL = 60.0
+"""The default of --ttl: a firing waits for its own at least."""
 _STRANGERS = ("dragonfly_version", "garnet_version", "kvrocks_version", "keydb_version")
 """Servers that speak the protocol of Redis and were never tried with oncecron."""
 
 
 def examine(
-    target: Target, info: Mapping[str, Any], now: float, before: float, after: float
+    target: Target,
+    info: Mapping[str, Any],
+    recorded: Mapping[bytes, bytes],
+    now: float,
+    before: float,
+    after: float,
 ) -> Iterator[Diagnosis]:
-    """Yield what is known of the server; `info`: its INFO, `now`: its TIME, between `before` and `after`."""
+    """Yield what is known of the server.
+
+    `info`: its INFO, `recorded`: what a claim has recorded of it, `now`: its TIME, between `before` and `after`.
+    """
     for name in _STRANGERS:
         if name in info:
             raise StoreRefusesError(
                 f"{target.shown}: this server is {name.removesuffix('_version')}, with which oncecron was never tried; "
                 "use Redis 6.2 or newer, or Valkey"
             )
+    left = 0.0 if target.kind == "cluster" else _recovering_for(info, recorded, now)
+    if left > 0:  # nodes of a cluster start one by one
+        yield _of_waits(now + left, left)
     kind = "Valkey" if "valkey_version" in info else "Redis"
     version = info.get("valkey_version") or info.get("redis_version")
     yield Diagnosis("ok", "server", f"{kind} {version}, {_role(info)}")
@@ -34,6 +49,34 @@ def examine(
     yield _of_persistence(info)
     yield _of_connection(target)
     yield of_clock(now, before, after)
+
+
+def _recovering_for(info: Mapping[str, Any], recorded: Mapping[bytes, bytes], now: float) -> float:
+    """Return for how many seconds the server grants nothing, as fitness.lua decides it for the next claim."""
+    known = {name.decode(): text.decode() for name, text in recorded.items()}
+    promotion = ""
+    if int(info.get("second_repl_offset", -1)) >= 0:
+        promotion = f"{info.get('master_replid2')}:{info['second_repl_offset']}"
+    if known.get("run_id") == info.get("run_id") and promotion in ("", known.get("promotion")):
+        since = float(known.get("guard_from") or 0)
+    elif promotion:
+        since = now
+    elif "run_id" in known or info.get("aof_enabled") != 1:
+        since = now - int(info.get("uptime_in_seconds", 0)) + 1
+    else:
+        since = 0.0
+    return since + max(float(known.get("largest_ttl") or 0), _USUAL_TTL) - now
+
+
+def _of_waits(end: float, left: float) -> Diagnosis:
+    until = f"{Clock(utc=False).seconds(end)} (in {format_duration(max(1, round(left)))})"
+    text = (
+        f"all firings wait until {until}: the server has started, or was promoted, and may have forgotten a lease; "
+        "each that it may have granted has expired by then"
+    )
+    return Diagnosis(
+        "warn", FIRINGS, text, "wait; with `appendonly yes` a new Redis is used at once"
+    )
 
 
 def _role(info: Mapping[str, Any]) -> str:

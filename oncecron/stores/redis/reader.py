@@ -198,7 +198,9 @@ class RedisReader(RedisViews):
     @answered
     def examine(self) -> Iterator[Diagnosis]:
         before = clock.wall()
-        info, (seconds, microseconds) = self._client.ask([("INFO",), ("TIME",)])
+        namespace = self._names.of_namespace("namespace")
+        asked = [("INFO",), ("TIME",), ("HGETALL", namespace)]
+        info, (seconds, microseconds), recorded = self._client.ask(asked)
         after = clock.wall()
         now = int(seconds) + int(microseconds) / 1e6
-        yield from examine(self._target, info, now, before, after)
+        yield from examine(self._target, info, recorded, now, before, after)

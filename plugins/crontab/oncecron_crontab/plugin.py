@@ -13,6 +13,7 @@ from oncecron.core.text import listed, visible
 from oncecron.plugins import Plugin
 from oncecron_crontab.cli.installed import crontabs_of_host, installed_cron
 from oncecron_crontab.crons import CRONS
+from oncecron_crontab.lint import check_variables
 from oncecron_crontab.lint.line import linted_entries
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ _DAEMONS = ("cron", "crond", "supercronic", "fcron", "busybox")
 def _host(_settings: Settings) -> Iterator[Diagnosis]:
     cron = installed_cron()
     yield from of_cron(cron)
-    yield of_path(crontabs_of_host(cron), cron or CRONS["debian"])
+    crontabs, cron = list(crontabs_of_host(cron)), cron or CRONS["debian"]
+    yield of_path(crontabs, cron)
+    yield from of_variables(crontabs, cron)
 
 
 def of_cron(cron: Cron | None, proc: str = "/proc") -> Iterator[Diagnosis]:
@@ -71,6 +74,14 @@ def of_path(crontabs: Iterable[LintedCrontab], cron: Cron) -> Diagnosis:
     return Diagnosis(
         "ok", "path", "no line of the crontabs that this user may read starts oncecron"
     )
+
+
+def of_variables(crontabs: Iterable[LintedCrontab], cron: Cron) -> Iterator[Diagnosis]:
+    """Name the variables of crontabs that seem to be meant for oncecron."""
+    for source in crontabs:
+        for each in check_variables(source, linted_entries(source, {}, cron)):
+            text = visible(f"{source.name} line {each.line}: {each.message}")
+            yield Diagnosis("warn", "environment", text, each.cure)
 
 
 def _is_there(program: str, path: str) -> bool:

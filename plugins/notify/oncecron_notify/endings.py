@@ -52,7 +52,7 @@ class Now:
         self.jobs = {job.key: job for job in situation.jobs}
         self.rows: Sequence[KeyHost] = list(recent(situation.hosts, situation.now))
         self.silenced = {
-            key for each in situation.remarks if each.finding == "no-host" for key in each.keys
+            key for each in situation.remarks if each.finding == "standstill" for key in each.keys
         }
         self.drained = {pause.host: pause for pause in situation.pauses if pause.host is not None}
 
@@ -222,7 +222,7 @@ def _silent_host(which: Identity, before: Known, now: Now) -> Ending | None:
     return _closed(f"{which.host} is not called silent any more, by what is expected of it now")
 
 
-def _no_host(_which: Identity, before: Known, now: Now) -> Ending:
+def _standstill(_which: Identity, before: Known, now: Now) -> Ending:
     fired = _fired([row for row in now.rows if not is_internal(row.key)])
     if fired is not None and fired[0] > before.since:
         return _recovered(f"hosts fire again: {fired[1]} at {now.when(fired[0])}")
@@ -278,7 +278,7 @@ _OF_KEYS: dict[str, Callable[[Identity, Known, Now, JobSummary], Ending | None]]
 }
 _OF_NO_KEY: dict[str, Callable[[Identity, Known, Now], Ending | None]] = {
     "silent-host": _silent_host,
-    "no-host": _no_host,
+    "standstill": _standstill,
     "stopped": _stopped,
     "clock": _clock,
     "same-name": _same_name,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from oncecron.config.options import wrong_variables
 from oncecron.core.shell_words import is_bourne_shell
 from oncecron_crontab.crons import CRONS
 from oncecron_crontab.directives import DIFFERENT, read_directives
@@ -19,8 +20,8 @@ from oncecron_crontab.lint import keys, schedules, unguarded
 from oncecron_crontab.lint.line import FINDINGS, Diagnostic, LintedCrontab, excerpt, linted_entries
 from oncecron_crontab.percent_sign import CUT, CUT_CURE, is_cut
 from oncecron_crontab.prefix import read_prefix
-from oncecron_crontab.scanner import OWN_REASONS
-from oncecron_crontab.simple_commands import simple_commands
+from oncecron_crontab.scanner import OWN_REASONS, Variable
+from oncecron_crontab.simple_commands import simple_commands, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +62,7 @@ def lint(
         found += _problems(source)
         found += schedules.check_cron_zone(source, cron)
         found += _duplicates(of_file)
+        found += check_variables(source, of_file)
         found += unguarded.check_unguarded(of_file, required=required)
         for line in of_file:
             found += _check_line(line)
@@ -160,6 +162,21 @@ def _duplicates(lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
             )
 
 
+def check_variables(source: LintedCrontab, lines: Sequence[LintedEntry]) -> Iterator[Diagnostic]:
+    """Yield the variables that seem to be meant for oncecron, above the lines or in them."""
+    places = [
+        (line.number, to_text(line.name))
+        for line in source.crontab.lines
+        if isinstance(line, Variable)
+    ]
+    for line in lines:
+        words = (word for command in line.commands for word in command.words)
+        places += [(line.entry.number, word.partition("=")[0]) for word in words if "=" in word]
+    for number, name in places:
+        for wrong, cure in wrong_variables([name]):
+            yield Diagnostic(source.name, number, "variable", wrong, cure)
+
+
 def _groups(
     sources: Sequence[LintedCrontab], lines: Sequence[list[LintedEntry]], *, compared: bool
 ) -> list[list[list[LintedEntry]]]:
@@ -180,4 +197,4 @@ def _by_host(
     return list(hosts.values())
 
 
-__all__ = ["FINDINGS", "Diagnostic", "LintedCrontab", "lint"]
+__all__ = ["FINDINGS", "Diagnostic", "LintedCrontab", "check_variables", "lint"]

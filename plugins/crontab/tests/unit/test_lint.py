@@ -225,6 +225,10 @@ CASES = [
     ("percent", "0 2 * * * /bin/a $(date +%F)\n", "write \\%", "0 2 * * * /bin/a $(date +\\%F)\n"),
     ("percent", '0 2 * * * /bin/a "5%"\n', "standard input", "0 2 * * * mail root%Hello, 5%\n"),
     ("percent", "0 2 * * * date -u +%F >/x\n", "standard input", "0 2 * * * cat -%+x\n"),
+    ("variable", "ONCECRON_STROE=redis://a\n0 2 * * * /bin/a\n", "did you mean ONCECRON_STORE?",
+     "ONCECRON_STORE=redis://a\nONCECRON=off\n0 2 * * * /bin/a\n"),
+    ("variable", "0 2 * * * env ONCECRON_HSOT=web1 /bin/a\n", "did you mean ONCECRON_HOST?",
+     "0 2 * * * ONCECRON_HOST=web1 /bin/a\n"),
     ("quote", "0 2 * * * /bin/a 'two words\n", "", "0 2 * * * /bin/a 'two words'\n"),
 ]  # fmt: skip
 

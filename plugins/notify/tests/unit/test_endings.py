@@ -10,7 +10,7 @@ from oncecron.core.log_rows import Expectation, JobKey, KeyHost
 from oncecron.core.text import Clock
 from oncecron.log.gone_lines import gone_lines
 from oncecron.log.job_summary import JobSummary
-from oncecron.watch.findings import Limits, Situation, usual_states
+from oncecron.watch.findings import Limits, Situation, finding, usual_states
 from oncecron_notify.changes import Failing, Identity, Known
 from oncecron_notify.endings import Now, ending_of
 
@@ -29,7 +29,7 @@ LIMITS = Limits(1, 3, usual_states())
 
 
 @pytest.mark.parametrize(
-    ("finding", "about", "situation", "change", "words"),
+    ("kind", "about", "situation", "change", "words"),
     [
         ("missed", {"key": "gone"}, {}, "closed", "is not known to the store any more"),
         ("missed", {"key": "k"}, {}, "closed", "is expected by no schedule any more"),
@@ -54,18 +54,21 @@ LIMITS = Limits(1, 3, usual_states())
         ("clock", {"host": "web2"}, {}, "closed", "it has fired nothing for a day"),
         ("same-name", {"host": "web1"}, {}, "recovered", "web1 is the name of one machine again"),
         ("same-name", {"host": "web2"}, {}, "closed", "web2 is the name of no host any more"),
+        ("standstill", {}, {}, "recovered", "hosts fire again: k at "),
+        ("stopped", {}, {}, "recovered", "not all are drained, and not all are paused"),
+        ("stopped", {"host": "web1"}, {}, "recovered", "web1 is not drained any more"),
         ("channel", {"channel": "old"}, {}, "closed", "channel old of notify is not configured"),
         ("channel", {"channel": "ops"}, {}, "recovered", "channel ops of notify works again"),
     ],
 )
 def test_how_a_finding_ends(
-    finding: str, about: dict[str, str], situation: dict[str, Any], change: str | None, words: str
+    kind: str, about: dict[str, str], situation: dict[str, Any], change: str | None, words: str
 ) -> None:
     """Whether it is well, or nobody can or need know."""
-    if finding in ("in-doubt", "left"):
+    if kind in ("in-doubt", "left"):
         pytest.importorskip("oncecron_each")
     job = JobSummary(**{**NOTHING, "outcome": "failed", "started_at": NOW - 9999, **situation})
-    which = Identity(finding, *(about.get(each) for each in ("key", "", "host", "channel")))
+    which = Identity(kind, *(about.get(each) for each in ("key", "", "host", "channel")))
     now = Now(Situation(NOW, [job], hosts=[ROW]), LIMITS, Clock(utc=True), ["ops"])
     ending = ending_of(which, BEFORE, now)
     assert (ending and ending.change) == change
@@ -77,6 +80,16 @@ def test_a_channel_that_failed_once_more_does_not_work_again() -> None:
     now = Now(Situation(NOW, []), LIMITS, Clock(utc=True), ["ops"], REFUSING)
     which = Identity("channel", None, None, None, "ops")
     assert ending_of(which, BEFORE, now) is None
+
+
+def test_what_is_missed_is_not_over_because_no_host_fires() -> None:
+    """One finding says it of all keys."""
+    silenced = finding("standstill", None, 2, "no host has fired")._replace(keys=("k", "l"))
+    for remarks, is_told in (([silenced], False), ([], True)):
+        situation = Situation(NOW, [JobSummary(**NOTHING)], remarks=remarks)
+        now = Now(situation, LIMITS, Clock(utc=True))
+        which = Identity("missed", "k", None, None, None)
+        assert (ending_of(which, BEFORE, now) is not None) == is_told
 
 
 @pytest.mark.parametrize("which", [("web2", "k"), (None, "k")])

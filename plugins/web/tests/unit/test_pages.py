@@ -176,7 +176,7 @@ def test_equal_findings_are_one_card() -> None:
         ("missed", 4), ("failed", 1), ("slow", 9), ("silent-host", 1),
     ]  # fmt: skip
     assert [each.key for each in found[0].findings] == ["key1", "key3", "key0", "key2"]
-    still = finding("no-host", None, 1, "no host has fired", since=NOW)
+    still = finding("standstill", None, 1, "no host has fired", since=NOW)
     assert cards([failed, still])[0].first == still
     said = Tags(drawn(**shown() | {"problems": [failed, still]})).text
     assert "1 key, no host fires, 1 failed; " in said
