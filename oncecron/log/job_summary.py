@@ -40,7 +40,7 @@ class JobSummary(NamedTuple):
 
     key: str
     outcome: str | None
-    """Of the newest tick, or firing without a tick, that has ended; `running` where none has ended and one runs."""
+    """Of the newest tick, or firing without a tick, that has ended; `running` or `DOUBTFUL` where none has ended."""
     exit_code: int | None
     signal: int | None
     started_at: float | None

@@ -245,7 +245,9 @@ def _past(
     ended = _ended(newest, {(lease.shard, lease.fencing_token) for lease in running})
     last = next(iter(ended or newest), None)
     if last and running and not ended:
-        last = last._replace(outcome="running", exit_code=None, signal=None)
+        word = _state_of(running)
+        outcome = word if word in DOUBTFUL else "running"
+        last = last._replace(outcome=str(outcome), exit_code=None, signal=None)
     well = [each for each in ended if is_success(each)]
     successes = _successes(log, key, newest)
     if newest and newest[0].shards > 1 and not well:

@@ -90,7 +90,7 @@ def told(*executions: Execution, leases: tuple[LeaseView, ...] = (), **known: An
         ((OVER._replace(asked_at=900.0),), "running", "is running on host-a."),
         (
             (LEASE._replace(state="orphaned"),),
-            "running",
+            "orphaned",
             "was started on host-a, whose holder seems dead.",
         ),
     ],
