@@ -35,6 +35,7 @@ from oncecron.cli.sentences import (
     recent_hosts,
     refuse_unknown_keys,
     suggestion,
+    valid_key,
     valid_text,
     valid_tick,
 )
@@ -214,7 +215,7 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
     if limit == 0 or (since is not None and not settings.is_typed("limit")):
         limit = None
     return HistoryQuery(
-        key=_filter("the key", words[0] if words else None),
+        key=valid_key(words[0]) if words and _filter("the key", words[0]) else None,
         since=since,
         until=until if settings.is_typed("until") else None,
         host=_filter("--host", settings["host"]),

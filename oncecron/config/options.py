@@ -333,10 +333,14 @@ def _integer(text: str) -> int:
 
 
 def _within_bounds(option: Option, text: str, value: float) -> float:
-    if not value and option.minimum and option.default is None and option.kind == "duration":
-        raise ValueError(f"{text!r} is too small; for no limit, leave it out")
     if option.minimum is not None and value < option.minimum:
-        raise ValueError(f"{text!r} is too small; the minimum is {option.minimum:g}{_unit(option)}")
+        none = (
+            ""
+            if value or option.default or option.kind != "duration"
+            else "; for none, leave it out"
+        )
+        least = f"{option.minimum:g}{_unit(option)}"
+        raise ValueError(f"{text!r} is too small; the minimum is {least}{none}")
     if option.maximum is not None and value > option.maximum:
         raise ValueError(f"{text!r} is too large; the maximum is {option.maximum:g}{_unit(option)}")
     return value
