@@ -43,7 +43,7 @@ def test_it_says_what_check_and_why_say(past: Oncecron) -> None:
         assert f"{finding['key']}" in text
         assert finding["reason"] in text
         *_, last = json.loads(past("why", finding["key"], "--json").out)["account"]
-        assert " ".join(last.split()) in text
+        assert " ".join(last.replace("`", "").split()) in text
     assert "Last 2: 1 failed, 1 succeeded" in text
     assert "host-a" in text
     assert "host-b" in text
