@@ -43,6 +43,7 @@ _STANDS_BY = "still waiting (--failover)"
 _STOPPED = "the command was stopped: "
 _AWAY = ("the command was not started", "the command starts without a lease")
 _TIMED_OUT = "--timeout ended the command"
+_WAITS = "may have forgotten a lease; nothing starts for "
 
 
 def unexplained(joined: Joined) -> Iterator[Violation]:
@@ -305,11 +306,14 @@ def _was_asked_to_stop(joined: Joined, firing: Firing) -> bool:
 
 
 def noise(joined: Joined) -> Iterator[Violation]:
-    """Nothing is printed at a success or a refusal, but while the store is away that a record is kept, or who waits."""
+    """Nothing is printed at a success or a refusal, but while the store is away that a record is kept, or who waits.
+
+    And, once a day, that a server which has started lets nothing start yet.
+    """
     for firing in joined.history.firings:
         if firing.status not in (0, _skip_exit(firing)) or _is_verbose(firing):
             continue
-        lines = firing.stderr.splitlines()
+        lines = [line for line in firing.stderr.splitlines() if _WAITS not in line]
         if joined.starts_of(firing):  # the job's own are its own business
             lines = [line for line in lines if line.startswith(_SAID)]
             if _was_asked_to_stop(joined, firing):  # its job may have ended with 0 all the same
