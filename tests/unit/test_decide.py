@@ -307,7 +307,7 @@ def test_a_refusal_says_who_and_why(claim: Claim) -> None:
     said = (refusal.holder, refusal.since, refusal.detail)
     if refusal.reason in ("paused", "drained"):
         assert state.stop is not None
-        why = state.stop.reason if refusal.reason == "paused" else None
+        why = state.stop.reason
         words = f"by {state.stop.author}" + (f": {why}" if why else "")
         assert said == (None, state.stop.since, words)
     elif refusal.reason == "held":

@@ -27,7 +27,7 @@ def test_what_is_typed_does_not_exist(typed: str) -> None:
         assert f"{command} {word}".strip() not in COMMANDS
 
 
-@pytest.mark.parametrize("cure", {*OF_THE_LINE.values()})
+@pytest.mark.parametrize("cure", dict.fromkeys(OF_THE_LINE.values()))
 def test_what_is_named_exists(cure: str) -> None:
     """Each command in backquotes, with its options."""
     for line in re.findall(r"`oncecron ([^`]+)`", cure):
