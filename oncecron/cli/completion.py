@@ -20,7 +20,7 @@ from oncecron.cli.command import (
     completer,
     store_reader,
 )
-from oncecron.cli.sentences import known_keys, recent_hosts
+from oncecron.cli.sentences import known_hosts, known_keys
 from oncecron.config.options import is_key
 from oncecron.config.settings import Settings
 from oncecron.core.errors import OncecronError, UsageError
@@ -28,7 +28,7 @@ from oncecron.core.suggestion import not_one_of
 from oncecron.core.timing import COMPLETION_TIMEOUT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from oncecron.config.options import Completion
     from oncecron.stores.reader import Reader
@@ -78,14 +78,9 @@ def _stored_names(
     return sorted(name for name in names if is_key(name) and not name.startswith("-"))
 
 
-def _hosts(store: Reader) -> Iterator[str]:
-    yield from recent_hosts(store)
-    yield from (pause.host for pause in store.pauses() if pause.host is not None)
-
-
 _NAMES: dict[str, Callable[[Reader], Iterable[str]]] = {
     "key": known_keys,
-    "host": _hosts,
+    "host": known_hosts,
     "namespace": lambda store: store.namespaces(),
 }
 

@@ -31,10 +31,10 @@ from oncecron.cli.command import (
 )
 from oncecron.cli.meant import refuse_outcomes
 from oncecron.cli.sentences import (
+    known_hosts,
     known_keys,
-    recent_hosts,
     refuse_unknown_keys,
-    suggestion,
+    unknown_host,
     valid_key,
     valid_text,
     valid_tick,
@@ -144,19 +144,21 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         else:
             for_people = answer.is_watched and output_format(settings) == "table"
             records = _records(settings, store, query, for_people=for_people)
-            count = answer.write(_of_known_key(records, store, query.key))
+            count = answer.write(_of_known_names(records, store, query))
             if answer.is_watched or (not count and os.isatty(2)):
-                _note_what_is_missing(settings, store, query, count)
+                _note_what_is_missing(settings, query, count)
     return incomplete(store)
 
 
-def _of_known_key(
-    records: Iterator[Execution] | Iterator[Skip], log: Reader, key: str | None
+def _of_known_names(
+    records: Iterator[Execution] | Iterator[Skip], log: Reader, query: HistoryQuery
 ) -> Iterator[Any]:
-    """Return the records. Raises `NotFoundError` where there is none, and no host has fired the key."""
+    """Return the records. Raises `NotFoundError` where there is none, and nobody knows the key or the host."""
     first = next(records, None)
-    if first is None and key is not None:
-        refuse_unknown_keys([key], known_keys(log), log)
+    if first is None and query.key is not None:
+        refuse_unknown_keys([query.key], known_keys(log), log)
+    if first is None and query.host is not None and query.host not in (hosts := known_hosts(log)):
+        raise unknown_host(query.host, hosts)
     return itertools.chain([] if first is None else [first], records)
 
 
@@ -190,21 +192,15 @@ def _with_shards(log: Reader, query: HistoryQuery) -> Iterator[Any]:
         yield types.SimpleNamespace(**skip._asdict(), shards=shards)
 
 
-def _note_what_is_missing(settings: Settings, log: Reader, query: HistoryQuery, shown: int) -> None:
+def _note_what_is_missing(settings: Settings, query: HistoryQuery, shown: int) -> None:
     if not shown:
         filters = ("since", "until", "host", "outcome", "failed", "tick", "exhausted")
         matching = "matching " if any(map(settings.is_typed, filters)) else ""
         what = "skip" if settings["skips"] else "execution"
         of = f" for key {query.key}" if query.key else ""
-        complain(f"no {matching}{what} on record{of}{_near_host(settings, log, query.host)}")
+        complain(f"no {matching}{what} on record{of}")
     elif shown == query.limit and not settings.is_typed("limit"):
         complain(f"these are the newest {shown}; add --limit 0 to show all")
-
-
-def _near_host(settings: Settings, log: Reader, host: str | None) -> str:
-    if host is None or host in (known := {*recent_hosts(log)}):
-        return ""
-    return settings.named(suggestion(host, known, "`oncecron hosts` lists all hosts"))
 
 
 def _query(settings: Settings, words: list[str]) -> HistoryQuery:

@@ -16,7 +16,7 @@ from oncecron.core.tick import named_tick
 from oncecron.host.names import host_name, user_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable
 
     from oncecron.core.log_rows import Pause
     from oncecron.stores.reader import Reader
@@ -73,11 +73,15 @@ def known_keys(store: Reader) -> set[str]:
     return {part.key for part in store.job_keys()}
 
 
-def recent_hosts(store: Reader) -> Iterator[str]:
-    """Yield the hosts of the newest records, in no order, perhaps repeated."""
+def known_hosts(store: Reader) -> set[str]:
+    """Return the hosts that have fired a key or are drained, and those of the newest records."""
     recent = HistoryQuery(limit=_RECENT)
-    yield from (execution.host for execution in store.history(recent))
-    yield from (skip.host for skip in store.skips(recent))
+    return {
+        *(row.host for row in store.key_hosts()),
+        *(execution.host for execution in store.history(recent)),
+        *(skip.host for skip in store.skips(recent)),
+        *(pause.host for pause in store.pauses() if pause.host),
+    }
 
 
 def refuse_unknown_keys(keys: Iterable[str], known: Collection[str], store: Reader) -> None:

@@ -9,10 +9,10 @@ from oncecron.cli import output
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, moment, store_reader
 from oncecron.cli.sentences import (
     author,
+    known_hosts,
     known_keys,
     local_time,
     pause_details,
-    recent_hosts,
     suggestion,
     unknown_host,
     unknown_key,
@@ -116,7 +116,7 @@ def _drain(given: dict[str, str], words: list[str]) -> int:
     stream = output.standard_output()
     with store_reader(settings) as store:
         if not (settings["new"] or host == host_name()):
-            known = _readable(lambda: _hosts(store))
+            known = _readable(lambda: known_hosts(store))
             _refuse_unknown(f"drain {shell_quoted(host)}", host, known, unknown_host)
         now, before = store.drain(host, author=author(), reason=reason, seconds=seconds)
         shared = _has_two_machines(store, host)
@@ -229,11 +229,6 @@ def _refuse_unknown(
     """Raise `NotFoundError` for a name that is probably mistyped: nobody would notice that nothing was stopped."""
     if known is not None and name not in known:
         raise NotFoundError(f"{unknown(name, known)}; if it is to come: `oncecron {words} --new`")
-
-
-def _hosts(store: Reader) -> set[str]:
-    fired = {*recent_hosts(store), *(row.host for row in store.key_hosts())}
-    return fired | {pause.host for pause in store.pauses() if pause.host}
 
 
 def _readable(read: Callable[[], Iterable[str | None]]) -> set[str] | None:

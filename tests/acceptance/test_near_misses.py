@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from answers import refused
 from servers.oncecron import Oncecron
-from terminals import on_a_terminal
 
 Hosts = Callable[..., Oncecron]
 
@@ -49,6 +48,7 @@ MISTAKES = [
     ("pause bilin --new", "paused bilin until "),
     ("resume bilni", "bilni was not paused; did you mean bilin?"),
     ("hosts wbe1", HOST), ("forget --host wbe1", HOST), ("hosts nohost", NO_HOST), ("forget --host nohost", NO_HOST),
+    ("history --host wbe1", HOST), ("history billing --host nohost", NO_HOST), ("history --skips --host wbe1", HOST),
     ("drain wbe1", HOST), ("drain nohost", NO_HOST), ("drain web2 --new", "drained web2"),
     ("undrain bwe2", "bwe2 was not drained; did you mean web2?"),
     ("history --outcome faild", "did you mean failed?"), ("history --skips --outcome hold", "did you mean held?"),
@@ -104,6 +104,21 @@ def test_every_near_miss_gets_the_same_question(host: Oncecron, tmp_path: Path) 
     assert wrong == {}
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(f"{each} zzz" for each in (*WITH_KEY, "pause")),
+        "history --host zzz",
+        "hosts zzz",
+        "forget --host zzz",
+    ],
+)
+def test_a_name_that_nobody_has_fired_has_a_status_of_its_own(host: Oncecron, command: str) -> None:
+    """Not an empty answer, which would be believed; `check` has the status that a monitor knows."""
+    ended = host(*command.split())
+    assert (ended.status, ended.out == b"") == ((3, False) if "check" in command else (66, True))
+
+
 def test_a_command_that_a_message_names_is_of_the_store_that_was_typed(host: Oncecron) -> None:
     """Whatever the message is: it can be pasted."""
     store = host.environment["ONCECRON_STORE"]
@@ -111,21 +126,6 @@ def test_a_command_that_a_message_names_is_of_the_store_that_was_typed(host: Onc
         said = host(*words.split(), "--store", store).err
         assert said.count("`oncecron ") == said.count(" --store ") > 0, said
         assert " --store " not in host(*words.split()).err
-
-
-@pytest.mark.turns(1)
-@pytest.mark.parametrize(
-    ("line", "meant"),
-    [
-        ("history --host wbe1", "no matching execution on record; did you mean web1?"),
-        ("history billing --host nohost", f"no matching execution on record for key billing; {NO_HOST}"),
-    ],
-)  # fmt: skip
-def test_an_empty_history_asks_at_a_terminal(host: Oncecron, line: str, meant: str) -> None:
-    """A program gets an empty answer and no word beside it."""
-    _, err = on_a_terminal(host, *line.split())
-    assert (meant in err, err.count("\n")) == (True, 1)
-    assert host(*line.split(), "--json")[:] == (0, b"[]\n", "")
 
 
 @pytest.mark.parametrize(
