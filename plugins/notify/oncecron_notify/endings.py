@@ -146,8 +146,8 @@ def _ends_well(which: Identity, before: Known, now: Now, job: JobSummary) -> End
         return _recovered("is well again: all items of its tick are done by now")
     if is_success(job) and (job.succeeded_at or 0.0) >= before.since:
         was_lost = which.finding == "lost"
-        how = "was lost; a later run has succeeded" if was_lost else "is well again: it succeeded"
-        return _recovered(f"{how} at {now.when(job.succeeded_at)}")
+        how = "it was lost, and a later run succeeded" if was_lost else "it succeeded"
+        return _recovered(f"is well again: {how} at {now.when(job.succeeded_at)}")
     if job.running_on:
         return None
     if job.outcome is None:

@@ -13,6 +13,7 @@ from oncecron.log.job_summary import JobSummary
 from oncecron.watch.findings import Limits, Situation, finding, usual_states
 from oncecron_notify.changes import Failing, Identity, Known
 from oncecron_notify.endings import Now, ending_of
+from oncecron_notify.message import Change, Message, summary
 
 NOW = 1_795_400_000.0
 BEFORE = Known("critical", NOW - 3600, NOW - 3600, "critical", NOW - 3600)
@@ -40,7 +41,7 @@ LIMITS = Limits(1, 3, usual_states())
         ("lost", {"key": "k"}, {}, "closed", "was lost; its newest run: failed, started at "),
         (
             *("lost", {"key": "k"}, {"outcome": "succeeded", "succeeded_at": NOW}, "recovered"),
-            "was lost; a later run has succeeded at ",
+            "is well again: it was lost, and a later run succeeded at ",
         ),
         ("slow", {"key": "k"}, {"running_since": NOW - 99, "lease": "orphaned"}, None, ""),
         ("slow", {"key": "k"}, {"outcome": "no-end"}, "closed", "its newest run: lost, started"),
@@ -73,6 +74,19 @@ def test_how_a_finding_ends(
     ending = ending_of(which, BEFORE, now)
     assert (ending and ending.change) == change
     assert ending is None or words in ending.words
+
+
+def test_the_subject_says_that_a_lost_key_is_well_again() -> None:
+    """Not only that it was lost, where its sentence is too long for a subject."""
+    job = JobSummary(**{**NOTHING, "outcome": "succeeded", "succeeded_at": NOW})
+    now = Now(Situation(NOW, [job]), LIMITS, Clock(utc=True))
+    ending = ending_of(Identity("lost", "k", None, None, None), BEFORE, now)
+    assert ending is not None
+    over = Change(
+        "recovered", finding("lost", "k", 0, ending.words)._replace(state="ok"), "critical"
+    )
+    message = Message("0", "ops", "oncecron", "web1", NOW, [over], {}, 0)
+    assert summary(message) == "oncecron OK: k is well again"
 
 
 def test_a_channel_that_failed_once_more_does_not_work_again() -> None:
