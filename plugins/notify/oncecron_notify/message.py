@@ -11,6 +11,8 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from oncecron.config.options import NAMESPACE
+from oncecron.config.settings import naming
 from oncecron.core.masking import visible, without_logins
 from oncecron.core.text import Clock
 from oncecron.host.local_time import shown_zone
@@ -81,6 +83,11 @@ class Message(NamedTuple):
         """Return the worst state of the changes; `ok`: all have recovered."""
         return max((each.finding.state for each in self.changes), key=STATES.index, default="ok")
 
+    def named(self, text: str) -> str:
+        """Return a text whose commands mean this namespace: it is read where another one may be set."""
+        is_usual = self.namespace == NAMESPACE.default
+        return naming(text, {} if is_usual else {NAMESPACE.name: self.namespace})
+
 
 def summary(message: Message) -> str:
     """Return one line for a subject: the state, the worst change by its name, and how many others there are."""
@@ -115,7 +122,7 @@ def chat(message: Message, form: Chat) -> str:
     body = "\n".join(lines).strip("\n")
 
     def content(kept: int) -> dict[str, Any]:
-        cut = "" if kept == len(body) else f"\n{_CUT}"
+        cut = "" if kept == len(body) else f"\n{message.named(_CUT)}"
         return form.content(head, f"{body[:kept]}{cut}\n\n{last}")
 
     kept = len(body)
@@ -220,7 +227,7 @@ def as_json(message: Message) -> str:
     """Return the published fields as one JSON object."""
     shown = Clock(utc=True)
     changes = [
-        _fields(each, message.evidence.get(place), shown)
+        _fields(message, each, message.evidence.get(place), shown)
         for place, each in enumerate(message.changes)
     ]
     fields = {
@@ -239,7 +246,9 @@ def as_json(message: Message) -> str:
     return json.dumps(fields, allow_nan=False)
 
 
-def _fields(change: Change, evidence: Evidence | None, shown: Clock) -> dict[str, Any]:
+def _fields(
+    message: Message, change: Change, evidence: Evidence | None, shown: Clock
+) -> dict[str, Any]:
     found = change.finding
     account = None if evidence is None else [*evidence.account]
     output = None if evidence is None else evidence.output
@@ -251,7 +260,7 @@ def _fields(change: Change, evidence: Evidence | None, shown: Clock) -> dict[str
         "previous": change.previous,
         "account": account,
         "output": output,
-        "cure": (cure(found) or None) if change.change not in ENDED else None,
+        "cure": (message.named(cure(found)) or None) if change.change not in ENDED else None,
     }
 
 
@@ -278,16 +287,17 @@ def _alone(message: Message, limit: int) -> Iterator[str]:
     lines = [*_account(message.evidence[0])] if 0 in message.evidence else []
     has_account = len(lines) > 0 and sum(map(len, lines)) + len(lines) <= limit
     yield from lines if has_account else ()
-    yield from _to_do(change, has_account=has_account)
+    yield from _to_do(message, change, has_account=has_account)
 
 
 def _several(message: Message, limit: int) -> Iterator[str]:
     left = limit
     for place, change in enumerate(message.changes):
-        line = "\n".join([_line(change), *(f"  {each}" for each in _to_do(change))])
+        line = "\n".join([_line(change), *(f"  {each}" for each in _to_do(message, change))])
         left -= len(line) + 1
         if left < 0:
-            yield f"... and {len(message.changes) - place} more changes; see `oncecron check`"
+            more = len(message.changes) - place
+            yield message.named(f"... and {more} more changes; see `oncecron check`")
             break
         yield line
     left = limit
@@ -307,10 +317,10 @@ def _line(change: Change) -> str:
     return _cut(f"{state}{again}: {_clean(sentence(found))}", _LONGEST_LINE)
 
 
-def _to_do(change: Change, *, has_account: bool = False) -> Iterator[str]:
+def _to_do(message: Message, change: Change, *, has_account: bool = False) -> Iterator[str]:
     what = "" if change.change in ENDED else cure(change.finding, has_account=has_account)
     if what:
-        yield f"To do: {_clean(what)}"
+        yield f"To do: {_clean(message.named(what))}"
 
 
 def _account(evidence: Evidence) -> Iterator[str]:

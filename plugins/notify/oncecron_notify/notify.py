@@ -127,6 +127,7 @@ def prepare(context: Context, notify: Notify) -> list[Prepared]:
         if found:
             found = with_ids(channel.name, knowledge, found)
             message = _message(context, channel, message_id(found))
+            found = [_named(message, each) for each in found]
             message = message._replace(changes=found, open=len(findings_for(channel, findings)))
         prepared.append(Prepared(channel, notice, knowledge, message))
     return _with_evidence(context, prepared)
@@ -167,6 +168,11 @@ def _message(context: Context, channel: Channel, number: str) -> Message:
     return Message(number, *where, (), {}, 0, zone=channel.zone)
 
 
+def _named(message: Message, change: Change) -> Change:
+    found = change.finding
+    return change._replace(finding=found._replace(reason=message.named(found.reason)))
+
+
 def trial_messages(context: Context, notify: Notify) -> list[Prepared]:
     """Return what `--test` sends, each time another message."""
     return [
@@ -190,7 +196,11 @@ def _with_evidence(context: Context, prepared: Sequence[Prepared]) -> list[Prepa
         if each.message is not None:
             first = itertools.islice(_about_a_tick(each.message), _ACCOUNTS)
             clock = Clock(utc=True, zone=shown_zone(each.channel.zone))
-            evidence = {place: explain(change.finding, clock) for place, change in first}
+            evidence = {}
+            for place, change in first:
+                known = explain(change.finding, clock)
+                sentences = [*map(each.message.named, known.account)]
+                evidence[place] = known._replace(account=sentences)
             each = each._replace(message=each.message._replace(evidence=evidence))  # noqa: PLW2901 - the same with more
         explained.append(each)
     return explained

@@ -408,8 +408,9 @@ def test_a_store_that_is_away_is_no_recovery(cluster: Cluster) -> None:
 def test_a_store_that_is_typed_reaches_the_pass(
     cluster: Cluster, public_path: Path, any_store: Store
 ) -> None:
-    """Also one that no other process of this host may see in its environment."""
-    cluster.configure('[notify.channel.log]\ncommand = "cat >&2; exit 3"\n')
+    """Also one that no other process of this host may see in its environment. The cure names its namespace."""
+    told = public_path / "told"
+    cluster.configure(f'[notify.channel.log]\ncommand = "tee {told} >&2; exit 3"\n')
     host = cluster.host(ONCECRON_STORE="postgresql://u@127.0.0.1:1/d")
     url = any_store.url
     where = ("--store", url, "--namespace", "other", "--config", cluster.file)
@@ -417,6 +418,8 @@ def test_a_store_that_is_typed_reaches_the_pass(
     assert host.run("billing", *where, *FAILING).status == 3
     del host.environment["ONCECRON_CONFIG"]
     assert "exit status 3: oncecron CRITICAL: billing failed" in host("notify", *where).err
+    again = "`oncecron run --key billing --no-tick --again --namespace other -- sh -c "
+    assert again in told.read_text()
 
 
 def test_a_missed_key_that_is_forgotten_does_not_run_again(

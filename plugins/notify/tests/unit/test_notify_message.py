@@ -219,6 +219,16 @@ def test_a_mail_says_a_thing_once() -> None:
     assert several[4:7] == ["", "key0:", "  Tick 1 of key key0 failed on web1."]
 
 
+def test_a_command_in_a_message_is_of_its_namespace() -> None:
+    """It is read where another one may be set."""
+    other = message("failed", "failed")._replace(namespace="prod")
+    assert "`oncecron why key1 --namespace prod` has the line" in mail(other)
+    assert json.loads(as_json(other))["changes"][0]["cure"].count("--namespace prod`") == 1
+    many = message(*["failed"] * 2000)._replace(namespace="prod")
+    assert "more changes; see `oncecron check --namespace prod`\n" in mail(many)
+    assert "--namespace" not in mail(message("failed", "failed"))
+
+
 def test_a_channel_that_fails_is_no_failure_of_the_pass_too() -> None:
     """A pass by hand exits with 1 then."""
     job = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "oncecron/notify",
