@@ -74,6 +74,8 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
             choice = ticks.named(text)
         else:
             choice = ticks.worst(_job(sources, key))
+        if choice.note:
+            choice = choice._replace(note=settings.named(choice.note))
         judges = text is None and not outcomes
         facts = facts_of(sources, key, choice.which, spooled, judges=judges)
         found = account(facts, shown)

@@ -87,7 +87,7 @@ class Facts(NamedTuple):
     holders: Sequence[Traced] = ()
     """Executions of other ticks, because of which hosts skipped this one; and their further attempts."""
     newest_start: Execution | None = None
-    """The newest start of the key, where something may be due since, or nobody fired this tick."""
+    """The newest start of the key, where something may be due since, or this tick has no start."""
     hosts: Sequence[KeyHost] = ()
     """The hosts that fire the key, where none fired this tick."""
     oldest: float | None = None
@@ -135,10 +135,11 @@ def facts_of(
         facts = facts._replace(
             due=_due(sources, job_keys, newest, facts), newest_start=next(iter(newest), None)
         )
+    if not executions and facts.newest_start is None:
+        newest_start = next(log.history(HistoryQuery(key=key, limit=1)), None)
+        facts = facts._replace(newest_start=newest_start)
     if executions or skips or spooled:
         return facts
-    newest_start = next(log.history(HistoryQuery(key=key, limit=1)), None)
-    facts = facts._replace(newest_start=newest_start)
     return facts._replace(hosts=_hosts(sources, key), oldest=_oldest(log, key))
 
 

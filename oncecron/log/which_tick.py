@@ -84,8 +84,9 @@ class Ticks:
         which, because = found
         note = None
         if job and because == "slow":
-            usual = format_duration(round(job.usual_duration or 0.0, 1))
-            note = f"Key {self._key} is slow: it usually takes {usual}."
+            usual = format_duration(job.usual_duration or 0.0)
+            end = f"to end it: `oncecron stop {self._key}`"
+            note = f"Key {self._key} is slow: it usually takes {usual}; {end}"
         return Choice(which, because, note, newest=None if which == newest else newest)
 
     def _wrong(self, job: JobSummary) -> tuple[Which, str] | None:

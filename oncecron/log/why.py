@@ -107,6 +107,8 @@ _RUN_AGAIN = (
     "not-started",
 )
 """The verdicts after which a person may run the tick by hand."""
+_ON_PURPOSE = {"done", "recent", "unmet"}
+"""The reasons of skips after which nobody runs the tick by hand: it has run, or was not wanted."""
 _EVIDENCE_AMONG = 20
 """The newest executions of a key that are searched for the one that a finding is about."""
 
@@ -241,7 +243,7 @@ class _Sentences:
             return f"{subject} did not run: {run}."
         host = facts.executions[-1].execution.host if facts.executions else None
         by = f" on {visible(host)}" if host else ""
-        how = _HEADLINES[verdict].format(by=by, reasons=self._reasons())
+        how = _HEADLINES[verdict].format(by=by, reasons=", ".join(self._reasons()))
         return f"{subject} {how}{self._at_last()}."
 
     def name(self) -> str:
@@ -251,10 +253,10 @@ class _Sentences:
         runs = [each.execution.started_at for each in facts.executions]
         return f"the firing at {self._clock.logged(min(runs)) if runs else self._first}"
 
-    def _reasons(self) -> str:
+    def _reasons(self) -> Sequence[str]:
         skips = [each.skip.reason for each in self._facts.skips]
         spooled = [record.get("reason", "not-started") for record in self._facts.spooled]
-        return ", ".join(dict.fromkeys([*skips, *spooled]))
+        return list(dict.fromkeys([*skips, *spooled]))
 
     def _outlasted(self) -> str:
         skips = [each.skip for each in self._facts.skips]
@@ -309,7 +311,10 @@ class _Sentences:
         facts = self._facts
         runs = [each.execution for each in facts.executions]
         last = runs[-1] if runs else facts.newest_start
-        if verdict not in _RUN_AGAIN or facts.is_divided or (runs and self._is_kept(runs[-1])):
+        is_wanted = verdict in _RUN_AGAIN
+        if verdict == "skipped":
+            is_wanted = last is not None and not _ON_PURPOSE & {*self._reasons()}
+        if not is_wanted or facts.is_divided or (runs and self._is_kept(runs[-1])):
             return
         command, user = (last.command, last.user) if last else ("", "")
         shards = last.shards if last else 1
@@ -444,7 +449,9 @@ class _Sentences:
                 f"The lease ends in {left}; the next firing of the key then declares it lost."
             )
         else:
-            yield f"{who} has been running it for {ran}, and {renewed}."
+            is_held = self._is_other(execution)
+            end = f" To end it: `oncecron stop {execution.key}`" if is_held else ""
+            yield f"{who} has been running it for {ran}, and {renewed}.{end}"
         if lease.requested_by is not None:
             at = lease.request_acknowledged_at
             answer = (

@@ -435,7 +435,7 @@ def _of_key(
 def _slow(job: JobSummary, limits: Limits, now: float) -> Iterator[Finding]:
     if is_slow(job, now, limits.slow):
         ran = format_duration(round(now - (job.running_since or now)))
-        usual = format_duration(round(job.usual_duration or 0.0, 1))
+        usual = format_duration(job.usual_duration or 0.0)
         reason = f"has been running on {listed(job.running_on)} for {ran}, usually {usual}"
         yield finding("slow", job.key, 1, reason, since=job.running_since)
 

@@ -235,6 +235,27 @@ def test_every_reason_of_a_skip_has_its_sentence() -> None:
         assert not line.startswith(f"00:15:02 host-b skipped: {reason}")
 
 
+def test_a_tick_that_was_skipped_has_the_line_that_runs_it() -> None:
+    """Not where it has run, or was not wanted; with the command of the newest start."""
+    line = "To run it now, as user batch: `oncecron run --key k --tick t1 --again -- ./bill.sh`"
+    for reason in REFUSAL_REASONS:
+        skips = [TracedSkip(SKIP._replace(reason=reason), None)]
+        shown = told(skips=skips, newest_start=RUNNING).sentences
+        assert (line in shown) == (reason not in ("done", "recent", "unmet")), reason
+        unknown = told(skips=skips).sentences  # a line without its command is none
+        assert not any("--again" in each for each in unknown if reason != "no-store")
+
+
+def test_a_run_that_keeps_other_ticks_from_starting_has_the_command_that_ends_it() -> None:
+    """The run of the tick itself has none: it may be as long as always."""
+    held = TracedSkip(SKIP._replace(reason="held", tick="t2", holder_pid=RUNNING.pid), None)
+    holder = Traced(RUNNING, None, None, None)
+    stop = "To end it: `oncecron stop k`"
+    shown = told(skips=[held], holders=[holder], leases=(LEASE,), tick="t2").sentences
+    assert [stop in each for each in shown].count(True) == 1
+    assert not any(stop in each for each in told(RUNNING, leases=(LEASE,)).sentences)
+
+
 def test_what_waits_for_its_next_attempt_runs() -> None:
     """Where no tick was over before."""
     job = at_a_glance(FAILED, leases=(LEASE,))

@@ -174,7 +174,7 @@ def _short(time: float, clock: Clock) -> str:
 def _duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
-    return format_duration(round(seconds, 1 if seconds < 10 else None))  # noqa: PLR2004
+    return format_duration(seconds)
 
 
 def _step(grid: Grid) -> float:
