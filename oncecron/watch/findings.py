@@ -299,16 +299,14 @@ class Situation(NamedTuple):
     """Of keys and of hosts."""
     hints: Mapping[str, str] = {}
     """What explains missed ticks, and what to do, by key."""
-    remarks: Sequence[Finding] = ()
-    """What is judged elsewhere: what plugins find, and times that cannot be."""
+    remarks: Callable[[Clock], Iterable[Finding]] = lambda _clock: ()
+    """What is judged elsewhere, its times in the zone of who reads them: what plugins find, times that cannot be."""
     spooled: int = 0
     """Records that wait on this host."""
     mistakes: Sequence[str] = ()
     """In the configuration file of this host."""
     is_complete: bool = True
     """Whether each row of the store could be read."""
-    timed: Callable[[Clock], Iterable[Finding]] = lambda _clock: ()
-    """The remarks that say times: those are in the zone of who reads them."""
 
 
 class Checked(NamedTuple):
@@ -332,8 +330,7 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     found = [each for job in situation.jobs for each in _of_key(job, situation, limits, clock)]
     found += _expired([lease for lease in situation.leases if lease.key in keys], clock)
     found += _of_hosts(situation, keys, limits, clock)
-    remarks = [*situation.remarks, *situation.timed(clock)]
-    found += [each for each in remarks if each.key is None or each.key in keys]
+    found += [each for each in situation.remarks(clock) if each.key is None or each.key in keys]
     if situation.spooled:
         records = many(situation.spooled, "record")
         waiting = f"{records} in the spool of this host: the store was unreachable"

@@ -16,10 +16,9 @@ from oncecron.watch.standstill import silence, stops
 from oncecron.watch.wrong_times import future_marks, zones
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from oncecron.config.file import File
-    from oncecron.core.log_rows import JobKey, KeyHost
     from oncecron.core.text import Clock
     from oncecron.log.job_summary import JobSummary
     from oncecron.log.missed import Reasons
@@ -48,43 +47,27 @@ def situation_of(
     found = list(jobs(sources, keys, brief=brief, missed_after=limits.missed_after))
     hosts = sources.key_hosts if any(states[kind] for kind in _OF_HOSTS) else ()
 
-    def wanted(remarks: Iterable[Finding]) -> list[Finding]:
-        return [each for each in remarks if states[each.finding] and (not keys or each.key in keys)]
+    rows = recent(hosts, sources.now)
+    read = [*zones(sources.log, store_keys, [*rows])] if states["zone"] else []
+    read += brought(lambda each: each.findings(sources, file))
 
-    return Situation(
+    def remarks(clock: Clock) -> list[Finding]:
+        every = [*read, *silence(situation, clock), *stops(situation, limits.stopped_after, clock)]
+        every += future_marks(store_keys, sources.pauses, sources.now, clock)
+        return [each for each in every if states[each.finding] and (not keys or each.key in keys)]
+
+    situation = Situation(
         sources.now,
         found,
         sources.leases,
         hosts,
         sources.pauses,
         _hints(sources, found) if states["missed"] or states["silent"] else {},
-        wanted(_remarks(sources, file, hosts, limits)),
+        remarks,
         spooled,
         is_complete=not (store.unreadable or sources.log.unreadable),
-        timed=lambda clock: wanted(_timed(sources, store_keys, found, hosts, limits, clock)),
     )
-
-
-def _remarks(
-    sources: Sources, file: File, hosts: Collection[KeyHost], limits: Limits
-) -> Iterator[Finding]:
-    if limits.states["zone"]:
-        yield from zones(sources.log, sources.store_keys, list(recent(hosts, sources.now)))
-    yield from brought(lambda each: each.findings(sources, file))
-
-
-def _timed(
-    sources: Sources,
-    store_keys: Sequence[JobKey],
-    found: Collection[JobSummary],
-    hosts: Collection[KeyHost],
-    limits: Limits,
-    clock: Clock,
-) -> Iterator[Finding]:
-    now, pauses = sources.now, sources.pauses
-    yield from silence(found, hosts, now, clock)
-    yield from stops(found, hosts, pauses, now, limits.stopped_after, clock)
-    yield from future_marks(store_keys, pauses, now, clock)
+    return situation
 
 
 def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]:

@@ -12,17 +12,18 @@ from oncecron.core.text import count as many
 from oncecron.core.text import held_by, listed, visible
 from oncecron.core.tick import instant_of
 from oncecron.core.units import DAY, MINUTE
-from oncecron.log.silent_hosts import recent
+from oncecron.log.silent_hosts import newest_rows, recent
 from oncecron.watch.findings import finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from typing import Any
 
-    from oncecron.core.log_rows import KeyHost, Pause
+    from oncecron.core.log_rows import Pause
     from oncecron.core.text import Clock
     from oncecron.log.hosts import HostSummary
     from oncecron.log.job_summary import JobSummary
-    from oncecron.watch.findings import Finding
+    from oncecron.watch.findings import Finding, Situation
 
 _SEVERAL = 2
 """What is missed is said of the key where there is but one."""
@@ -31,17 +32,17 @@ _FORGOTTEN_AFTER = DAY
 """A drain of one host that has no end is forgotten after this long."""
 
 
-def silence(
-    jobs: Iterable[JobSummary], rows: Iterable[KeyHost], now: float, clock: Clock
-) -> Iterator[Finding]:
+def silence(situation: Situation, clock: Clock) -> Iterator[Finding]:
     """Yield that no host fires: several keys were due since any host has fired any of them, and all were missed."""
     fired: dict[str, float] = {}
     passes: dict[str, float] = {}
-    for row in recent(rows, now):
+    now = situation.now
+    for row in recent(situation.hosts, now):
         times, name = (passes, row.host) if is_internal(row.key) else (fired, row.key)
         times[name] = max([at for _, at in row.ticks] + [times.get(name, 0.0)])
     last = max(fired.values(), default=0.0)
-    keys = tuple(job.key for job in jobs if last and _is_silent_since(job, last, fired, now))
+    silent = (job for job in situation.jobs if last and _is_silent_since(job, last, fired, now))
+    keys = tuple(job.key for job in silent)
     if len(keys) < _SEVERAL:
         return
     which = f"since {clock.logged(last)} ({many(len(keys), 'key')})"
@@ -62,36 +63,20 @@ def _is_silent_since(job: JobSummary, last: float, fired: Mapping[str, float], n
     return bool(job.missed) and (instant_of(job.first_missed) or 0.0) > last
 
 
-def stops(
-    jobs: Iterable[JobSummary],
-    rows: Iterable[KeyHost],
-    pauses: Sequence[Pause],
-    now: float,
-    after: float,
-    clock: Clock,
-) -> Iterator[Finding]:
+def stops(situation: Situation, after: float, clock: Clock) -> Iterator[Finding]:
     """Yield that all hosts are drained or all keys are paused, for so many seconds; and drains that are forgotten."""
-    seen: dict[str, float] = {}
-    for row in recent(rows, now):
-        if not is_internal(row.key):
-            seen[row.host] = max(row.seen_at, seen.get(row.host, 0.0))
-    newest = max(seen.values(), default=0.0)
-    hosts = {host for host, at in seen.items() if at >= newest - DAY}
+    now, pauses = situation.now, situation.pauses
+    rows = (row for row in recent(situation.hosts, now) if not is_internal(row.key))
+    seen = {row.host: row.seen_at for row in newest_rows(rows, 0.0)}
     drains = {pause.host: pause for pause in pauses if pause.host in seen}
-    if is_whole := bool(hosts) and hosts <= {*drains}:
-        which = "the only host is" if len(hosts) == 1 else f"all {len(hosts)} hosts are"
-        yield from _stop(
-            f"{which} drained", [drains[each] for each in sorted(hosts)], now - after, clock
-        )
-    keys = {job.key for job in jobs if not job.retired and not is_internal(job.key)}
+    hosts = [host for host, at in seen.items() if at >= max(seen.values()) - DAY]
+    which = "the only host is" if len(hosts) == 1 else f"all {len(hosts)} hosts are"
+    yield from _whole(f"{which} drained", hosts, drains, now - after, clock)
     paused = {pause.key: pause for pause in pauses if pause.key is not None}
-    if ALL_KEYS in paused:
-        yield from _stop("all keys are paused", [paused[ALL_KEYS]], now - after, clock)
-    elif keys and keys <= {*paused}:
-        yield from _stop(
-            "all keys are paused", [paused[each] for each in sorted(keys)], now - after, clock
-        )
-    for drain in () if is_whole else drains.values():
+    keys = (job.key for job in situation.jobs if not (job.retired or is_internal(job.key)))
+    names = [ALL_KEYS] if ALL_KEYS in paused else sorted(keys)
+    yield from _whole("all keys are paused", names, paused, now - after, clock)
+    for drain in () if hosts and {*hosts} <= {*drains} else drains.values():
         if drain.until is None and drain.since <= now - _FORGOTTEN_AFTER:
             name = drain.end.removeprefix("undrain ")
             retired = f"or `oncecron forget --host {name}`, if it is retired"
@@ -99,14 +84,15 @@ def stops(
             yield finding("stopped", None, 1, reason, since=drain.since, host=drain.host)
 
 
-def _stop(what: str, pauses: Sequence[Pause], before: float, clock: Clock) -> Iterator[Finding]:
-    """Yield that everything is held back, if it was before that time."""
-    since = max(pause.since for pause in pauses)
-    if since <= before:
+def _whole(
+    what: str, names: Sequence[str], held: Mapping[Any, Pause], before: float, clock: Clock
+) -> Iterator[Finding]:
+    """Yield that all of these hosts or keys are held back, if they were before that time."""
+    pauses = [held[name] for name in names if name in held]
+    since = max((pause.since for pause in pauses), default=0.0)
+    if pauses and len(pauses) == len(names) and since <= before:
         ends = listed([f"`oncecron {pause.end}`" for pause in pauses], _NAMED)
-        by = [
-            f"{visible(pause.host or pause.key or '')} {held_by(pause, clock)}" for pause in pauses
-        ]
+        by = [f"{visible(name)} {held_by(held[name], clock)}" for name in names]
         who = f" {held_by(pauses[0], clock)}" if len(pauses) == 1 else f": {listed(by, _NAMED)}"
         reason = f"{what}{who}; nothing runs; to end it: {ends}"
         yield finding("stopped", None, len(pauses), reason, since=since)

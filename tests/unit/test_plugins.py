@@ -221,9 +221,9 @@ def test_findings_of_plugins_are_found_with_the_others(bring: Bring) -> None:
     assert " odd=3;0 " in next(findings.lines(checked, limits.states))
     assert findings.states_of({"critical": "odd"})["odd"] == findings.CRITICAL
     unwanted = Limits(1, 3, {**usual_states(), "odd": findings.OK})
-    assert situation_of(sources(), FILE, unwanted).remarks == []
+    assert situation_of(sources(), FILE, unwanted).remarks(Clock(utc=True)) == []
     others = situation_of(sources(), FILE, limits, keys=["other"])
-    assert others.remarks == []
+    assert others.remarks(Clock(utc=True)) == []
 
 
 def test_what_is_not_installed_is_not_known(bring: Bring) -> None:

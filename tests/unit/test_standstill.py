@@ -44,7 +44,7 @@ ROWS = [row(key, host) for key in "abc" for host in ("web1", "web2")]
 
 def test_that_no_host_fires_is_one_finding_about_all_keys() -> None:
     """With the time since when, and without what is said of each of them."""
-    [found] = silence(LATE, ROWS, NOW, UTC)
+    [found] = silence(Situation(NOW, LATE, hosts=ROWS), UTC)
     assert (found.since, found.keys) == (STOPPED, ("a", "b", "c"))
     assert found.reason == (
         f"no host has fired since {UTC.seconds(STOPPED)} (3 keys): cron or the way to the store is down"
@@ -52,7 +52,7 @@ def test_that_no_host_fires_is_one_finding_about_all_keys() -> None:
     assert "`oncecron doctor`" in cure(found)
     missed = [finding("missed", each, 1, "missed 1 tick") for each in "abcd"]
     jobs = cast("Any", [SimpleNamespace(**{**vars(each), **_WELL}) for each in [*LATE, job("d")]])
-    checked = check(Situation(NOW, jobs, remarks=[*missed, found]), usual_limits(), UTC)
+    checked = check(Situation(NOW, jobs, remarks=lambda _: [*missed, found]), usual_limits(), UTC)
     assert [each.finding for each in checked.findings] == ["standstill", "missed"]
     assert checked.findings[1].key == "d"
 
@@ -79,18 +79,22 @@ _WELL = {
 )  # fmt: skip
 def test_what_else_explains_it(jobs: list[Any], rows: list[KeyHost]) -> None:
     """One key, a host that fires others, a key that was missed before."""
-    assert [*silence(jobs, rows, NOW, UTC)] == []
+    assert [*silence(Situation(NOW, jobs, hosts=rows), UTC)] == []
 
 
 def test_keys_without_a_schedule_are_among_them() -> None:
     """They were fired until then."""
-    [found] = silence([job(key, silent_since=STOPPED) for key in "ab"], ROWS, NOW, UTC)
+    [found] = silence(
+        Situation(NOW, [job(key, silent_since=STOPPED) for key in "ab"], hosts=ROWS), UTC
+    )
     assert found.keys == ("a", "b")
 
 
 def test_a_pass_of_notify_is_no_sign_of_life() -> None:
     """Then cron is not what is down."""
-    [found] = silence(LATE, [*ROWS, row(INTERNAL + "notify", "mon1", NOW)], NOW, UTC)
+    [found] = silence(
+        Situation(NOW, LATE, hosts=[*ROWS, row(INTERNAL + "notify", "mon1", NOW)]), UTC
+    )
     assert "only `oncecron notify` runs, on mon1" in found.reason
 
 
@@ -99,7 +103,7 @@ def drain(host: str, since: float, until: float | None = None) -> Pause:
 
 
 def told(pauses: list[Pause], jobs: list[Any] = LATE) -> list[Finding]:
-    return [*stops(jobs, ROWS, pauses, NOW, HOUR, UTC)]
+    return [*stops(Situation(NOW, jobs, hosts=ROWS, pauses=pauses), HOUR, UTC)]
 
 
 def test_all_hosts_drained_is_told_with_who_and_the_command() -> None:

@@ -52,7 +52,10 @@ class Now:
         self.jobs = {job.key: job for job in situation.jobs}
         self.rows: Sequence[KeyHost] = list(recent(situation.hosts, situation.now))
         self.silenced = {
-            key for each in situation.remarks if each.finding == "standstill" for key in each.keys
+            key
+            for each in situation.remarks(clock)
+            if each.finding == "standstill"
+            for key in each.keys
         }
         self.drained = {pause.host: pause for pause in situation.pauses if pause.host is not None}
 

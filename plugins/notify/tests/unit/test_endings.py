@@ -100,7 +100,7 @@ def test_what_is_missed_is_not_over_because_no_host_fires() -> None:
     """One finding says it of all keys."""
     silenced = finding("standstill", None, 2, "no host has fired")._replace(keys=("k", "l"))
     for remarks, is_told in (([silenced], False), ([], True)):
-        situation = Situation(NOW, [JobSummary(**NOTHING)], remarks=remarks)
+        situation = Situation(NOW, [JobSummary(**NOTHING)], remarks=lambda _, each=remarks: each)
         now = Now(situation, LIMITS, Clock(utc=True))
         which = Identity("missed", "k", None, None, None)
         assert (ending_of(which, BEFORE, now) is not None) == is_told

@@ -394,5 +394,6 @@ def test_a_channel_that_fails_twice_in_a_row_is_a_finding_as_long_as_it_is_tried
 
 def channel_findings(notice: Notice, now: float) -> list[Finding]:
     """Return what is wrong with the channel of a document."""
-    situation = Situation(now, [], remarks=[*of_channels(failing_channels([notice]), now)])
+    found = [*of_channels(failing_channels([notice]), now)]
+    situation = Situation(now, [], remarks=lambda _: found)
     return check(situation, Limits(1, 3, usual_states()), Clock(utc=True)).findings

@@ -234,7 +234,7 @@ def test_a_channel_that_fails_is_no_failure_of_the_pass_too() -> None:
     job = JobSummary(**{**dict.fromkeys(JobSummary._fields), "key": "oncecron/notify",
                         "outcome": "failed", "failures": 2, "missed": 0})  # fmt: skip
     for failing, kinds in (({}, ["failed"]), ({"ops": Failing(NOW, NOW, 2, "no")}, ["channel"])):
-        situation = Situation(NOW, [job], remarks=[*of_channels(failing, NOW)])
+        situation = Situation(NOW, [job], remarks=lambda _, each=failing: of_channels(each, NOW))
         found = check(situation, Limits(1, 3, usual_states()), Clock(utc=True)).findings
         assert [each.finding for each in found] == kinds
 
