@@ -314,28 +314,22 @@ class Spool:
 
     def note_unreachable(self, key: str) -> bool:
         """Note that the store is unreachable; return whether this is new for this host and key."""
-        try:
-            path = os.path.join(self._directory(key), ".unreachable")
-        except (OSError, SpoolError):
-            return True
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        except FileExistsError:
-            return False
-        except OSError:
-            return True
-        return True
+        return self._note(_name_of(key), ".unreachable", float("inf"))
 
     def note_waiting(self) -> bool:
         """Note that the store lets nothing start for a while; return whether this is new for this host and day."""
+        return self._note("", ".waiting", DAY)
+
+    def _note(self, name: str, note: str, lasts: float) -> bool:
+        """Write a note; return False where there is one that is not older."""
         try:
-            note = os.path.join(self._made(""), ".waiting")
+            path = os.path.join(self._made(name), note)
             try:
-                os.close(os.open(note, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             except FileExistsError:
-                if abs(clock.wall() - os.lstat(note).st_mtime) < DAY:
+                if abs(clock.wall() - os.lstat(path).st_mtime) < lasts:
                     return False
-                os.utime(note, follow_symlinks=False)
+                os.utime(path, follow_symlinks=False)
         except (OSError, SpoolError):
             pass
         return True
