@@ -18,7 +18,7 @@ from oncecron.core.model import AskAgain, Refusal
 from oncecron.core.text import Clock, visible
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.core.units import format_duration
-from oncecron.host.stderr import terminal_width
+from oncecron.host.stderr import terminal_size
 from oncecron.run.program import look_up
 from oncecron.run.reporter import skip_message, waiting_message
 from oncecron.run.spec import make_spec
@@ -56,8 +56,8 @@ def dry_run(parsed: ParsedRun) -> int:
 
 
 def _lines(text: str) -> list[str]:
-    width = terminal_width(1)
-    return [text] if width is None else fold(text, width - len("directory  "))
+    width = terminal_size(1)[0]
+    return fold(text, width - len("directory  ")) if width else [text]
 
 
 def _answer_of_shards(spec: RunSpec, store: LeaseStore) -> tuple[Firing, Answer]:

@@ -13,7 +13,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
 from oncecron.cli.table import Table
-from oncecron.cli.terminal import columns_of
+from oncecron.cli.terminal import size_of
 from oncecron.core.columns import display_width, fold
 from oncecron.core.errors import OutputError
 from oncecron.core.text import ABSENT, visible
@@ -199,7 +199,7 @@ def say(text: str, stream: TextIO, paint: Callable[[str], str] = str) -> None:
 
     Raises `BrokenPipeError`, `OutputError`.
     """
-    width = columns_of(stream)
+    width = size_of(stream)[0]
     lines = visible_lines(text).split("\n")
     shown = lines if width is None else folded_lines(lines, width)
     write_text("\n".join(map(paint, shown)), stream)

@@ -60,14 +60,14 @@ class Bar:
         bar.length, bar.pos, bar.show_pos = total, done, bool(done or total)
         bar.current_item = what
         self.hide()
-        columns = stderr.terminal_width(2) or _USUAL_COLUMNS
+        columns = stderr.terminal_size(2)[0] or _USUAL_COLUMNS
         stderr.write(bar.format_progress_line()[: columns - 1])
         self._is_drawn = True
 
     def hide(self) -> None:
         """Clear its line, for one that is written now."""
         if self._is_drawn:
-            stderr.write(f"\r{' ' * ((stderr.terminal_width(2) or _USUAL_COLUMNS) - 1)}\r")
+            stderr.write(f"\r{' ' * ((stderr.terminal_size(2)[0] or _USUAL_COLUMNS) - 1)}\r")
         self._is_drawn = False
 
     def close(self) -> None:

@@ -94,20 +94,15 @@ def style_for(
         format_,
         Clock(utc, shown_zone(zone), clock.wall()) if is_short else Clock(utc),
         colour,
-        *(_size_of(stream) if is_short else (None, None)),
+        *(size_of(stream) if is_short else (None, None)),
         shows_unicode(stream),
         terminal,
         stream.encoding or "utf-8",
     )
 
 
-def columns_of(stream: TextIO) -> int | None:
-    """Return how many columns the terminal has to which a stream is written; None: it is no terminal."""
-    return _size_of(stream)[0]
-
-
-def _size_of(stream: TextIO) -> tuple[int | None, int | None]:
-    """Return how many columns and lines the terminal has; None: it is no terminal."""
+def size_of(stream: TextIO) -> tuple[int | None, int | None]:
+    """Return how many columns and lines the terminal has to which a stream is written; None: it is no terminal."""
     try:
         found = terminal_size(stream.fileno()) if stream.isatty() else None
     except ValueError:  # it is no file

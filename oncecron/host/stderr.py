@@ -35,7 +35,7 @@ def complain(text: str) -> None:
     if system.calls.isatty(2):
         from oncecron.core.columns import fold  # noqa: PLC0415 - only where a person reads it
 
-        line = "\n".join(fold(line, terminal_width(2) or len(line), 2))
+        line = "\n".join(fold(line, terminal_size(2)[0] or len(line), 2))
     write(line + "\n")
 
 
@@ -110,11 +110,6 @@ def write(text: str) -> None:
             system.calls.write(2, data[begin : begin + select.PIPE_BUF])
     except OSError:
         return
-
-
-def terminal_width(descriptor: int) -> int | None:
-    """Return how many columns the terminal has that a descriptor is; None: it is none, or it does not say."""
-    return terminal_size(descriptor)[0] or None
 
 
 def terminal_size(descriptor: int) -> tuple[int, int]:
