@@ -182,7 +182,9 @@ class TableCommand(HelpfulCommand):
         """Take a word for the option that it is meant for. Raises `UsageError`, `click.UsageError`."""
         self._take_for_option(ctx)
         if ctx.allow_interspersed_args:
-            self._refuse_times_as_words(ctx, args)
+            words = ctx.params.get("words") or ()
+            every = [*ctx.args, *([words] if isinstance(words, str) else words)]
+            refuse_times(args, every, self.table, self.typed_values(ctx))
         if ctx.args:
             metavar = next((each.metavar for each in self.params[len(self.table) :]), None)
             sentence = unexpected(ctx.command_path, metavar or "", ctx.args[0])
@@ -197,12 +199,6 @@ class TableCommand(HelpfulCommand):
         ctx.params[_identifier(option)] = tuple(ctx.args)
         ctx.set_parameter_source(_identifier(option), ParameterSource.COMMANDLINE)
         ctx.args = []
-
-    def _refuse_times_as_words(self, ctx: click.Context, args: Sequence[str]) -> None:
-        words = ctx.params.get("words") or ()
-        every = [*ctx.args, *([words] if isinstance(words, str) else words)]
-        options = [option.name for option in self.table]
-        refuse_times(args, every, options, self.typed_values(ctx))
 
     def _refuse_options_as_values(self, args: Sequence[str], *, greedy: bool) -> None:
         """Raise `UsageError` for an option in the place of a value: click would take it for the value."""

@@ -29,7 +29,7 @@ from oncecron.cli.command import (
     store_reader,
     writer,
 )
-from oncecron.cli.meant import refuse_outcomes
+from oncecron.cli.meant import wanted_outcomes
 from oncecron.cli.sentences import (
     known_hosts,
     known_keys,
@@ -46,7 +46,6 @@ from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, StoreError, StoreUnavailable, UsageError
 from oncecron.core.log_rows import INTERNAL, Execution, HistoryQuery, Skip
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
-from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import ABSENT, Clock
 from oncecron.host.stderr import complain
 from oncecron.log.jobs import as_is, dead_letters
@@ -129,6 +128,14 @@ OPTIONS = (
     ),
     *QUERY_OPTIONS,
 )  # fmt: skip
+_FILTERS = ("since", "until", "host", "outcome", "failed", "tick", "exhausted")
+_MIXTURES = (
+    ("exhausted", "shows executions that have ended", "skips", "follow"),
+    ("follow", "never ends", "until"),
+    ("follow", "shows executions", "skips"),
+    ("failed", "chooses outcomes of executions", "skips", "outcome"),
+)
+"""What contradicts an option, and why."""
 
 
 def _show(given: dict[str, str], words: list[str]) -> int:
@@ -194,8 +201,7 @@ def _with_shards(log: Reader, query: HistoryQuery) -> Iterator[Any]:
 
 def _note_what_is_missing(settings: Settings, query: HistoryQuery, shown: int) -> None:
     if not shown:
-        filters = ("since", "until", "host", "outcome", "failed", "tick", "exhausted")
-        matching = "matching " if any(map(settings.is_typed, filters)) else ""
+        matching = "matching " if any(map(settings.is_typed, _FILTERS)) else ""
         what = "skip" if settings["skips"] else "execution"
         of = f" for key {query.key}" if query.key else ""
         complain(f"no {matching}{what} on record{of}")
@@ -207,6 +213,7 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
     """Return the query for the wanted records. Raises `UsageError` for a wrong mix of options."""
     _refuse_mixtures(settings, words)
     limit = settings["limit"]
+    known = REFUSAL_REASONS if settings["skips"] else OUTCOMES
     since, until = span_of(settings, time.time())
     if limit == 0 or (since is not None and not settings.is_typed("limit")):
         limit = None
@@ -215,7 +222,7 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
         since=since,
         until=until if settings.is_typed("until") else None,
         host=_filter("--host", settings["host"]),
-        outcomes=_outcomes(settings),
+        outcomes=wanted_outcomes(settings["outcome"], known),
         failed=settings["failed"],
         without=None if words or settings["all"] else INTERNAL,
         tick=valid_tick(settings["tick"]),
@@ -224,48 +231,21 @@ def _query(settings: Settings, words: list[str]) -> HistoryQuery:
     )
 
 
-def _outcomes(settings: Settings) -> list[str] | None:
-    """Return the wanted outcomes, or reasons. Raises `UsageError`."""
-    if settings["outcome"] is None:
-        return None
-    known = REFUSAL_REASONS if settings["skips"] else OUTCOMES
-    if not settings["skips"]:
-        refuse_outcomes(settings["outcome"], known)
-    words = [word.strip() for word in settings["outcome"].split(",")]
-    for word in words:
-        if word not in known:
-            hint = "; this is a reason: add --skips" if word in REFUSAL_REASONS else ""
-            raise UsageError(f"--outcome: {not_one_of(word, known)}{hint}")
-    return words
-
-
 def _filter(name: str, text: str | None) -> str | None:
     return valid_text(text, f"{name} is empty (an unset variable?); leave it out to see all")
 
 
 def _refuse_mixtures(settings: Settings, words: list[str]) -> None:
-    others = [
-        f"--{name}"
-        for name in (
-            *("since", "until", "host", "outcome", "failed", "tick", "exhausted"),
-            *("limit", "all", "skips", "follow"),
-        )
-        if settings.is_typed(name)
-    ]
+    names = (*_FILTERS, "limit", "all", "skips", "follow")
+    others = [f"--{name}" for name in names if settings.is_typed(name)]
     if settings["id"] is not None and (others or words):
         raise UsageError(f"--id selects one execution; leave out {(words or others)[0]}")
-    if settings["exhausted"] and (settings["skips"] or settings["follow"]):
-        other = "skips" if settings["skips"] else "follow"
-        raise UsageError(f"--exhausted shows executions that have ended; leave out --{other}")
-    if settings["follow"] and settings.is_typed("until"):
-        raise UsageError("--follow never ends; leave out --until")
-    if settings["follow"] and settings["skips"]:
-        raise UsageError("--follow shows executions; leave out --skips")
+    for option, why, *clashes in _MIXTURES:
+        for other in clashes:
+            if settings[option] and settings.is_typed(other):
+                raise UsageError(f"--{option} {why}; leave out --{other}")
     if settings["follow"] and output_format(settings) == "json":
         raise UsageError("--follow never ends, but a JSON array must; use --format ndjson")
-    for option in ("skips", "outcome"):
-        if settings["failed"] and settings.is_typed(option):
-            raise UsageError(f"--failed chooses outcomes of executions; leave out --{option}")
 
 
 def _show_one(store: Reader, execution_id: int, writer: Writer) -> None:

@@ -92,10 +92,7 @@ _BY_NEXT = tuple(JOBS.screen[at] for at in (3, 0, 1, 2, *range(4, len(JOBS.scree
 OPTIONS = (
     Option("wrong", "flag", "Show only keys with something wrong.", group="Which records"),
     Option(
-        "next",
-        "flag",
-        "Sort by the next tick: the soonest comes first.",
-        group="Which records",
+        "next", "flag", "Sort by the next tick: the soonest comes first.", group="Which records"
     ),
     ALL,
     *QUERY_OPTIONS,

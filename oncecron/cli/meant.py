@@ -11,6 +11,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from oncecron.core.errors import UsageError
+from oncecron.core.model import REFUSAL_REASONS
+from oncecron.core.suggestion import not_one_of
 from oncecron.core.units import parse_duration
 from oncecron.log.time_span import is_time_of_day, read_time
 
@@ -125,27 +127,28 @@ def _is_time(text: str, *, ahead: bool = False) -> bool:
 
 
 def refuse_times(
-    args: Sequence[str], words: Collection[str], options: Collection[str], typed: Mapping[str, str]
+    args: Sequence[str], words: Collection[str], table: Collection[Option], typed: Mapping[str, str]
 ) -> None:
     """Raise `UsageError` for `02:00` among the words: in --since 2026-11-28 02:00, the shell parts it from its day."""
-    times = [name for name in _TIMES if name in options]
+    times = [option.name for option in table if option.name in _TIMES]
     for before, word in pairwise(["", *args]) if times else ():
-        if word not in words or not is_time_of_day(word):
-            continue
-        day = before.rpartition("=")[2]
-        of_day = next((name for name in times if day and typed.get(name) == day), None)
-        if of_day:
-            raise UsageError(
-                f"{word} is not a KEY; quote a time with its day: --{of_day} '{day} {word}'"
-            )
-        both = f"{before} {word}"
-        meant = f"'{both}'" if before in words and _is_time(both) else word
-        raise UsageError(f"{word} is not a KEY; did you mean --{times[0]} {meant}?")
+        if word in words and is_time_of_day(word):
+            day = before.rpartition("=")[2]
+            option = next((name for name in times if day and typed.get(name) == day), "")
+            both = f"{day} {word}"
+            meant = f"'{both}'" if option or (before in words and _is_time(both)) else word
+            raise UsageError(f"{word} is not a KEY; did you mean --{option or times[0]} {meant}?")
 
 
-def refuse_outcomes(text: str, known: Collection[str]) -> None:
-    """Raise `UsageError` for a word of --outcome that says in other words what one of those known does."""
-    for word in map(str.strip, text.split(",")):
-        cure = MEANT.get(f"--outcome {word}")
-        if cure and word not in known:
-            raise UsageError(f"--outcome: {word!r} is not an outcome; {cure}")
+def wanted_outcomes(text: str | None, known: Collection[str]) -> list[str] | None:
+    """Return the words of --outcome, several joined by commas. Raises `UsageError` for an unknown one."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            meant = MEANT.get(f"--outcome {word}") if "succeeded" in known else None
+            why = f"{word!r} is not an outcome; {meant}" if meant else not_one_of(word, known)
+            hint = "; this is a reason: add --skips" if word in REFUSAL_REASONS else ""
+            raise UsageError(f"--outcome: {why}{hint}")
+    return words

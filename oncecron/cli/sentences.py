@@ -11,14 +11,13 @@ from oncecron.core.masking import valid
 from oncecron.core.suggestion import suggestion as suggestion  # noqa: PLC0414 - of many commands
 from oncecron.core.suggestion import unknown_host as unknown_host  # noqa: PLC0414
 from oncecron.core.suggestion import unknown_key as unknown_key  # noqa: PLC0414
-from oncecron.core.text import Clock, held_by
+from oncecron.core.text import Clock
 from oncecron.core.tick import named_tick
 from oncecron.host.names import host_name, user_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from oncecron.core.log_rows import Pause
     from oncecron.stores.reader import Reader
 
 _RECENT = 1000  # records whose hosts count as known
@@ -61,11 +60,6 @@ def author() -> str:
 def local_time(time: float | None) -> str:
     """Return a time in this host's zone."""
     return Clock(utc=False).seconds(time)
-
-
-def pause_details(pause: Pause) -> str:
-    """Return who paused or drained, when, how long and why."""
-    return held_by(pause, Clock(utc=False))
 
 
 def known_keys(store: Reader) -> set[str]:

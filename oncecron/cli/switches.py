@@ -11,8 +11,6 @@ from oncecron.cli.sentences import (
     author,
     known_hosts,
     known_keys,
-    local_time,
-    pause_details,
     suggestion,
     unknown_host,
     unknown_key,
@@ -23,7 +21,7 @@ from oncecron.config.options import Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import NotFoundError, StoreError, UsageError
 from oncecron.core.log_rows import ALL_KEYS
-from oncecron.core.text import visible
+from oncecron.core.text import Clock, held_by, visible
 from oncecron.host.names import host_name
 from oncecron.host.stderr import complain
 from oncecron.stores.address import shell_quoted
@@ -32,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from oncecron.core.log_rows import Pause
-    from oncecron.stores.reader import Reader
 
+_CLOCK = Clock(utc=False)
 _LONGEST_REASON = 500
 
 NEW = Option("new", "flag", "Accept a name that has not fired yet, for one that is to come.")
@@ -80,10 +78,11 @@ def _pause(given: dict[str, str], words: list[str]) -> int:
     stream = output.standard_output()
     with store_reader(settings) as store:
         if not (settings["all"] or settings["new"]):
-            known = _readable(lambda: [*known_keys(store), *(each.key for each in store.pauses())])
-            _refuse_unknown(f"pause {key}", key, known, unknown_key)
+            known = _readable(lambda: (*known_keys(store), *(each.key for each in store.pauses())))
+            if known is not None and key not in known:
+                raise _unknown(unknown_key(key, known), f"pause {key}")
         now, before = store.pause(key, author=author(), reason=reason, seconds=seconds)
-    until = local_time(now.until) if now.until else settings.command(now.end)
+    until = _CLOCK.seconds(now.until) if now.until else settings.command(now.end)
     output.say(f"paused {_name(key)} until {until}{_earlier('paused', before)}", stream)
     return 0
 
@@ -105,7 +104,7 @@ def _resume(given: dict[str, str], words: list[str]) -> int:
         each = settings.command(f"resume {next(iter(others))}")
         complain(f"these keys are paused one by one: {', '.join(others)}; to resume one: {each}")
     elif key != ALL_KEYS and ALL_KEYS in others:
-        details, end = pause_details(others[ALL_KEYS]), settings.command("resume --all")
+        details, end = held_by(others[ALL_KEYS], _CLOCK), settings.command("resume --all")
         complain(f"all keys are still paused {details}; to resume them: {end}")
     return 0
 
@@ -117,12 +116,13 @@ def _drain(given: dict[str, str], words: list[str]) -> int:
     with store_reader(settings) as store:
         if not (settings["new"] or host == host_name()):
             known = _readable(lambda: known_hosts(store))
-            _refuse_unknown(f"drain {shell_quoted(host)}", host, known, unknown_host)
+            if known is not None and host not in known:
+                raise _unknown(unknown_host(host, known), f"drain {shell_quoted(host)}")
         now, before = store.drain(host, author=author(), reason=reason, seconds=seconds)
-        shared = _has_two_machines(store, host)
-    until = local_time(now.until) if now.until else settings.command(now.end)
+        shared = _readable(lambda: (row.host for row in store.key_hosts() if row.machines > 1))
+    until = _CLOCK.seconds(now.until) if now.until else settings.command(now.end)
     output.say(f"drained {visible(host)} until {until}{_earlier('drained', before)}", stream)
-    if shared:
+    if shared and host in shared:
         complain(
             f"{visible(host)} is the name of two machines or more: all of them are drained; to drain one, give it a "
             "name of its own"
@@ -217,18 +217,12 @@ def _earlier(state: str, before: Pause | None) -> str:
     if before is None:
         return ""
     subject = "they were" if before.key == ALL_KEYS else "it was"
-    return f"; {subject} {state} {pause_details(before)}"
+    return f"; {subject} {state} {held_by(before, _CLOCK)}"
 
 
-def _refuse_unknown(
-    words: str,
-    name: str,
-    known: Iterable[str] | None,
-    unknown: Callable[[str, Iterable[str]], NotFoundError],
-) -> None:
-    """Raise `NotFoundError` for a name that is probably mistyped: nobody would notice that nothing was stopped."""
-    if known is not None and name not in known:
-        raise NotFoundError(f"{unknown(name, known)}; if it is to come: `oncecron {words} --new`")
+def _unknown(error: NotFoundError, words: str) -> NotFoundError:
+    """Return the error for a name that is probably mistyped: nobody would notice that nothing was stopped."""
+    return NotFoundError(f"{error}; if it is to come: `oncecron {words} --new`")
 
 
 def _readable(read: Callable[[], Iterable[str | None]]) -> set[str] | None:
@@ -237,14 +231,6 @@ def _readable(read: Callable[[], Iterable[str | None]]) -> set[str] | None:
         return {*filter(None, read())}
     except StoreError:
         return None
-
-
-def _has_two_machines(store: Reader, host: str) -> bool:
-    """Return whether two machines fire under this name; False if this role may not read that."""
-    try:
-        return any(row.machines > 1 for row in store.key_hosts() if row.host == host)
-    except StoreError:
-        return False
 
 
 PAUSE = TableCommand(

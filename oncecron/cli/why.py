@@ -14,7 +14,7 @@ from oncecron.cli.command import (
     spools,
     store_and_log,
 )
-from oncecron.cli.meant import refuse_outcomes
+from oncecron.cli.meant import wanted_outcomes
 from oncecron.cli.output import to_microseconds
 from oncecron.cli.sentences import valid_key
 from oncecron.config.options import Option
@@ -27,7 +27,7 @@ from oncecron.log.output_tail import captured, failed_run, tail
 from oncecron.log.run_phrases import delay
 from oncecron.log.sources import sources_of
 from oncecron.log.tick_history import facts_of, spooled_of
-from oncecron.log.which_tick import WANTED, Ticks, wanted_outcomes, wanted_tick
+from oncecron.log.which_tick import WANTED, Ticks, wanted_tick
 from oncecron.log.why import account
 from oncecron.log.why import others as others_of
 
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oncecron.core.log_rows import Traced
-    from oncecron.log.job_summary import JobSummary
-    from oncecron.log.sources import Sources
     from oncecron.log.tick_history import Facts
     from oncecron.log.which_tick import Choice
     from oncecron.log.why import Account
@@ -59,7 +57,8 @@ OPTIONS = (
 
 def _explain(given: dict[str, str], words: list[str]) -> int:
     settings = Settings(OPTIONS, given)
-    key, text, outcomes = valid_key(words[0]), _tick(settings), _outcomes(settings)
+    key, text = valid_key(words[0]), _tick(settings)
+    outcomes = wanted_outcomes(settings["outcome"], WANTED)
     if text is not None and outcomes:
         raise UsageError("--tick and --outcome each choose the tick; leave one of them out")
     stream = output.standard_output()
@@ -73,7 +72,7 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
         elif text is not None:
             choice = ticks.named(text)
         else:
-            choice = ticks.worst(_job(sources, key))
+            choice = ticks.worst(next(jobs(sources, [key]), None))
         if choice.note:
             choice = choice._replace(note=settings.named(choice.note))
         judges = text is None and not outcomes
@@ -102,21 +101,9 @@ def _explain(given: dict[str, str], words: list[str]) -> int:
     return incomplete(store, log)
 
 
-def _job(sources: Sources, key: str) -> JobSummary | None:
-    return next(jobs(sources, [key]), None)
-
-
 def _tick(settings: Settings) -> str | None:
     text: str | None = settings["tick"]
     return None if text is None else valid(wanted_tick(text))
-
-
-def _outcomes(settings: Settings) -> list[str]:
-    text: str | None = settings["outcome"]
-    if text is None:
-        return []
-    refuse_outcomes(text, WANTED)
-    return wanted_outcomes(text)
 
 
 def _record(

@@ -16,20 +16,19 @@ from oncecron.core.clock import believed
 from oncecron.core.errors import NotFoundError, UsageError
 from oncecron.core.log_rows import HistoryQuery, is_failure
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
-from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import listed
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.core.units import DAY, MINUTE, format_duration
 from oncecron.host import local_time
 from oncecron.log.gaps import expected_gaps, read_reasons
-from oncecron.log.job_summary import DOUBTFUL, NO_END, STREAK_AT_MOST, has_failed, is_lost
-from oncecron.log.jobs import as_known
+from oncecron.log.job_summary import DOUBTFUL, NO_END, STREAK_AT_MOST
+from oncecron.log.jobs import as_known, states
 from oncecron.log.missed import expected_shards
 from oncecron.log.tick_history import LOOKED_AT, Which, outcome_of, which_of
 from oncecron.log.time_span import EXPECTED, read_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from typing import Any
 
     from oncecron.core.log_rows import Execution
@@ -90,30 +89,28 @@ class Ticks:
         return Choice(which, because, note, newest=None if which == newest else newest)
 
     def _wrong(self, job: JobSummary) -> tuple[Which, str] | None:
-        bad = "lost" if is_lost(job) else "failed" if has_failed(job) else None
-        bad = bad or ("silent" if job.silent_since is not None else None)
-        since = job.silent_since if bad == "silent" else job.started_at
-        ended = self._run(lambda each: each.started_at == since) if bad else None
-        if bad and ended:
-            return which_of(ended), bad
-        if job.first_missed:
-            return Which(job.first_missed), "missed"
-        running = self._run(lambda each: each.started_at == job.running_since)
-        if job.slow and running:
-            return which_of(running), "slow"
-        held = self._newest_unstarted("held") if job.overruns else None
-        return (held, "overrun") if held else None
+        starts = {"lost": job.started_at, "failed": job.started_at}
+        starts |= {"silent": job.silent_since, "slow": job.running_since}
+        for word, _ in states(job):
+            if word in starts and (run := self._started(starts[word])):
+                return which_of(run), word
+            if word == "missed":
+                return Which(job.first_missed), word
+            if word == "overrun" and (held := self._newest_unstarted("held")):
+                return held, word
+        return None
 
     def _trouble(self, job: JobSummary | None, newest: Which) -> Which | None:
         if job is None or (job.failed_at or 0.0) < self._sources.now - _RECENT_TROUBLE:
             return None
-        ended = self._run(
-            lambda each: job.failed_at == (each.finished_at or each.started_at) and is_failure(each)
-        )
-        return which_of(ended) if ended and which_of(ended) != newest else None
+        for each in self._log.newest(STREAK_AT_MOST, [self._key]):
+            if job.failed_at == (each.finished_at or each.started_at) and is_failure(each):
+                return which_of(each) if which_of(each) != newest else None
+        return None
 
-    def _run(self, fits: Callable[[Execution], bool]) -> Execution | None:
-        return next(filter(fits, self._log.newest(STREAK_AT_MOST, [self._key])), None)
+    def _started(self, at: float | None) -> Execution | None:
+        newest = self._log.newest(STREAK_AT_MOST, [self._key])
+        return next((each for each in newest if each.started_at == at), None)
 
     def _newest(self) -> Which:
         """Return the newest tick that any host fired: the latest instant where all are instants, else the last fired.
@@ -213,8 +210,8 @@ class Ticks:
             return Choice(which, "time")
         shown, no_tick = self._clock.logged(start), self._no_tick(start)
         if no_tick:
-            first = "The first tick after it:" if rows else "No tick came after it; the newest one:"
-            return Choice(which, "time", f"{shown} is {no_tick}. {first}")
+            first = "The first tick after it" if rows else "No tick came after it; the newest one"
+            return Choice(which, "time", f"{shown} is {no_tick}. {first}:")
         first = "The first tick since" if rows else "The newest tick; there is none since"
         return Choice(which, "time", f"{first} {shown}:")
 
@@ -278,12 +275,3 @@ def wanted_tick(text: str) -> str:
     with contextlib.suppress(ValueError):  # a time may have a blank
         return str(tick.named_tick(text).text)
     return text
-
-
-def wanted_outcomes(text: str) -> list[str]:
-    """Return the words of `--outcome`, several joined by commas. Raises `UsageError` for an unknown one."""
-    words = [word.strip() for word in text.split(",")]
-    for word in words:
-        if word not in WANTED:
-            raise UsageError(f"--outcome: {not_one_of(word, WANTED)}")
-    return words
