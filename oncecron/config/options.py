@@ -136,7 +136,7 @@ def wrong_variables(names: Iterable[str]) -> Iterator[tuple[str, str]]:
             from oncecron.core.suggestion import did_you_mean  # noqa: PLC0415 - for an error message alone
 
             cure = did_you_mean(
-                meant, VARIABLES, "rename or remove it", shown=lambda each: f"{_VARIABLE}{each}"
+                meant, VARIABLES, "rename or remove it", shown=f"{_VARIABLE}{{}}".format
             )
             yield f"{name} is no variable of oncecron, and is ignored", cure
 
@@ -334,13 +334,9 @@ def _integer(text: str) -> int:
 
 def _within_bounds(option: Option, text: str, value: float) -> float:
     if option.minimum is not None and value < option.minimum:
-        none = (
-            ""
-            if value or option.default or option.kind != "duration"
-            else "; for none, leave it out"
-        )
-        least = f"{option.minimum:g}{_unit(option)}"
-        raise ValueError(f"{text!r} is too small; the minimum is {least}{none}")
+        is_none = not (value or option.default) and option.kind == "duration"
+        least = f"{option.minimum:g}{_unit(option)}{'; for none, leave it out' if is_none else ''}"
+        raise ValueError(f"{text!r} is too small; the minimum is {least}")
     if option.maximum is not None and value > option.maximum:
         raise ValueError(f"{text!r} is too large; the maximum is {option.maximum:g}{_unit(option)}")
     return value

@@ -136,12 +136,12 @@ def test_a_session_without_a_lease_is_named(ready: Database, public_path: Path) 
 def test_settings_of_redis_that_lose_data(
     new_redis: Callable[..., RedisServer], public_path: Path
 ) -> None:
-    """Eviction refuses every claim; without an AOF a crash loses the log."""
+    """Eviction refuses every claim; without an AOF a crash loses the log, and a start delays all firings."""
     server = new_redis(aof=False)
     host = Oncecron(server.url(), public_path)
-    assert wrong(host) == {"persistence": "warn"}
+    assert wrong(host) == {"persistence": "warn", "firings": "warn"}
     server.connect().config_set("maxmemory-policy", "allkeys-lru")
-    assert wrong(host) == {"persistence": "warn", "eviction": "fail"}
+    assert wrong(host) == {"persistence": "warn", "firings": "warn", "eviction": "fail"}
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(-60, "warn"), (600, "fail")])
