@@ -118,7 +118,7 @@ KINDS = {
         "overrun_ticks", has_count=True, cure="see why it takes so long, or run it less often",
     ),
     "stopped": Kind(
-        WARNING, "All hosts are drained or all keys are paused, or a drain without an end is a day old.",
+        WARNING, "All hosts are drained or all keys are paused, or a drain or a pause without an end is a day old.",
         "a pause or a drain is still there",
     ),
     "spooled": Kind(

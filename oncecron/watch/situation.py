@@ -52,7 +52,11 @@ def situation_of(
     read += brought(lambda each: each.findings(sources, file))
 
     def remarks(clock: Clock) -> list[Finding]:
-        every = [*read, *silence(situation, clock), *stops(situation, limits.stopped_after, clock)]
+        every = [
+            *read,
+            *silence(situation, clock),
+            *stops(situation, limits.stopped_after, clock, of_all=not keys),
+        ]
         every += future_marks(store_keys, sources.pauses, sources.now, clock)
         return [each for each in every if states[each.finding] and (not keys or each.key in keys)]
 

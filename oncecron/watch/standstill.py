@@ -29,7 +29,7 @@ _SEVERAL = 2
 """What is missed is said of the key where there is but one."""
 _NAMED = 3
 _FORGOTTEN_AFTER = DAY
-"""A drain of one host that has no end is forgotten after this long."""
+"""A drain of one host, or a pause of one key, that has no end is forgotten after this long."""
 
 
 def silence(situation: Situation, clock: Clock) -> Iterator[Finding]:
@@ -63,8 +63,13 @@ def _is_silent_since(job: JobSummary, last: float, fired: Mapping[str, float], n
     return bool(job.missed) and (instant_of(job.first_missed) or 0.0) > last
 
 
-def stops(situation: Situation, after: float, clock: Clock) -> Iterator[Finding]:
-    """Yield that all hosts are drained or all keys are paused, for so many seconds; and drains that are forgotten."""
+def stops(
+    situation: Situation, after: float, clock: Clock, *, of_all: bool = True
+) -> Iterator[Finding]:
+    """Yield that all hosts are drained or all keys are paused, for so many seconds; and what is forgotten of it.
+
+    `of_all`: whether the situation has all keys.
+    """
     now, pauses = situation.now, situation.pauses
     rows = (row for row in recent(situation.hosts, now) if not is_internal(row.key))
     seen = {row.host: row.seen_at for row in newest_rows(rows, 0.0)}
@@ -73,15 +78,23 @@ def stops(situation: Situation, after: float, clock: Clock) -> Iterator[Finding]
     which = "the only host is" if len(hosts) == 1 else f"all {len(hosts)} hosts are"
     yield from _whole(f"{which} drained", hosts, drains, now - after, clock)
     paused = {pause.key: pause for pause in pauses if pause.key is not None}
-    keys = (job.key for job in situation.jobs if not (job.retired or is_internal(job.key)))
-    names = [ALL_KEYS] if ALL_KEYS in paused else sorted(keys)
+    keys = sorted(job.key for job in situation.jobs if not (job.retired or is_internal(job.key)))
+    names = [ALL_KEYS] if ALL_KEYS in paused else keys
     yield from _whole("all keys are paused", names, paused, now - after, clock)
-    for drain in () if hosts and {*hosts} <= {*drains} else drains.values():
-        if drain.until is None and drain.since <= now - _FORGOTTEN_AFTER:
-            name = drain.end.removeprefix("undrain ")
-            retired = f"or `oncecron forget --host {name}`, if it is retired"
-            reason = f"{name} is drained {held_by(drain, clock)}; to end it: `oncecron {drain.end}`, {retired}"
-            yield finding("stopped", None, 1, reason, since=drain.since, host=drain.host)
+    forgotten = [] if hosts and {*hosts} <= {*drains} else [*drains.values()]
+    if not (of_all and {*names} <= {*paused}):
+        forgotten += [paused[key] for key in names if key in paused]
+    for pause in forgotten:
+        if pause.until is None and pause.since <= now - _FORGOTTEN_AFTER:
+            yield _forgotten(pause, clock)
+
+
+def _forgotten(pause: Pause, clock: Clock) -> Finding:
+    name = pause.end.partition(" ")[2]
+    what, which = (f"{name} is drained", "--host ") if pause.host else ("is paused", "")
+    retired = f"or `oncecron forget {which}{name}`, if it is retired"
+    reason = f"{what} {held_by(pause, clock)}; to end it: `oncecron {pause.end}`, {retired}"
+    return finding("stopped", pause.key, 1, reason, since=pause.since, host=pause.host)
 
 
 def _whole(

@@ -141,6 +141,20 @@ def test_a_drain_without_an_end_is_forgotten_after_a_day() -> None:
     assert told([drain("gone", NOW - DAY)]) == []
 
 
+def test_a_pause_without_an_end_is_forgotten_after_a_day() -> None:
+    """Of one key; also where only that one is looked at. All of them are one event."""
+    pause = Pause("a", None, "ann@a", "a move", NOW - DAY, None)
+    of_one = Situation(NOW, LATE[:1], hosts=ROWS, pauses=[pause])
+    found = [*stops(of_one, HOUR, UTC, of_all=False)]
+    for [each] in (told([pause]), [each for each in found if each.key]):
+        assert (each.key, each.host, each.since, each.state) == ("a", None, NOW - DAY, "warning")
+        assert each.reason.startswith("is paused by ann@a since ")
+        assert "a move; to end it: `oncecron resume a`, or `oncecron forget a`" in each.reason
+    assert told([pause._replace(since=NOW - HOUR)]) == []
+    assert told([pause._replace(until=NOW + HOUR)]) == []
+    assert [each.key for each in told([pause._replace(key=key) for key in "abc"])] == [None]
+
+
 def test_how_many_hosts_fire() -> None:
     """None where no host does; a drained host and a dead one do not count."""
     hosts: Any = [SimpleNamespace(host=name, drained_by=None) for name in ("web1", "web2", "web3")]

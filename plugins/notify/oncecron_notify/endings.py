@@ -135,13 +135,23 @@ def _starts(which: Identity, before: Known, now: Now, job: JobSummary) -> Ending
         return _recovered(f"runs again: {_newest_run(job, now)}")
     if which.finding == "overrun" and job.overruns:
         return _ended_otherwise("still skips ticks: it is slow")
-    pauses = [each for each in now.situation.pauses if each.key is not None]
-    since, _ = paused_time(job.key, pauses)
-    if since is not None:
-        return _closed(f"is paused by {job.paused_by} since {now.when(since)}")
+    if paused := _paused(job, now):
+        return paused
     if job.schedule is None:
         return _closed("is expected by no schedule any more")
     return _closed("misses no tick by what is expected of it now")
+
+
+def _paused(job: JobSummary, now: Now) -> Ending | None:
+    pauses = [each for each in now.situation.pauses if each.key is not None]
+    since, _ = paused_time(job.key, pauses)
+    if since is None:
+        return None
+    return _closed(f"is paused by {job.paused_by} since {now.when(since)}")
+
+
+def _resumed(_which: Identity, _before: Known, now: Now, job: JobSummary) -> Ending:
+    return _paused(job, now) or _recovered("is not paused any more")
 
 
 def _ends_well(which: Identity, before: Known, now: Now, job: JobSummary) -> Ending | None:
@@ -277,6 +287,7 @@ _OF_KEYS: dict[str, Callable[[Identity, Known, Now, JobSummary], Ending | None]]
     **dict.fromkeys(("missed", "silent", "overrun"), _starts),
     **dict.fromkeys(("failed", "lost", "expired"), _ends_well),
     "slow": _slow,
+    "stopped": _resumed,
     "silent-host": _silent_on_key,
 }
 _OF_NO_KEY: dict[str, Callable[[Identity, Known, Now], Ending | None]] = {

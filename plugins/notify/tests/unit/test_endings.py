@@ -58,6 +58,7 @@ LIMITS = Limits(1, 3, usual_states())
         ("standstill", {}, {}, "recovered", "hosts fire again: k at "),
         ("stopped", {}, {}, "recovered", "not all are drained, and not all are paused"),
         ("stopped", {"host": "web1"}, {}, "recovered", "web1 is not drained any more"),
+        ("stopped", {"key": "k"}, {}, "recovered", "is not paused any more"),
         ("channel", {"channel": "old"}, {}, "closed", "channel old of notify is not configured"),
         ("channel", {"channel": "ops"}, {}, "recovered", "channel ops of notify works again"),
     ],
