@@ -346,7 +346,10 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     judged.sort(
         key=lambda each: (-STATES.index(each.state), each.finding not in OF_ALL, each.key or "~")
     )
-    named = {key for each in judged for key in each.named()}
+    # A dead host leaves its keys to the others: what is missed then says so of its key.
+    named = {
+        key for each in judged if each.finding != "silent-host" or each.key for key in each.named()
+    }
     # What oncecron runs for itself counts where it is asked for, or is not well.
     counted = {key for key in keys if not is_internal(key) or key in named} or keys
     return Checked(judged, len(counted), len(counted - named))

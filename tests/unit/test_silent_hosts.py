@@ -33,7 +33,10 @@ def findings(*rows: KeyHost, min_hosts: int = 1, drained: tuple[str, ...] = ()) 
     """Return what is wrong with the hosts of one key, which is well."""
     pauses = [Pause(None, host, "ann@desk", None, 1.0, None) for host in drained]
     situation = Situation(NOW, [WELL], hosts=rows, pauses=pauses)
-    return check(situation, Limits(1, 3, usual_states(), min_hosts), Clock(utc=True)).findings
+    checked = check(situation, Limits(1, 3, usual_states(), min_hosts), Clock(utc=True))
+    # A key is well as long as the other hosts fire it.
+    assert checked.well == (not any(each.key for each in checked.findings))
+    return checked.findings
 
 
 def diagnoses(*rows: KeyHost) -> dict[str, tuple[str, str, str | None]]:
