@@ -119,7 +119,7 @@ KINDS = {
     ),
     "stopped": Kind(
         WARNING, "All hosts are drained or all keys are paused, or a drain or a pause without an end is a day old.",
-        "a pause or a drain is still there",
+        "{reason}",
     ),
     "spooled": Kind(
         WARNING, "Records wait in the spool of this host.", "{records} wait in a spool", has_count=True,
@@ -559,6 +559,8 @@ def title(found: Finding) -> str:
     """Return the same in a few words."""
     if found.finding == "silent-host" and found.key:
         return f"{found.key} is not fired by {found.host or 'enough hosts'}"
+    if found.finding == "stopped":
+        return sentence(found).partition(":")[0].partition(" by ")[0]
     counts = {what: many(found.count, what[:-1]) for what in ("ticks", "records")}
     return kinds()[found.finding].title.format(**found._asdict(), **counts)
 

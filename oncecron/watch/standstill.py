@@ -106,7 +106,9 @@ def _whole(
     if pauses and len(pauses) == len(names) and since <= before:
         ends = listed([f"`oncecron {pause.end}`" for pause in pauses], _NAMED)
         by = [f"{visible(name)} {held_by(held[name], clock)}" for name in names]
-        who = f" {held_by(pauses[0], clock)}" if len(pauses) == 1 else f": {listed(by, _NAMED)}"
+        is_one = len({(each.author, each.reason, each.until) for each in pauses}) == 1
+        newest = max(pauses, key=lambda each: each.since)
+        who = f" {held_by(newest, clock)}" if is_one else f": {listed(by, _NAMED)}"
         reason = f"{what}{who}; nothing runs; to end it: {ends}"
         yield finding("stopped", None, len(pauses), reason, since=since)
 

@@ -12,7 +12,7 @@ from oncecron.core.text import Clock
 from oncecron.core.tick import minute_tick
 from oncecron.core.units import DAY, HOUR, MINUTE
 from oncecron.log.gone_lines import gone_lines
-from oncecron.watch.findings import Finding, Situation, check, cure, finding, usual_limits
+from oncecron.watch.findings import Finding, Situation, check, cure, finding, title, usual_limits
 from oncecron.watch.standstill import firing, silence, stops
 
 NOW = 1.8e9 // HOUR * HOUR + 30
@@ -111,12 +111,19 @@ def test_all_hosts_drained_is_told_with_who_and_the_command() -> None:
     drains = [drain("web1", NOW - DAY), drain("web2", NOW - HOUR)]
     [found] = told(drains)
     assert (found.host, found.state, found.since) == (None, "warning", NOW - HOUR)
-    assert "all 2 hosts are drained: web1 by ann@a since" in found.reason
+    last = UTC.logged(NOW - HOUR)
+    assert found.reason.startswith(
+        f"all 2 hosts are drained by ann@a since {last}: new disk; nothing runs;"
+    )
+    assert title(found) == "all 2 hosts are drained"
     assert "to end it: `oncecron undrain web1`, `oncecron undrain web2`" in found.reason
     assert (
         told([drains[0]._replace(since=NOW - 2 * HOUR), drains[1]._replace(since=NOW - 60)]) == []
     )
     assert told([drain("web1", NOW - 2 * HOUR)]) == []
+    [found] = told([drains[0], drains[1]._replace(author="bob@b")])
+    assert "all 2 hosts are drained: web1 by ann@a since" in found.reason
+    assert title(found) == "all 2 hosts are drained"
 
 
 def test_all_keys_paused_is_told() -> None:
@@ -124,6 +131,7 @@ def test_all_keys_paused_is_told() -> None:
     at_once = Pause(ALL_KEYS, None, "ann@a", "a move", NOW - 2 * HOUR, None)
     [found] = told([at_once])
     assert found.reason.startswith("all keys are paused by ann@a since ")
+    assert title(found) == "all keys are paused"
     assert "`oncecron resume --all`" in found.reason
     each = [at_once._replace(key=key) for key in "abc"]
     assert "`oncecron resume a`, `oncecron resume b`" in told(each)[0].reason
@@ -136,6 +144,7 @@ def test_a_drain_without_an_end_is_forgotten_after_a_day() -> None:
     [found] = told([drain("web1", NOW - DAY)])
     assert (found.host, found.since) == ("web1", NOW - DAY)
     assert "web1 is drained by ann@a since" in found.reason
+    assert title(found) == "web1 is drained"
     assert "to end it: `oncecron undrain web1`" in found.reason
     assert told([drain("web1", NOW - DAY, until=NOW + HOUR)]) == []
     assert told([drain("gone", NOW - DAY)]) == []
@@ -149,6 +158,7 @@ def test_a_pause_without_an_end_is_forgotten_after_a_day() -> None:
     for [each] in (told([pause]), [each for each in found if each.key]):
         assert (each.key, each.host, each.since, each.state) == ("a", None, NOW - DAY, "warning")
         assert each.reason.startswith("is paused by ann@a since ")
+        assert title(each) == "a is paused"
         assert "a move; to end it: `oncecron resume a`, or `oncecron forget a`" in each.reason
     assert told([pause._replace(since=NOW - HOUR)]) == []
     assert told([pause._replace(until=NOW + HOUR)]) == []
