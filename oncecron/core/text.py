@@ -34,16 +34,17 @@ class Clock(NamedTuple):
     """When a person looks, for whom times are short; None: they are exact."""
 
     def near(self, time: float | None) -> str:
-        """Return `near_time` for a person, else RFC 3339; or `ABSENT`."""
+        """Return for a person how far away it is within the hour, or `short_time`; else RFC 3339; or `ABSENT`."""
         if time is None or self.now is None:
             return self.seconds(time)
-        return near_time(time, self.now, self)
+        is_near = abs(time - self.now) < HOUR
+        return relative_time(time, self.now) if is_near else short_time(time, self.now, self)
 
     def logged(self, time: float | None) -> str:
-        """Return `logged_time` for a person, else RFC 3339; or `ABSENT`."""
+        """Return a time as a log has it for a person: `Tue 02:00:01`, else RFC 3339; or `ABSENT`."""
         if time is None or self.now is None:
             return self.seconds(time)
-        return logged_time(time, self.now, self)
+        return _shown(time, self.now, self, "%H:%M:%S")
 
     def seconds(self, time: float | None) -> str:
         """Return RFC 3339 to the second, or `ABSENT`."""
@@ -81,39 +82,25 @@ def relative_time(time: float, now: float) -> str:
 
 def short_time(time: float, now: float, clock: Clock) -> str:
     """Return a time on the clock and calendar: `02:00`, `Tue 02:00`, `12 Nov`, `12 Nov 2025`."""
-    there, days = _day_and_distance(time, now, clock)
-    return _with_day(there, days, _time_of_day(there, "%H:%M") if days <= _SAME_WEEK else "")
+    return _shown(time, now, clock, "%H:%M", is_brief=True)
 
 
 def tick_time(time: float, now: float, clock: Clock) -> str:
     """Return a time to the minute: `02:00`, `Tue 02:00`, `12 Nov 02:00`, `12 Nov 2025 02:00`."""
-    there, days = _day_and_distance(time, now, clock)
-    return _with_day(there, days, _time_of_day(there, "%H:%M:%S" if there.second else "%H:%M"))
+    return _shown(time, now, clock, "%H:%M:%S" if int(time) % 60 else "%H:%M")
 
 
-def logged_time(time: float, now: float, clock: Clock) -> str:
-    """Return a time as a log has it: `02:00:01`, `Tue 02:00:01`, `12 Nov 02:00:01`, `12 Nov 2025 02:00:01`."""
-    there, days = _day_and_distance(time, now, clock)
-    return _with_day(there, days, _time_of_day(there, "%H:%M:%S"))
-
-
-def near_time(time: float, now: float, clock: Clock) -> str:
-    """Return how far away a time is within the hour, else `short_time`."""
-    return relative_time(time, now) if abs(time - now) < HOUR else short_time(time, now, clock)
-
-
-def _day_and_distance(time: float, now: float, clock: Clock) -> tuple[datetime, int]:
+def _shown(time: float, now: float, clock: Clock, form: str, *, is_brief: bool = False) -> str:
+    """Return a time with its day, as far as it is another one; brief: and of a far day without the time."""
     zone = clock.zone or (UTC if clock.utc else None)
     there, today = (datetime.fromtimestamp(each, zone) for each in (time, now))
-    return there, abs((there.date() - today.date()).days)
-
-
-def _with_day(there: datetime, days: int, shown: str) -> str:
+    days = abs((there.date() - today.date()).days)
     if not days:
-        return shown
+        return _time_of_day(there, form)
     day = f"{there:%a}" if days <= _SAME_WEEK else f"{there.day} {there:%b}"
     year = f" {there.year}" if days > _SAME_YEAR else ""
-    return f"{day}{year} {shown}".rstrip()
+    at = "" if is_brief and days > _SAME_WEEK else f" {_time_of_day(there, form)}"
+    return f"{day}{year}{at}"
 
 
 def _time_of_day(there: datetime, form: str) -> str:
