@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import statistics
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.cli import output
 from oncecron.cli.command import (
@@ -105,10 +105,7 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         else:
             if style.terminal and not hosts:
                 is_long = style.is_too_long(len(found) + _AROUND)
-                found = {
-                    job.key: found[job.key]
-                    for job in _in_order(sources, keys, found, 1 if is_long else -1)
-                }
+                found = _in_order(sources, keys, found, 1 if is_long else -1)
             lines = _lines_of(found, hosts=hosts)
             output.write_text("\n".join(Drawing(style, span, lines).text()), stream)
     return incomplete(store, log)
@@ -123,9 +120,10 @@ def _span(settings: Settings, now: float) -> Span:
 
 def _in_order(
     sources: Sources, keys: Sequence[str], found: Mapping[str, KeyTicks], sign: int
-) -> Iterable[Any]:
+) -> dict[str, KeyTicks]:
     shown = (job for job in jobs(sources, keys, brief=True) if job.key in found)
-    return sorted(shown, key=lambda job: severity(job, sign))
+    ordered = sorted(shown, key=lambda job: severity(job, sign))
+    return {job.key: found[job.key] for job in ordered}
 
 
 def _rows(found: Mapping[str, KeyTicks], *, hosts: bool) -> Iterator[TickRow]:

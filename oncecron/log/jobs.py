@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import Execution, JobKey, LeaseView, Pause
     from oncecron.log.missed import Due
     from oncecron.log.sources import Sources
-    from oncecron.plugins import Work
     from oncecron.stores.reader import Reader
 
     Row = TypeVar("Row", Execution, LeaseView)
@@ -146,10 +145,8 @@ def jobs(
     }
     more = functools.partial(_newest, log) if brief else None
     due = dues(known_keys, log.reasons, now, more, missed_after)
-    by_name, work = {pause.key: pause for pause in sources.pauses}, sources.work
     for key, past in pasts.items():
-        pause = _pause_of(key, by_name)
-        yield _job(known_keys[key], past, running.get(key, []), pause, due[key], work, now)
+        yield _job(known_keys[key], past, running.get(key, []), due[key], sources)
 
 
 def _newest_in_brief(
@@ -191,10 +188,9 @@ def _newest(log: Reader, keys: Collection[str] | None) -> dict[str, list[Executi
     return found | by_key(log.newest(STREAK_AT_MOST, unclear)) if unclear else found
 
 
-def _pause_of(key: str, pauses: Mapping[str | None, Pause]) -> Pause | None:
-    found = [pauses[name] for name in pauses_of(key) if name in pauses]
-    ends = (math.inf if pause.until is None else pause.until for pause in found)
-    return max(zip(ends, found, strict=True), key=lambda pair: pair[0], default=(0.0, None))[1]
+def _pause_of(key: str, pauses: Iterable[Pause]) -> Pause | None:
+    found = (pause for pause in pauses if pause.key in pauses_of(key))
+    return max(found, key=lambda pause: pause.until or math.inf, default=None)
 
 
 def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> Execution:
@@ -305,16 +301,11 @@ def _of_all(shards: Iterable[Execution]) -> Execution:
 
 
 def _job(
-    known: Known,
-    past: _Past,
-    running: Sequence[LeaseView],
-    pause: Pause | None,
-    due: Due,
-    work: Work,
-    now: float,
+    known: Known, past: _Past, running: Sequence[LeaseView], due: Due, sources: Sources
 ) -> JobSummary:
     ended, success, failure = past.ended, past.success, past.failure
-    key = known.shards[0].key
+    key, work = known.shards[0].key, sources.work
+    pause = _pause_of(key, sources.pauses)
     expected = next((shard.expected for shard in known.shards if shard.expected), None)
     since = [at for lease in running if (at := _runs_since(lease, past.newest)) is not None]
     forgotten = _forgotten(known.shards)
@@ -344,7 +335,7 @@ def _job(
         stopped_by=ended.requested_by if ended and ended.outcome == "stopped" else None,
         lease=_state_of(running),
     )
-    job = job._replace(slow=is_slow(job, now))
+    job = job._replace(slow=is_slow(job, sources.now))
     return job._replace(state=states(job)[0].word)
 
 
