@@ -12,15 +12,11 @@ from oncecron.config.settings import Settings
 from oncecron.core import clock
 from oncecron.core.text import ABSENT
 from oncecron.host.stderr import complain
-from oncecron.log.hosts import HostSummary, hosts
+from oncecron.log.hosts import HostSummary, clock_said, hosts
 
 if TYPE_CHECKING:
     from oncecron.core.text import Clock
     from oncecron.log.state_kinds import StateKind
-
-
-def _clock_ahead(host: HostSummary, _clock: Clock) -> str:
-    return f"{host.clock_ahead:+.1f}s".replace("-0.0", "+0.0")
 
 
 def _drained(host: HostSummary, _clock: Clock) -> str:
@@ -45,8 +41,9 @@ HOSTS = Kind(
     HostSummary._fields, ("seen_at",),
     (
         table.field("host", "HOST", 0, 16), table.time("seen_at", "SEEN", 1), table.field("version", "VERSION", 5),
-        Column("CLOCK", _clock_ahead, 3, right=True), table.number("keys", "KEYS", 4), table.number("wins", "WINS", 4),
-        table.number("skips", "SKIPS", 4), Column("DRAINED", _drained, 1, 12, kind=_kind_of_drain),
+        Column("CLOCK", lambda host, _clock: clock_said(host), 3, right=True),
+        table.number("keys", "KEYS", 4), table.number("wins", "WINS", 4), table.number("skips", "SKIPS", 4),
+        Column("DRAINED", _drained, 1, 12, kind=_kind_of_drain),
         Column("SILENT ON", _silent_on, 0, 14, folds=True, kind=_kind_of_silence),
         table.number("machines", "MACHINES", 6),
     ),

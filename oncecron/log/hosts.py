@@ -41,6 +41,11 @@ class HostSummary(NamedTuple):
     """2: two machines or more have this name."""
 
 
+def clock_said(host: HostSummary) -> str:
+    """Return how far its clock is ahead."""
+    return f"{host.clock_ahead:+.1f}s".replace("-0.0", "+0.0")
+
+
 def hosts(rows: Iterable[KeyHost], pauses: Iterable[Pause], now: float) -> Iterator[HostSummary]:
     """Yield every host by name."""
     known = list(recent(rows, now))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from oncecron.core.diagnosis import FIRINGS, Diagnosis, of_clock, of_encryption
 from oncecron.core.errors import StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.text import Clock
+from oncecron.core.text import Clock, count
+from oncecron.core.timing import ASSUMED_TTL
 from oncecron.core.units import format_duration
 from oncecron.stores.redis.scripts import EVICTING
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from oncecron.stores.redis.address import Target
 
-_USUAL_TTL = 60.0
-"""The default of --ttl: a firing waits for its own at least."""
 _STRANGERS = ("dragonfly_version", "garnet_version", "kvrocks_version", "keydb_version")
 """Servers that speak the protocol of Redis and were never tried with oncecron."""
 
@@ -65,7 +64,7 @@ def _recovering_for(info: Mapping[str, Any], recorded: Mapping[bytes, bytes], no
         since = now - int(info.get("uptime_in_seconds", 0)) + 1
     else:
         since = 0.0
-    return since + max(float(known.get("largest_ttl") or 0), _USUAL_TTL) - now
+    return since + max(float(known.get("largest_ttl") or 0), ASSUMED_TTL) - now
 
 
 def _of_waits(end: float, left: float) -> Diagnosis:
@@ -81,7 +80,7 @@ def _of_waits(end: float, left: float) -> Diagnosis:
 
 def _role(info: Mapping[str, Any]) -> str:
     replicas = int(info.get("connected_slaves", 0))
-    return f"a master with {replicas} replica{'s' * (replicas != 1)}"
+    return f"a master with {count(replicas, 'replica')}"
 
 
 def _of_eviction(policy: str, most: int) -> Diagnosis:

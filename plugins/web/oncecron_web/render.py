@@ -17,10 +17,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from oncecron import __version__
 from oncecron.core.masking import visible, without_logins
-from oncecron.core.text import Clock, tick_time
+from oncecron.core.text import Clock, listed, tick_time
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
 from oncecron.core.units import MINUTE, format_duration
 from oncecron.host.local_time import zone_name
+from oncecron.log.hosts import clock_said
 from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.watch.findings import OF_ALL, cure, title
 from oncecron.watch.standstill import firing
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 _LONGEST_TEXT = 2000
 """Characters of a text that are shown; a command or a reason may have thousands."""
-_LISTED = 5
 _MOST_HOSTS = 500
 _CARDS, _KEYS_OF_CARD = 4, 3
 """Shown without being opened, and of each so many keys: so the table of keys begins within the second screen."""
@@ -74,11 +74,11 @@ def environment() -> Environment:
         "axis": charts.axis,
         "bars": charts.bars,
         "cards": cards,
-        "clock_said": _clock_said,
+        "clock_said": clock_said,
         "cure": cure,
         "dated": _dated,
         "duration": _duration,
-        "finding_look": _finding_look,
+        "finding_look": lambda found: _kind_look(found.finding, found.state),
         "host_address": host_address,
         "host_look": _host_look,
         "iso": _EXACT.seconds,
@@ -86,7 +86,7 @@ def environment() -> Environment:
         "kind_look": _kind_look,
         "lane": charts.lane,
         "last_run": _last_run,
-        "listed": _listed,
+        "listed": listed,
         "look": look,
         "marked": _marked,
         "number": "{:,}".format,
@@ -131,16 +131,13 @@ def _sentence(problems: Sequence[Finding], more: int) -> list[tuple[str, str]]:
     """Return what is wrong with how many keys, the worst first, and how it looks; empty: all is well."""
     counts: Counter[tuple[str, str]] = Counter()
     for card in cards(problems):
-        counts[_finding_look(card.first), card.first.finding] += len(card.findings)
+        first = card.first
+        counts[_kind_look(first.finding, first.state), first.finding] += len(card.findings)
     of_all = {each.finding: title(each) for each in problems if each.finding in OF_ALL}
     parts = [
         (how, of_all.get(kind) or f"{many:,} {word(kind)}") for (how, kind), many in counts.items()
     ]
     return [*parts, *([(parts[0][0], f"{more:,} more")] if more else [])]
-
-
-def _finding_look(problem: Finding) -> str:
-    return _kind_look(problem.finding, problem.state)
 
 
 def _kind_look(kind: str, state: str) -> str:
@@ -152,10 +149,6 @@ def _host_look(host: HostSummary) -> str:
         return "missed"
     is_odd = host.machines > 1 or abs(host.clock_ahead) > NOTABLE_CLOCK_SKEW
     return "warning" if is_odd else "paused" if host.drained_by else "well"
-
-
-def _clock_said(host: HostSummary) -> str:
-    return f"{host.clock_ahead:+.1f}s".replace("-0.0", "+0.0")
 
 
 def _last_run(runs: Sequence[Run]) -> Run | None:
@@ -185,11 +178,6 @@ def _step(grid: Grid) -> float:
 def _several(things: int | Sequence[Any], what: str) -> str:
     many = things if isinstance(things, int) else len(things)
     return f"{many:,} {what}{'s' * (many != 1)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _LISTED
-    return ", ".join([*names[:_LISTED], *([f"{more:,} more"] if more > 0 else [])])
 
 
 def _marked(text: str) -> Iterator[tuple[bool, str]]:
