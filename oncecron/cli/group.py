@@ -38,10 +38,6 @@ class Listed(NamedTuple):
         return self.module.partition(".")[0]
 
 
-def _no_others() -> Mapping[str, Listed]:
-    return {}
-
-
 class LazyGroup(HelpfulCommand, click.Group):
     """A group of commands, whose modules are imported on first use."""
 
@@ -52,7 +48,7 @@ class LazyGroup(HelpfulCommand, click.Group):
         package: str,
         *,
         about: str,
-        others: Callable[[], Mapping[str, Listed]] = _no_others,
+        others: Callable[[], Mapping[str, Listed]] = dict,
         **more: Any,
     ) -> None:
         """`sections`: commands by name, by heading of the help.

@@ -214,7 +214,7 @@ class Table:
         text = self._style.encodable(visible(column.text(record, self._style.clock)))
         if column.kind is None:
             return Cell(text)
-        kind = column.kind(_first_word(text))
+        kind = column.kind(text.partition(",")[0].partition(" ")[0])
         return Cell(f"{self._style.mark(kind)} {text}" if self._style.has_marks else text, kind)
 
     def _layout(self, rows: Sequence[Sequence[Cell]]) -> dict[int, int]:
@@ -278,7 +278,3 @@ def _indent(column: Column, blanks: int, start: int) -> int:
     if column.right:
         return max(0, blanks)
     return -min(start, -blanks) if column.folds and blanks < 0 else 0
-
-
-def _first_word(text: str) -> str:
-    return text.partition(",")[0].partition(" ")[0]

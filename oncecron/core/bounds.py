@@ -68,8 +68,6 @@ def _is_possible_text(name: str, text: str) -> bool:
         return is_key(text)
     if len(text.encode()) > _LENGTHS.get(name, _LONGEST_WORD):
         return False
-    return name != "tick" or not any(letter.isspace() or _is_control(letter) for letter in text)
-
-
-def _is_control(letter: str) -> bool:
-    return letter < " " or "\x7f" <= letter <= "\x9f"
+    return name != "tick" or not any(
+        letter.isspace() or letter < " " or "\x7f" <= letter <= "\x9f" for letter in text
+    )

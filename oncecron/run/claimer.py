@@ -290,7 +290,7 @@ class _ShardClaim:
         if not answer.recorded:
             self._spec.spool.keep(skip_record(self.firing, answer))
         way = answer.blocked_by
-        if way and self._waits_for(way, now):
+        if way and ((self.firing.failover and way.same_tick) or now < self._wait_until):
             self._wait(way, now)
         elif self._waits_through(answer):
             self._waiting, self.due = True, now + self._poll()
@@ -357,9 +357,6 @@ class _ShardClaim:
         poll = min(longest, self._next_poll)
         self._next_poll = min(longest, self._next_poll * _POLL_GROWTH)
         return poll * (0.5 + 0.5 * random_fraction())
-
-    def _waits_for(self, way: BlockingLease, now: float) -> bool:
-        return (self.firing.failover and way.same_tick) or now < self._wait_until
 
     def _wait(self, way: BlockingLease, now: float) -> None:
         self._waiting = True

@@ -62,7 +62,8 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
         unmet = None if spec.only_if is None else _host_refusal(spec)
         if unmet:
             return _skip(spec, open_store(), unmet)
-        program = look_up(spec.command[0], spec.shown_program, _shown_line(spec))
+        line = spec.shown_program if len(spec.command) == 1 else spec.firing.command
+        program = look_up(spec.command[0], spec.shown_program, line)
     except CommandError as error:
         _record(spec, open_store(), Refusal("broken", detail=str(error)))
         raise
@@ -75,10 +76,6 @@ def begin(spec: RunSpec, then: Callable[[RunSpec, Callable[[], LeaseStore]], int
             spool_unstarted(spec)
         raise
     return then(spec._replace(program=program), open_store)
-
-
-def _shown_line(spec: RunSpec) -> str:
-    return spec.shown_program if len(spec.command) == 1 else spec.firing.command
 
 
 def _wait_in_turn(spec: RunSpec) -> None:

@@ -77,7 +77,11 @@ def refused() -> dict[str, int]:
 
 def _failures() -> list[str]:
     failures = []
-    for name, call in (*_NEEDED.items(), *_REPLACED.items(), (_TABLE, _find_itself)):
+    for name, call in (
+        *_NEEDED.items(),
+        *_REPLACED.items(),
+        (_TABLE, lambda: process_tree.find(os.getpid())),
+    ):
         try:
             call()
         except OSError as error:
@@ -89,10 +93,6 @@ def _failures() -> list[str]:
 def _listed(found: Mapping[str, int], table: Mapping[str, object]) -> str:
     named = (name for name in found if name in table)
     return ", ".join(f"{name} ({errno.errorcode.get(found[name], 'unknown')})" for name in named)
-
-
-def _find_itself() -> None:
-    process_tree.find(os.getpid())
 
 
 def _start_thread() -> None:

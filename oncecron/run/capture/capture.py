@@ -40,7 +40,7 @@ class Capture:
         Only open outputs are captured: a standard output or standard error that is closed stays closed.
         """
         self._ring = Ring(size)
-        ends = {target: _pipe() for target in _different_outputs()}
+        ends = {target: _pipe() for target in sorted({*_outputs().values()})}
         self._outputs = tuple((number, ends[target][1]) for number, target in _outputs().items())
         orders, self._orders = _pipe()
         self._replies, replies = _pipe()
@@ -144,10 +144,6 @@ def _outputs() -> dict[int, int]:
     if len(given) == 2 and os.path.sameopenfile(1, 2):  # noqa: PLR2004
         return {1: 1, 2: 1}
     return {number: number for number in given}
-
-
-def _different_outputs() -> list[int]:
-    return sorted(set(_outputs().values()))
 
 
 def _is_given(descriptor: int) -> bool:

@@ -75,18 +75,14 @@ class Handshake:
         if database:
             self._add("SELECT", database)
         if name:
-            self._add("CLIENT", "SETNAME", client_name(name))
+            printable = "".join(sign if "!" <= sign <= "~" else "_" for sign in name)
+            self._add("CLIENT", "SETNAME", printable)
         self.must_be_confirmed = database != 0 or username not in (None, "default")
         """Whether a server that refuses the handshake would still execute the command."""
 
     def _add(self, verb: str, *words: str | int) -> None:
         self.verbs.append(verb)
         self.words += packed((verb, *words))
-
-
-def client_name(name: str) -> str:
-    """Return a name that CLIENT SETNAME accepts: printable ASCII without spaces."""
-    return "".join(sign if "!" <= sign <= "~" else "_" for sign in name)
 
 
 class Transport:

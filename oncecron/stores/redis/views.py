@@ -95,7 +95,9 @@ class RedisViews(Reader):
         query = HistoryQuery(**bounds)
         found = self._history(query)
         if query.exhausted:
-            found = self._exhausted(found if query.key is None else _of_key(found, query.key))
+            found = self._exhausted(
+                row for row in found if query.key in (None, row.shard_name.rpartition("#")[0])
+            )
         return (row.columns for row in found)
 
     def _history(self, query: HistoryQuery) -> Iterator[StoredExecution]:
@@ -502,10 +504,6 @@ class RedisViews(Reader):
 
 def _start(row: StoredExecution) -> float:
     return row.started_at
-
-
-def _of_key(found: Iterable[StoredExecution], key: str) -> Iterator[StoredExecution]:
-    return (row for row in found if row.shard_name.rpartition("#")[0] == key)
 
 
 def _oldest_start(query: HistoryQuery) -> float | None:

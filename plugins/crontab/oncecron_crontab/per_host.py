@@ -243,11 +243,9 @@ def _cleared(part: _Part) -> str | None:
     clears = name in ("rm", "truncate") or (name == "find" and _DELETING.intersection(arguments))
     targets = [word for sign, word in part.simple.redirections if sign in (">", ">|", "&>")]
     paths = (*arguments, *targets) if clears else targets if name in ("", ":", "echo") else ()
-    return next((place for path in paths for place in _LOCAL if _is_below(path, place)), None)
-
-
-def _is_below(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(f"{directory}/")
+    return next(
+        (place for path in paths for place in _LOCAL if f"{path}/".startswith(f"{place}/")), None
+    )
 
 
 # In the background

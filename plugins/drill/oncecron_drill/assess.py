@@ -47,7 +47,9 @@ def assess(
         store=store,
         kind=history.head["store"],
         store_version=version,
-        topology=[_topology(sight.place, sight.shown) for sight in watch.sights.values()],
+        topology=[
+            ": ".join(filter(None, (sight.place, sight.shown))) for sight in watch.sights.values()
+        ],
         oncecron=__version__,
         python=platform.python_version(),
         began_at=utc(history.head["began_at"]),
@@ -69,10 +71,6 @@ def assess(
         verdict=judged,
         why=why,
     )
-
-
-def _topology(place: str, shown: str) -> str:
-    return f"{place}: {shown}" if place else shown
 
 
 def _verdict(

@@ -129,7 +129,8 @@ class _Host:
             firing = self._load.firing
             tick = shell_quoted(firing.tick.text or "")
             cure = self._load.command_line(f"items {firing.key} --tick {tick}")
-            self._say(f"of {counts.total:,} items, {_join(parts)}; see {cure}")
+            all_parts = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+            self._say(f"of {counts.total:,} items, {all_parts}; see {cure}")
 
     def _say(self, text: str) -> None:
         stderr.complain(f"key {self._load.firing.key}: {text}")
@@ -204,10 +205,6 @@ class _Host:
         elif self._load.verbose and time.monotonic() >= self._line_at:
             self._line_at = time.monotonic() + PROGRESS_LINE_INTERVAL
             self._say(progress_line(counts))
-
-
-def _join(parts: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def progress_line(counts: ItemCounts) -> str:

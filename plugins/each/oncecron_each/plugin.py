@@ -23,10 +23,6 @@ if TYPE_CHECKING:
     from oncecron.watch.findings import Finding
 
 
-def _work(sources: Sources) -> Lists:
-    return Lists(sources.once(item_lists))
-
-
 def _findings(sources: Sources, _file: File) -> Iterator[Finding]:
     lists = sources.once(item_lists)
     for view, text in items_in_doubt(newest_lists(lists).values()):
@@ -57,7 +53,7 @@ PLUGIN = Plugin(
         *("each", {option.name: option for option in EACH_OPTIONS}, ONLY_IN_RUN, each_conflicts),
         example="oncecron each --key NAME --items LIST -- COMMAND",
     ),
-    work=_work,
+    work=lambda sources: Lists(sources.once(item_lists)),
     kinds={
         "in-doubt": Kind(
             CRITICAL, "Items of the newest list that are in doubt.", "{key} has items in doubt", "items_in_doubt",

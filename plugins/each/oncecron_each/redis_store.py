@@ -117,12 +117,8 @@ class RedisItemStore(RedisSession):
         name = self._names.of_shard("list", scripts.list_of(items_of))
         slots: Any = self._ask(deadline, "HGET", name, "slots")
         keys = self._names.of_list(shard, scripts.list_of(items_of), int(slots or 0))
-        return counts_of(self._run("each/progress", shard, keys, {}, deadline))
-
-
-def counts_of(answer: Any) -> ItemCounts | None:
-    """Return the counts in the answer to `progress`; None if the list has not been loaded."""
-    return ItemCounts(*map(int, answer[:7])) if answer else None
+        answer: Any = self._run("each/progress", shard, keys, {}, deadline)
+        return ItemCounts(*map(int, answer[:7])) if answer else None
 
 
 def _value(item: Item) -> str:

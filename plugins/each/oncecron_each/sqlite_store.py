@@ -151,7 +151,8 @@ def _rows(list_id: int, until: int, items_of: ItemList, chunk: Chunk) -> list[_R
     names = item_ids(items_of, (item.identity for item in items))
     for position, (item, name) in enumerate(zip(items, names, strict=True), until + 1):
         identity, payload = recordable(item.identity), recordable(item.payload)
-        rows.append((list_id, position, bytes.fromhex(name), identity, _unless(payload, identity)))
+        more = None if payload == identity else payload
+        rows.append((list_id, position, bytes.fromhex(name), identity, more))
     return rows
 
 
@@ -168,10 +169,6 @@ def _new(
         elif place[0] <= loading_from:
             known += 1
     return [*new.values()], known
-
-
-def _unless(payload: str, identity: str) -> str | None:
-    return None if payload == identity else payload
 
 
 class _Slot:

@@ -287,7 +287,8 @@ def _ended(
     covering = {**open_now, **undecided}
     over: dict[Identity | str, Change] = {}
     silently = {*gone} & {*present}
-    for which, how in sorted(endings.items(), key=lambda item: _weight(gone[item[0]])):
+    ranks = {which: (STATES.index(known.state), known.since) for which, known in gone.items()}
+    for which, how in sorted(endings.items(), key=lambda item: ranks[item[0]]):
         before = gone[which]
         if how is None or (how.is_covered and _as_bad(which, before, covering)):
             continue  # the end of that comes first
@@ -302,10 +303,6 @@ def _ended(
         )
     changes = [*over.values()]
     return changes, silently - {identity(each.finding) for each in changes}
-
-
-def _weight(known: Known) -> tuple[int, float]:
-    return STATES.index(known.state), known.since
 
 
 def _as_bad(which: Identity, before: Known, others: Mapping[Identity, str]) -> bool:

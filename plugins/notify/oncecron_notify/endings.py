@@ -90,7 +90,7 @@ def ending_of(which: Identity, before: Known, now: Now) -> Ending | None:
         ending is None and which.finding in kinds()
     ):  # it is read afresh at each pass, and is not so now
         return _recovered(kinds()[which.finding].over)
-    return (ending or _unknown_of_key)(which, before, now, job)
+    return ending(which, before, now, job) if ending else _unknown(which, before, now)
 
 
 def _recovered(words: str) -> Ending:
@@ -108,10 +108,6 @@ def _ended_otherwise(words: str) -> Ending:
 def _unknown(which: Identity, _before: Known, _now: Now) -> Ending:
     """Say so of a kind that a newer version has written."""
     return _closed(f"{which.finding} is no finding any more")
-
-
-def _unknown_of_key(which: Identity, before: Known, now: Now, _job: JobSummary) -> Ending:
-    return _unknown(which, before, now)
 
 
 # Findings of keys

@@ -19,16 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from oncecron.config.file import File
-    from oncecron.config.file_reader import FileProblem
     from oncecron.config.settings import Settings
     from oncecron.log.sources import Sources
     from oncecron.stores.reader import Reader
     from oncecron.watch.findings import Finding
     from oncecron_notify.changes import Failing
-
-
-def _problems(file: File) -> list[FileProblem]:
-    return parse_notify(file)[1]
 
 
 def _values(settings: Settings, key: str | None) -> Iterator[ConfiguredValue]:
@@ -79,7 +74,7 @@ def _prune(settings: Settings, store: Reader, dry_run: bool) -> Iterator[str]:
 
 
 PLUGIN = Plugin(
-    problems=_problems,
+    problems=lambda file: parse_notify(file)[1],
     values=_values,
     kinds={
         "channel": Kind(

@@ -159,7 +159,8 @@ def meaning(entry: Entry) -> tuple[object, ...] | None:
         return _meaning_of(CRONS["debian"].nicknames[entry.schedule.encode()])
     fields = without_empty_day(entry.fields, either=entry.either_day)
     either = entry.either_day and not (fields[_DAY].has_star or fields[_WEEKDAY].has_star)
-    values = (*(field.values for field in fields[:_WEEKDAY]), _weekdays(fields[_WEEKDAY]))
+    weekdays = frozenset(day % 7 for day in fields[_WEEKDAY].values)
+    values = (*(field.values for field in fields[:_WEEKDAY]), weekdays)
     wild = fields[0].has_star or fields[1].has_star
     return *values, wild, either
 
@@ -167,10 +168,6 @@ def meaning(entry: Entry) -> tuple[object, ...] | None:
 def _meaning_of(schedule: str) -> tuple[object, ...] | None:
     entry = scan(f"{schedule} x\n".encode()).lines[:1]
     return meaning(entry[0]) if entry and isinstance(entry[0], Entry) else None
-
-
-def _weekdays(field: Field) -> frozenset[int]:
-    return frozenset(day % 7 for day in field.values)
 
 
 def _write(line: LintedEntry, invocation: Invocation) -> str:

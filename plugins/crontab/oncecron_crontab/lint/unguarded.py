@@ -203,7 +203,10 @@ def check_options(line: LintedEntry) -> Iterator[Diagnostic]:
 
 def check_items(line: LintedEntry) -> Iterator[Diagnostic]:
     """Yield each `oncecron each` that gets no items: its list is empty at every tick, which is no error."""
-    fed = any(simple.joined_by == "|" or _reads_file(simple) for simple in line.commands)
+    fed = any(
+        simple.joined_by == "|" or any(sign.startswith("<") for sign, _ in simple.redirections)
+        for simple in line.commands
+    )
     for invocation in line.invocations:
         source = invocation.options.get("items", STANDARD_INPUT)
         if (
@@ -220,10 +223,6 @@ def check_items(line: LintedEntry) -> Iterator[Diagnostic]:
                 "the list is always empty: --items is missing, and cron gives the line no standard input",
                 f"add --items LIST, or `items` to {section} of the configuration file",
             )
-
-
-def _reads_file(simple: SimpleCommand) -> bool:
-    return any(operator.startswith("<") for operator, _ in simple.redirections)
 
 
 def check_delays(line: LintedEntry) -> Iterator[Diagnostic]:

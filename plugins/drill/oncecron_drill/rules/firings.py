@@ -205,16 +205,11 @@ def _uncounted_no_store(joined: Joined, firings: list[Firing]) -> Iterator[Viola
             )
     rows = [row for row in joined.history.log.skips if row["reason"] == "no-store"]
     lost = {firing.id for firing in firings if "a record is lost" in firing.stderr}
-    lost |= {firing.id for firing in firings if _was_forgotten(joined, firing)}
+    lost |= {firing.id for firing in firings if joined.forgets(firing.at, joined.history.end)}
     for firing in _beyond(rows, firings, forgiven=lost):
         if firing.id not in lost:
             what = "left with 69, but no skip `no-store` is counted for it"
             yield of_firing(joined, firing, "unexplained", what)
-
-
-def _was_forgotten(joined: Joined, firing: Firing) -> bool:
-    """Return whether a store that forgets may have had it: delivered soon after, or much later."""
-    return joined.forgets(firing.at, joined.history.end)
 
 
 def _beyond(rows: list[Row], firings: list[Firing], forgiven: set[int]) -> Iterator[Firing]:

@@ -20,10 +20,8 @@ def hindered(joined: Joined) -> Iterator[Violation]:
             continue
         until, _ = taken_back(joined, operation)
         for start in joined.starts:
-            concerned = (
-                start.host == operation.subject if kind == "drain" else _is_of(start, operation)
-            )
-            if not concerned or not operation.ended < start.at < until:
+            names = (start.host,) if kind == "drain" else (start.key, "--all")
+            if operation.subject not in names or not operation.ended < start.at < until:
                 continue
             if joined.claimed_after(start) > operation.ended:
                 yield _of(
@@ -32,10 +30,6 @@ def hindered(joined: Joined) -> Iterator[Violation]:
                     f"{start.at - operation.ended:.3f} s before",
                     hole=joined.forgets(operation.at, start.at),
                 )  # fmt: skip
-
-
-def _is_of(start: Start, operation: Operation) -> bool:
-    return operation.subject in (start.key, "--all")
 
 
 def stopped(joined: Joined) -> Iterator[Violation]:

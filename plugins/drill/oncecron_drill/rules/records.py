@@ -109,7 +109,7 @@ def _wrong_code(start: Start, row: Row) -> str | None:
 
 def _wrong_signal(joined: Joined, start: Start, row: Row) -> str | None:
     if row["outcome"] != "failed" or (
-        start.status is not None and start.status in _as_status(row["signal"])
+        start.status is not None and start.status in (-row["signal"], 128 + row["signal"])
     ):
         return None
     killed = joined.hits_of(start, "guard", "killed")
@@ -118,10 +118,6 @@ def _wrong_signal(joined: Joined, start: Start, row: Row) -> str | None:
     if start.ended is not None:
         return f"is recorded as ended by signal {row['signal']}, but ended with {start.status}"
     return f"is recorded as ended by signal {row['signal']}, which nobody sent"
-
-
-def _as_status(number: int) -> tuple[int, int]:
-    return -number, 128 + number
 
 
 def _wrongly_ended(joined: Joined, start: Start, row: Row) -> str | None:

@@ -41,7 +41,8 @@ def exits(joined: Joined) -> Iterator[Violation]:
     for firing in joined.history.firings:
         what = None
         if firing.status is None or firing.ended is None:
-            if not _is_out_at_the_end(joined, firing):
+            outs = joined.out(firing.id, "wrapper")
+            if not any(out.until >= joined.history.end for out in outs):
                 what = "never ended"
         elif firing.status == 70 or any(bug in firing.stderr for bug in _BUGS):
             if not joined.hits(firing, "guard", "failed"):
@@ -55,10 +56,6 @@ def exits(joined: Joined) -> Iterator[Violation]:
             what = _wrong_status(joined, firing) or _outlived(joined, firing)
         if what:
             yield of_firing(joined, firing, "exit", what)
-
-
-def _is_out_at_the_end(joined: Joined, firing: Firing) -> bool:
-    return any(out.until >= joined.history.end for out in joined.out(firing.id, "wrapper"))
 
 
 def _wrong_status(joined: Joined, firing: Firing) -> str | None:
