@@ -216,9 +216,9 @@ def test_what_a_guarded_line_says_is_mailed_as_before(evidence: Evidence, said: 
 
 def test_a_failure_is_sent_once_by_one_of_the_hosts(evidence: Evidence) -> None:
     """However often it fails: both hosts start `oncecron notify` each minute, and cron has nothing to mail of it."""
-    sent = [line for line in evidence.told.splitlines() if line.startswith("critical: ")]
+    sent = [line for line in evidence.told.splitlines() if line.startswith("oncecron CRITICAL: ")]
     assert [line for line in sent if " fails failed" in line] == [
-        "critical: fails failed (exit status 3)"
+        "oncecron CRITICAL: fails failed (exit status 3)"
     ]
     passes = evidence.logs["fails"].executions(NOTIFY_KEY)
     assert [(each.tick, each.outcome) for each in passes] == [

@@ -415,7 +415,7 @@ def test_notices_with_arguments_of_ones_own_making(
     owner = Oncecron(granted.url(), public_path, ONCECRON_CONFIG=str(file))
     assert owner.run("billing", "--tick", "t", "--", "false").status == 1
     ended = owner("notify", "--now")
-    assert "critical: billing failed" in ended.err
+    assert "oncecron CRITICAL: billing failed" in ended.err
     assert owner("check").status == 2
 
 
