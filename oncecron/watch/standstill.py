@@ -48,7 +48,9 @@ def silence(situation: Situation, clock: Clock) -> Iterator[Finding]:
     which = f"since {clock.logged(last)} ({many(len(keys), 'key')})"
     alive = sorted(host for host, at in passes.items() if at > last + 2 * MINUTE)
     if alive:
-        what = f"no host has fired a key {which}, and only `oncecron notify` runs, on {listed(alive, _NAMED)}"
+        what = (
+            f"no host has fired a key {which}, and only `notify` runs, on {listed(alive, _NAMED)}"
+        )
         reason = f"{what}: the other hosts are down, or the lines of the keys are gone"
     else:
         reason = f"no host has fired {which}: cron or the way to the store is down"

@@ -95,7 +95,7 @@ def test_a_pass_of_notify_is_no_sign_of_life() -> None:
     [found] = silence(
         Situation(NOW, LATE, hosts=[*ROWS, row(INTERNAL + "notify", "mon1", NOW)]), UTC
     )
-    assert "only `oncecron notify` runs, on mon1" in found.reason
+    assert "only `notify` runs, on mon1" in found.reason
 
 
 def drain(host: str, since: float, until: float | None = None) -> Pause:

@@ -63,7 +63,7 @@ def meaningless(file: File, key: str) -> Iterator[FileProblem]:
         if place not in known:
             table, _, option = place.rpartition(".")
             name = option.replace("-", "_")
-            text = f"{name} has no meaning for `oncecron each`; remove it"
+            text = f"{name} has no meaning for `each`; remove it"
             yield _place(file, key, table)._replace(text=text, name=name)
 
 

@@ -172,7 +172,7 @@ def test_the_options_of_a_section(host: Oncecron, public_path: Path) -> None:
     config.write_text('[job.k]\nshards = 2\n[job.k.each]\nitems = "seq 4"\n')
     told = host("each", "--key", "k", *TICK, "--config", config, "--", "true", stdin=-3)
     assert told.status == 78
-    assert "[job.k]: shards has no meaning for `oncecron each`; remove it" in told.err
+    assert "[job.k]: shards has no meaning for `each`; remove it" in told.err
     told = host("config", "check", config)
     assert told.status == 78
     assert b"shards has no meaning" in told.out + told.err.encode()
@@ -180,7 +180,7 @@ def test_the_options_of_a_section(host: Oncecron, public_path: Path) -> None:
     found = host("config", "check", config).out.decode().replace(str(config), "FILE")
     assert found == (
         "FILE [job.k]: slots is for `oncecron each`; write it in [job.k.each]\n"
-        "FILE [job.k.each]: batches has no meaning for `oncecron each`; remove it\n"
+        "FILE [job.k.each]: batches has no meaning for `each`; remove it\n"
         "FILE [job.k.each]: slots: 'many' is not a whole number; write digits alone, such as 10\n"
     )
     told = host("each", "--key", "k", *TICK, "--config", config, "--", "true", stdin=-3)
