@@ -21,7 +21,11 @@ BESIDE = {"starting-deadline": ["--schedule", "* * * * *"], "retry-delay": ["--r
 ELSEWHERE = {
     ("init", "keep-executions"): ["init"],
     ("init", "keep-skips"): ["init"],
-    **{("check", name): ["check"] for name in ("timeout", "missed-after", "silent-after")},
+    **{
+        ("check", name): ["check"]
+        for name in ("timeout", "missed-after", "silent-after", "stopped-after")
+    },
+    ("drain", "for"): ["drain", "elsewhere", "--new"],
     ("pause", "for"): ["pause", "k"],
     ("stop", "grace"): ["stop", "k"],
     ("prune", "executions"): ["prune"],

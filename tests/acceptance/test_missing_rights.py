@@ -47,7 +47,7 @@ def paste(text: str, database: Database) -> None:
 
 @pytest.mark.turns(3)
 @pytest.mark.parametrize(
-    "words", [RUN, EACH, ("history", *TEAM), ("locks", *TEAM), ("pause", "k", *TEAM)]
+    "words", [RUN, EACH, ("history", *TEAM), ("locks", *TEAM), ("pause", "k", "--new", *TEAM)]
 )
 @pytest.mark.parametrize("state", ["no schema", "no rights", "other rights"])
 def test_a_role_gets_the_right_that_it_lacks(
@@ -181,7 +181,7 @@ BOB = acl_rule("bob", "team", login="on >secret")
         (["+hset"], RUN),
         (["+select"], RUN),
         (["+hmget"], ("history", *TEAM)),
-        (["+eval", "+evalsha"], ("pause", "k", *TEAM)),
+        (["+eval", "+evalsha"], ("pause", "k", "--new", *TEAM)),
     ],
 )
 def test_a_redis_user_gets_the_right_that_it_lacks(

@@ -147,6 +147,7 @@ def without_descriptors(host: Oncecron, public_path: Path, *options: str) -> Non
 def test_people_are_told_of_missing_descriptors(store: Store, host: Oncecron) -> None:
     """The commands for people as well."""
     host("init")
+    host.run("k", "--", "true")
     for command in (["history"], ["why", "k"]):
         for most in range(4, 16, 2):
             host.prefix = ["prlimit", f"--nofile={most}"]
