@@ -565,7 +565,8 @@ def title(found: Finding) -> str:
     return kinds()[found.finding].title.format(**found._asdict(), **counts)
 
 
-_CURES_OF_GONE_LINES = ("oncecron forget", "see that its line is there")
+_SAID = ("oncecron forget", "see that its line is there", "could not reach the store")
+"""What a sentence about a missed tick has where cron and its line are not to blame, or it has the cure."""
 
 
 def cure(found: Finding, *, has_account: bool = False) -> str:
@@ -573,7 +574,7 @@ def cure(found: Finding, *, has_account: bool = False) -> str:
 
     `has_account`: what `oncecron why` says stands beside it, with the line that runs it again.
     """
-    if found.finding == "missed" and any(each in found.reason for each in _CURES_OF_GONE_LINES):
+    if found.finding == "missed" and any(each in found.reason for each in _SAID):
         return ""
     if found.finding == "silent-host":
         return _cure_of_silence(found)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.config.file import job_section
+from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.text import listed, visible
 from oncecron.core.tick import instant_of
+from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.log.gaps import reason_text
 from oncecron.log.gone_lines import gone_lines
 from oncecron.log.jobs import jobs
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 _OF_HOSTS = ("silent-host", "clock", "zone", "same-name", "standstill", "stopped")
 """The findings for which all hosts of all keys are read. They may be many."""
+_AWAY_AT_MOST = 1000
+"""So many records of firings that could not reach the store are looked at."""
+_NAMED_HOSTS = 3
 
 
 def situation_of(
@@ -79,7 +85,23 @@ def _hints(sources: Sources, found: Collection[JobSummary]) -> Mapping[str, str]
     missed = {key: instant for key, instant in instants.items() if instant is not None}
     alone = sum(bool(job.missed) or job.silent_since is not None for job in found) == 1
     gone = gone_lines(sources.key_hosts, sources.store_keys, missed, alone=alone) if missed else {}
+    ticks = {job.key: job.first_missed for job in found if job.key in missed}
+    if missed:
+        gone |= _away(sources, ticks, min(missed.values()))
     return gone | {job.key: _never(sources, job.key) for job in found if _has_never_run(job)}
+
+
+def _away(sources: Sources, ticks: Mapping[str, str | None], since: float) -> Mapping[str, str]:
+    """Return which hosts could not reach the store at the first missed tick of a key, by key."""
+    hosts: dict[str, set[str]] = {}
+    query = HistoryQuery(since=since - MAX_CLOCK_SKEW, outcomes=["no-store"], limit=_AWAY_AT_MOST)
+    for skip in sources.log.skips(query):
+        if skip.tick is not None and skip.tick == ticks.get(skip.key):
+            hosts.setdefault(skip.key, set()).add(visible(skip.host))
+    return {
+        key: f"{listed(sorted(names), _NAMED_HOSTS)} could not reach the store then"
+        for key, names in hosts.items()
+    }
 
 
 def _has_never_run(job: JobSummary) -> bool:

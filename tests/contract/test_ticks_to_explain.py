@@ -5,10 +5,12 @@ from typing import Any, NamedTuple
 import pytest
 from contract_log import Log
 from contract_stores import StoreKind
-from hosts import KEY, Host, minute
+from hosts import KEY, Host, minute, skip_record
 
+from oncecron.config.file import File
 from oncecron.core import clock
 from oncecron.core.errors import NotFoundError, UsageError
+from oncecron.core.model import Retention
 from oncecron.core.text import Clock
 from oncecron.core.tick import NO_TICK
 from oncecron.log.jobs import jobs
@@ -17,7 +19,8 @@ from oncecron.log.sources import Sources
 from oncecron.log.tick_history import facts_of
 from oncecron.log.which_tick import Choice, Ticks
 from oncecron.log.why import account
-from oncecron.watch.findings import Limits, Situation, check, usual_states
+from oncecron.watch.findings import Limits, Situation, check, cure, usual_states
+from oncecron.watch.situation import situation_of
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
 UTC = Clock(utc=True)
@@ -97,6 +100,29 @@ def test_a_skip_because_of_an_earlier_run_says_which_and_what_became_of_it(
     assert f"{run} {became}" in held.text
     assert f"(pid 1009) was still running tick {minute(39).text}" in held.text
     assert "this run" not in held.text + wrong.text
+
+
+def test_a_tick_that_was_missed_because_the_store_was_away_says_so(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Not that its line is gone, although its hosts fire other keys since; with the line that runs it."""
+    scheduled(a, store, 10)
+    b.run(minute(39), key="other")
+    a.run(minute(40), key="other")
+    for host in (a, b):
+        firing = host.firing(minute(11), **MINUTELY)
+        host.deliver(skip_record(firing, "no-store", minute(11).instant or 0.0))
+    file = File(None, {}, {}, None, Retention())
+    limits = Limits(1, 3, usual_states())
+    found = check(situation_of(sources(log), file, limits), limits, UTC).findings
+    [missed] = [each for each in found if each.finding == "missed"]
+    assert missed.reason == (
+        f"missed 20 ticks since {minute(11).text}; a.example, bb.example could not reach the store then"
+    )
+    assert "see whether cron runs" not in cure(missed)
+    named = explained(log, ticks(log).named(str(minute(11).text)))
+    assert named.verdict == "no-store"
+    assert f"run --key {KEY} --tick {minute(11).text} --again -- ./bill.sh --all`" in named.text
 
 
 def test_a_skip_between_two_attempts_of_an_earlier_tick(
