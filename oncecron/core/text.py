@@ -62,6 +62,14 @@ class Clock(NamedTuple):
             return text or ABSENT
         return self.seconds(instant) if self.now is None else tick_time(instant, self.now, self)
 
+    def said_tick(self, text: str | None) -> str:
+        """Return a tick in a sentence: in the zone of its other times, and as `--tick` takes it."""
+        shown, instant = self.tick(text), instant_of(text)
+        if shown != text or instant is None or self.utc:
+            return shown
+        there = datetime.fromtimestamp(instant).astimezone()
+        return there.isoformat(timespec="minutes") if there.utcoffset() else shown
+
     def _text(self, time: float, precision: str) -> str:
         if self.zone is not None:
             return f"{datetime.fromtimestamp(time, self.zone):%Y-%m-%d %H:%M:%S %Z}"

@@ -18,11 +18,6 @@ def delay(traced: Traced) -> float | None:
     return None if traced.instant is None else traced.execution.started_at - traced.instant
 
 
-def tick_phrase(execution: Execution) -> str:
-    """Return which tick it is of."""
-    return f"tick {visible(execution.tick)}" if execution.tick else "a firing without a tick"
-
-
 def rounded(seconds: float) -> str:
     """Return seconds for people: below a minute to the tenth, else as `plain_duration`."""
     return format_duration(round(seconds, 1)) if seconds < MINUTE else plain_duration(seconds)

@@ -32,7 +32,6 @@ from oncecron.log.run_phrases import (
     start_phrase,
     status_phrase,
     stop_phrase,
-    tick_phrase,
 )
 from oncecron.log.tick_history import (
     Which,
@@ -249,7 +248,7 @@ class _Sentences:
     def name(self) -> str:
         facts = self._facts
         if facts.tick:
-            return f"tick {visible(self._clock.tick(facts.tick))}"
+            return f"tick {visible(self._clock.said_tick(facts.tick))}"
         runs = [each.execution.started_at for each in facts.executions]
         return f"the firing at {self._clock.logged(min(runs)) if runs else self._first}"
 
@@ -341,7 +340,7 @@ class _Sentences:
     def _who(self, execution: Execution) -> str:
         divided = execution.shards > 1 or execution.shard > 0
         shard = f" shard {part_of(execution.shard, execution.shards)}" if divided else ""
-        of = f" ({tick_phrase(execution)})" if self._is_other(execution) else ""
+        of = f" ({self._tick_of(execution)})" if self._is_other(execution) else ""
         return f"{visible(execution.host)}{shard}{of}"
 
     def _is_other(self, execution: Execution) -> bool:
@@ -398,7 +397,7 @@ class _Sentences:
         is_last = not self._is_other(execution) and self._is_last(execution)
         if later and is_last and later.tick != execution.tick:
             end = _SINCE.get(later.outcome, "")
-            what = f"started the key's next run, {tick_phrase(later)}{end}"
+            what = f"started the key's next run, {self._tick_of(later)}{end}"
             yield later.started_at, f"{self._who(later)} {what}"
 
     def _is_last(self, execution: Execution) -> bool:
@@ -494,7 +493,7 @@ class _Sentences:
             row = holder_of(skip, self._facts.holders)
             if row is None:
                 return "had the lease of the key, and no such run is on record"
-            which, still = tick_phrase(row.execution), "still "
+            which, still = self._tick_of(row.execution), "still "
         run = row.execution
         if run.outcome in _FAILED and end_time(run) <= skip.at:
             return f"was waiting to retry {which}"
@@ -503,7 +502,7 @@ class _Sentences:
 
     def _recent(self, skip: Skip) -> str:
         row = holder_of(skip, self._facts.holders)
-        return tick_phrase(row.execution) if row and row.execution.tick else "the key"
+        return self._tick_of(row.execution) if row and row.execution.tick else "the key"
 
     def _lateness(self, traced: TracedSkip) -> str:
         if self._facts.instant is None:
@@ -556,7 +555,9 @@ class _Sentences:
         except ValueError:  # this host knows no such zone
             return None
         zone = f" ({plan.zone})" if plan.zone else ""
-        before = f"{plan.schedule}{zone}; the last one before it is {near.text}"
+        before = (
+            f"{plan.schedule}{zone}; the last one before it is {self._clock.said_tick(near.text)}"
+        )
         return "" if near.instant == facts.instant else before
 
     def _due(self) -> Iterator[str]:
@@ -564,12 +565,12 @@ class _Sentences:
         if due.missed:
             yield self._missed()
         if due.overdue:
-            yield f"Tick {due.overdue} is due: no host has started it yet."
+            yield f"Tick {self._clock.said_tick(due.overdue)} is due: no host has started it yet."
         if due.overruns > bool(self._facts.holders):
             ticks = "1 tick was" if due.overruns == 1 else f"{due.overruns} ticks were"
             start = self._facts.newest_start
             run = (
-                f"the run of {tick_phrase(start)}"
+                f"the run of {self._tick_of(start)}"
                 if start and start.shards == 1
                 else "an earlier run"
             )
@@ -584,11 +585,12 @@ class _Sentences:
     def _missed(self) -> str:
         due, key = self._facts.due, self._facts.key
         more = "+" * (due.missed >= MISSED_AT_MOST)
-        many = f"{due.missed}{more} ticks were missed, {due.first_missed} to {due.last_missed}"
+        first, last = map(self._clock.said_tick, (due.first_missed, due.last_missed))
+        many = f"{due.missed}{more} ticks were missed, {first} to {last}"
         if self._facts.tick == due.first_missed:
             return f"In all, {many}." if due.missed > 1 else "It is the only one that was missed."
         why = f"`oncecron why {key} --tick {due.last_missed}`"
-        which = f"tick {due.first_missed} was missed" if due.missed == 1 else many
+        which = f"tick {first} was missed" if due.missed == 1 else many
         return f"Since then, {which}: no host has started the command. To see more: {why}"
 
     def _pause(self, pause: Pause) -> str:
@@ -611,6 +613,11 @@ class _Sentences:
             )
 
     # Times
+
+    def _tick_of(self, execution: Execution) -> str:
+        if not execution.tick:
+            return "a firing without a tick"
+        return f"tick {visible(self._clock.said_tick(execution.tick))}"
 
     def _day(self, *, by: str) -> str:
         if self._clock.now is not None:

@@ -405,7 +405,7 @@ def _of_key(
 ) -> Iterator[Finding]:
     if job.missed:
         ticks = many(job.missed, "tick", MISSED_AT_MOST)
-        reason = f"missed {ticks} since {clock.tick(job.first_missed)}"
+        reason = f"missed {ticks} since {clock.said_tick(job.first_missed)}"
         if hint := situation.hints.get(job.key):
             reason += f"; {hint}"
         yield finding("missed", job.key, job.missed, reason, tick=job.first_missed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -22,13 +23,14 @@ from oncecron.core.log_rows import (
 )
 from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
+from oncecron.core.tick import named_tick
 from oncecron.log.jobs import jobs, states
 from oncecron.log.sources import Sources
 from oncecron.log.tick_history import Division, Facts
 from oncecron.log.why import account
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from oncecron.log.job_summary import JobSummary
     from oncecron.stores.reader import Reader
@@ -75,9 +77,15 @@ def at_a_glance(
 
 
 def told(*executions: Execution, leases: tuple[LeaseView, ...] = (), **known: Any) -> Any:
+    return account(facts_for(executions, leases, **known), Clock(utc=True))
+
+
+def facts_for(
+    executions: Sequence[Execution], leases: tuple[LeaseView, ...] = (), /, **known: Any
+) -> Facts:
     traced = [Traced(each, None, None, None) for each in executions]
     facts = Facts("k", "t1", None, (), traced, (), (), leases, (), {}, frozenset(), NOW)
-    return account(facts._replace(**known), Clock(utc=True))
+    return facts._replace(**known)
 
 
 @pytest.mark.parametrize(
@@ -254,6 +262,29 @@ def test_a_run_that_keeps_other_ticks_from_starting_has_the_command_that_ends_it
     shown = told(skips=[held], holders=[holder], leases=(LEASE,), tick="t2").sentences
     assert [stop in each for each in shown].count(True) == 1
     assert not any(stop in each for each in told(RUNNING, leases=(LEASE,)).sentences)
+
+
+def test_a_tick_is_shown_in_the_zone_of_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this host, as `--tick` takes it; the line to paste, and UTC, have its name."""
+    name, here = "2026-11-28T01:00Z", "2026-11-28T02:00+01:00"
+    assert named_tick(here).text == name
+    before = RUNNING._replace(tick=name, outcome="failed", started_at=1795827601.0)
+    held = TracedSkip(SKIP._replace(reason="held", holder_pid=RUNNING.pid, at=1795827602.0), None)
+    facts = facts_for([before], skips=[held], holders=[Traced(before, None, None, None)], tick=name)
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    try:
+        shown, in_utc = (account(facts, Clock(utc=utc)).sentences for utc in (False, True))
+        assert Clock(utc=False).said_tick("month-07") == "month-07"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert shown[0].startswith(f"Tick {here} of key k failed")
+    assert shown[1].startswith("On 2026-11-28 (UTC+01:00, ")
+    assert [each for each in shown if name in each] == [shown[-1]]
+    assert f"(tick {here})" in shown[2]
+    assert f"--tick {name} --again" in shown[-1]
+    assert here not in " ".join(in_utc)
 
 
 def test_what_waits_for_its_next_attempt_runs() -> None:
