@@ -63,6 +63,9 @@ class Address(NamedTuple):
 def parse_address(text: str) -> Address:
     """Read the address of a store. Raises `ConfigurationError` with the cure."""
     text = text.strip()
+    if not text:
+        cure = "a message has $ONCECRON_STORE in place of a URL with a password: set it to that URL"
+        raise ConfigurationError(f"it is empty (an unset variable?); {cure}")
     if text == "local":
         return Address("sqlite", os.path.join(state_directory(), "oncecron.db"))
     scheme, separator, rest = text.partition("://")

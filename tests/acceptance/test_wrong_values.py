@@ -60,7 +60,7 @@ TEXTS: dict[str, list[Wrong]] = {
         for name in ("since", "until")
     },
     "store": [
-        ("", 78, "is not a store; write postgresql://"),
+        ("", 78, "it is empty (an unset variable?)"),
         ("db.example.com", 78, "is not a store; write postgresql://"),
         ("mysql://u:s3cret@h/d", 78, "unknown kind 'mysql'; write postgresql://"),
         ("postgresql+psycopg://u:s3cret@h/d", 78, "drop '+psycopg'"),
@@ -71,7 +71,7 @@ TEXTS: dict[str, list[Wrong]] = {
         ("sentinel://h/m", 78, "write redis+sentinel://"),
     ],
     "log": [
-        ("", 78, "is not a store; write postgresql://"),
+        ("", 78, "it is empty (an unset variable?)"),
         ("redis://h", 78, "use postgresql://USER@HOST/DATABASE or sqlite:///"),
         ("sqlite://relative.db", 78, "must be absolute, with three slashes"),
     ],

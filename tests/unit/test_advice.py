@@ -235,6 +235,7 @@ def test_a_program_that_cannot_be_executed_has_a_cure(
 @pytest.mark.parametrize(
     ("store", "told"),
     [
+        ("", "$ONCECRON_STORE in place of a URL with a password: set it to that URL"),
         ("/var/lib/x.db", "is not a store; write sqlite:///var/lib/x.db"), ("Local", "is not a store; write local"),
         ("postgresql:/h/d", "is not a store; write postgresql://"),
         ("postgress://h/d", "unknown kind 'postgress'; write postgresql://"),
