@@ -189,8 +189,9 @@ def _newest(log: Reader, keys: Collection[str] | None) -> dict[str, list[Executi
 
 
 def _pause_of(key: str, pauses: Iterable[Pause]) -> Pause | None:
+    """Return the pause that lasts longest; of two that last as long, the key's own."""
     found = (pause for pause in pauses if pause.key in pauses_of(key))
-    return max(found, key=lambda pause: pause.until or math.inf, default=None)
+    return max(found, key=lambda pause: (pause.until or math.inf, pause.key == key), default=None)
 
 
 def as_known(execution: Execution, leases: Iterable[LeaseView], now: float) -> Execution:

@@ -272,9 +272,6 @@ class Log:
             JobKey("hourly", 0, None, None)
         ]
 
-    def history(self, _query: object) -> list[Execution]:
-        return []
-
     def skips(self, _query: object) -> list[Skip]:
         rest = ("t1", "held", "host-a", 1, "host-b", 2, 0.0, 4, "detail")
         return [Skip("nightly", 3, *rest), Skip("hourly", 0, *rest)]
@@ -299,7 +296,7 @@ def test_nothing_found_by_a_filter_is_not_nothing(
     (tmp_path / "empty.toml").touch()
     settings = Settings(history.OPTIONS, {**given, "config": str(tmp_path / "empty.toml")})
     query = history._query(settings, ["nightly"])
-    history._note_what_is_missing(settings, Log(), query, 0)  # type: ignore[arg-type]
+    history._note_what_is_missing(settings, query, 0)
     assert capfd.readouterr().err == f"oncecron: {told}\n"
 
 
