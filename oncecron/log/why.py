@@ -333,7 +333,8 @@ class _Sentences:
                 yield execution.started_at, f"{self._who(execution)} {what}; the tick stayed open"
                 continue
             same = before is not None and _part_of(before) == _part_of(execution)
-            yield self._start(traced, before if same else None)
+            is_new = before is None or before.command != execution.command
+            yield self._start(traced, before if same else None, is_new=is_new)
             yield from self._end(traced)
             before = execution
 
@@ -346,12 +347,13 @@ class _Sentences:
     def _is_other(self, execution: Execution) -> bool:
         return any(each.execution == execution for each in self._facts.holders)
 
-    def _start(self, traced: Traced, before: Execution | None) -> _Event:
+    def _start(self, traced: Traced, before: Execution | None, *, is_new: bool) -> _Event:
         execution = traced.execution
         is_retry = execution.cause == "retry"  # started long after its firing, by any clock
         fired = "" if is_retry else self._fired_apart(traced.fired_at, execution.started_at)
         who = f"pid {execution.pid}, user {visible(execution.user)}{fired}"
-        how = f"{start_phrase(execution, before)}{self._late(traced)} ({who}): {visible(execution.command)}"
+        command = f": {visible(execution.command)}" if is_new else ""
+        how = f"{start_phrase(execution, before)}{self._late(traced)} ({who}){command}"
         return execution.started_at, f"{self._who(execution)} {how}"
 
     def _late(self, traced: Traced) -> str:

@@ -264,6 +264,18 @@ def test_a_run_that_keeps_other_ticks_from_starting_has_the_command_that_ends_it
     assert not any(stop in each for each in told(RUNNING, leases=(LEASE,)).sentences)
 
 
+def test_a_retry_repeats_no_command() -> None:
+    """Another command of the tick is shown."""
+    again = [FAILED._replace(attempt=number, execution_id=number) for number in (1, 2, 3)]
+    again[2] = again[2]._replace(command="./mend.sh", started_at=905.0)
+    starts = [each for each in told(*again).sentences if "(pid 4711, user batch)" in each]
+    assert [each.partition("user batch)")[2] for each in starts] == [
+        ": ./bill.sh",
+        "",
+        ": ./mend.sh",
+    ]
+
+
 def test_a_tick_is_shown_in_the_zone_of_its_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of this host, as `--tick` takes it; the line to paste, and UTC, have its name."""
     name, here = "2026-11-28T01:00Z", "2026-11-28T02:00+01:00"
