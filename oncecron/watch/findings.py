@@ -343,9 +343,7 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     ]
     judged = _one_per_run(_without_silenced(judged))
     # "~" is behind all letters: what is about no key comes last, but for what is about all of them.
-    judged.sort(
-        key=lambda each: (-STATES.index(each.state), each.finding not in OF_ALL, each.key or "~")
-    )
+    judged.sort(key=lambda each: (-STATES.index(each.state), not is_of_all(each), each.key or "~"))
     # A dead host leaves its keys to the others: what is missed then says so of its key.
     named = {
         key for each in judged if each.finding != "silent-host" or each.key for key in each.named()
@@ -355,8 +353,11 @@ def check(situation: Situation, limits: Limits, clock: Clock) -> Checked:
     return Checked(judged, len(counted), len(counted - named))
 
 
-OF_ALL = ("standstill", "stopped")
-"""The findings about everything."""
+def is_of_all(found: Finding) -> bool:
+    """Return whether a finding is about everything: that no host fires, or that people hold back all."""
+    return found.finding in ("standstill", "stopped") and not (found.key or found.host)
+
+
 UNSTARTED = ("missed", "silent")
 """The findings about a key that nobody starts, which others may explain."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.tick import instant_of
-from oncecron.watch.findings import OF_ALL, STATES, cure
+from oncecron.watch.findings import STATES, cure, is_of_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -55,7 +55,7 @@ def cards(findings: Iterable[Finding]) -> list[Card]:
 
 def _weight(card: Card) -> tuple[int, bool, int, tuple[float, str]]:
     first, keys = card.first, {key for each in card.findings for key in each.named()}
-    return -STATES.index(first.state), first.finding not in OF_ALL, -len(keys), _age(first)
+    return -STATES.index(first.state), not is_of_all(first), -len(keys), _age(first)
 
 
 def _age(found: Finding) -> tuple[float, str]:

@@ -23,7 +23,7 @@ from oncecron.core.units import MINUTE, format_duration
 from oncecron.host.local_time import zone_name
 from oncecron.log.hosts import clock_said
 from oncecron.log.missed import MISSED_AT_MOST
-from oncecron.watch.findings import OF_ALL, cure, title
+from oncecron.watch.findings import cure, is_of_all, title
 from oncecron.watch.standstill import firing
 from oncecron_web import charts
 from oncecron_web.addresses import host_address, key_address, run_address
@@ -79,6 +79,7 @@ def environment() -> Environment:
         "dated": _dated,
         "duration": _duration,
         "finding_look": lambda found: _kind_look(found.finding, found.state),
+        "heading": _heading,
         "host_address": host_address,
         "host_look": _host_look,
         "iso": _EXACT.seconds,
@@ -133,11 +134,22 @@ def _sentence(problems: Sequence[Finding], more: int) -> list[tuple[str, str]]:
     for card in cards(problems):
         first = card.first
         counts[_kind_look(first.finding, first.state), first.finding] += len(card.findings)
-    of_all = {each.finding: title(each) for each in problems if each.finding in OF_ALL}
+    of_all = {each.finding: title(each) for each in problems if is_of_all(each)}
     parts = [
-        (how, of_all.get(kind) or f"{many:,} {word(kind)}") for (how, kind), many in counts.items()
+        (how, of_all.get(kind) or f"{many:,} {_kind_word(kind)}")
+        for (how, kind), many in counts.items()
     ]
     return [*parts, *([(parts[0][0], f"{more:,} more")] if more else [])]
+
+
+def _kind_word(kind: str) -> str:
+    """Return the word of a finding; what people hold back is no run that one of them has stopped."""
+    return "held back" if kind == "stopped" else word(kind)
+
+
+def _heading(problem: Finding) -> str:
+    """Return the head of its card: of what is about no key and no host it says all."""
+    return title(problem) if is_of_all(problem) else _kind_word(problem.finding)
 
 
 def _kind_look(kind: str, state: str) -> str:

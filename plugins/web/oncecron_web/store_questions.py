@@ -29,7 +29,7 @@ from oncecron.log.timeline import Span, last_runs, ticks_of
 from oncecron.log.which_tick import Choice, Ticks, wanted_tick
 from oncecron.log.why import account, evidence, others
 from oncecron.plugins import brought
-from oncecron.watch.findings import check, usual_limits
+from oncecron.watch.findings import check, is_of_all, usual_limits
 from oncecron.watch.situation import situation_of
 from oncecron_web.addresses import Link, NoSuchPageError, address, key_address
 from oncecron_web.cards import cards
@@ -188,12 +188,13 @@ def host_page(sources: Sources, settings: Settings, query: Query) -> Shown:
     asked = HistoryQuery(host=name, since=since, limit=limit)
     of_host = [each for each in sources.progressing() if is_living(each) and each.host == name]
     failed = HistoryQuery(host=name, since=sources.now - _FAILED_SINCE, limit=_FAILED)
+    checked = _checked(sources, settings)[1]
     return {
         "host": known[name],
         "running": sorted(of_host, key=lambda each: each.acquired_at or 0.0),
         "failed": _rows(sources.log.history, failed, _BAD, OUTCOMES),
         "failed_shown": _FAILED,
-        "problems": [each for each in _checked(sources, settings)[1].findings if each.host == name],
+        "problems": [each for each in checked.findings if is_of_all(each) or each.host == name],
         "keys": [row for row in sources.key_hosts if row.host == name],
         "runs": _runs(sources, asked, outcomes),
         "limit": limit,

@@ -13,6 +13,7 @@ from story_stores import rotated, seed
 
 from oncecron.core.masking import visible
 from oncecron.core.units import HOUR
+from oncecron.watch.findings import finding, kinds
 from oncecron_web.render import page
 
 if TYPE_CHECKING:
@@ -113,6 +114,24 @@ def test_everything_fits_and_can_be_read(
     assert (shown.faint_texts(), shown.cut_texts()) == ([], [])
     background = shown.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(245, 246, 248)", "dark": "rgb(14, 18, 23)"}[scheme]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(320, "light"), (1400, "dark")])
+def test_each_finding_fits(
+    show: Callable[..., Shown], tmp_path: Path, width: int, scheme: str
+) -> None:
+    """Alone at the top of the page and in its card, whatever its words."""
+    for kind, each in kinds().items():
+        key = "billing-nightly" if "{key}" in each.title else None
+        found = finding(
+            kind, key, 2, "all 12 hosts are drained: by ann@web1, by bob@web2", since=1.0
+        )
+        values = everything() | {"problems": [found], "explained": {}}
+        file = tmp_path / f"{kind}.html"
+        file.write_text(page("overview.html", CLOCK, **values), encoding="utf-8")
+        shown = show(f"file://{file}", width, scheme)
+        assert (shown.faint_texts(), shown.cut_texts()) == ([], []), kind
+        shown.close()
 
 
 def test_a_keyboard_suffices(show: Callable[..., Shown], overview: str) -> None:

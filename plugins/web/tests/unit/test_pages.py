@@ -187,6 +187,27 @@ def test_equal_findings_are_one_card() -> None:
     assert Tags(told).text.count("is slow") == 1
 
 
+def test_what_stands_still_as_a_whole_has_its_words() -> None:
+    """At the top, in its card, and in the row of each host; a forgotten pause is about its key alone."""
+    still = finding("standstill", None, 1, "no host has fired", since=NOW)
+    told = drawn(**shown() | {"problems": [still], "explained": {}})
+    assert "1 key, no host fires; 0 of 1 host fire" in Tags(told).text
+    assert "</svg>no host fires</span>" in told.partition("<article")[2]
+    assert re.search(
+        r'<tr class="missed">(?:(?!</tr>).)*</svg>silent</span>', told.partition('id="hosts"')[2]
+    )
+    whole = finding("stopped", None, 3, "all 3 hosts are drained by ann: a move", since=NOW)
+    told = drawn(**shown() | {"problems": [whole], "explained": {}})
+    assert "1 key, all 3 hosts are drained; " in Tags(told).text
+    assert "</svg>all 3 hosts are drained</span>" in told.partition("<article")[2]
+    pauses = [finding("stopped", key, 1, "is paused by ann", since=NOW) for key in "ab"]
+    drain = finding("stopped", None, 1, "web1 is drained by ann", since=NOW, host="web1")
+    told = drawn(**shown() | {"problems": [*pauses, drain], "explained": {}})
+    assert "1 key, 3 held back; " in Tags(told).text
+    slow = [finding("slow", each, 1, "is slow", since=NOW - 9) for each in "abc"]
+    assert [each.first.finding for each in cards([*pauses, *slow])] == ["slow", "stopped"]
+
+
 def test_who_was_told_is_said() -> None:
     """Of which channel, when and what; with the shape of what was told, and a filter leaves out other keys."""
     told = [
