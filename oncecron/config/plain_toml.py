@@ -66,7 +66,8 @@ def _pairs(lines: str) -> list[tuple[str, Any]]:
 def _pair(line: str) -> tuple[str, Any]:
     name, at = _name(line, 0)
     at = _expect(line, _after_blanks(line, at), "=")
-    value, at = _value(line, _after_blanks(line, at))
+    at = _after_blanks(line, at)
+    value, at = _array(line, at + 1) if line.startswith("[", at) else _scalar(line, at)
     _expect_end(line, at)
     return name, value
 
@@ -143,12 +144,6 @@ def _string(line: str, at: int) -> tuple[str, int]:
     return text, end + 1
 
 
-def _value(line: str, at: int) -> tuple[Any, int]:
-    if line.startswith("[", at):
-        return _array(line, at + 1)
-    return _scalar(line, at)
-
-
 def _array(line: str, at: int) -> tuple[list[Any], int]:
     values: list[Any] = []
     at = _after_blanks(line, at)
@@ -162,12 +157,9 @@ def _array(line: str, at: int) -> tuple[list[Any], int]:
 
 
 def _scalar(line: str, at: int) -> tuple[Any, int]:
+    word, end = _name(line, at)
     if line.startswith(('"', "'"), at):
-        return _string(line, at)
-    end = at
-    while end < len(line) and line[end] in _BARE:
-        end += 1
-    word = line[at:end]
+        return word, end
     if word in ("true", "false"):
         return word == "true", end
     if not word.isdigit() or len(word) > _MOST_DIGITS or (word.startswith("0") and word != "0"):
