@@ -27,7 +27,7 @@ import select
 import time
 
 from oncecron.core import clock
-from oncecron.core.errors import EX_SOFTWARE, EX_TEMPFAIL, OncecronError, StoreUnavailable
+from oncecron.core.errors import EX_TEMPFAIL, OncecronError, StoreUnavailable
 from oncecron.core.light_modules import signal
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.retry import Backoff
@@ -36,6 +36,7 @@ from oncecron.host import stderr
 from oncecron.run import process_tree
 from oncecron.run.job import ENDING_SIGNALS, signal_note
 from oncecron.run.program import as_execvp
+from oncecron.run.wrapper import failed
 from oncecron.stores import steady
 from oncecron_each.item_model import ItemList
 from oncecron_each.store import open_item_store
@@ -75,10 +76,7 @@ class Runner:
                 stderr.complain(f"key {spec.firing.key}: {error}")
                 return error.exit_status
             except BaseException as error:  # noqa: BLE001 - the process ends here, with a word
-                stderr.complain(f"internal error: {type(error).__name__}: {error}; -vv shows where")
-                if spec.verbose > 1:
-                    stderr.show_trace()
-                return EX_SOFTWARE
+                return failed(error, spec)
 
         return run
 
