@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncecron.core.model import OUTCOMES, REFUSAL_REASONS
+from oncecron.log.jobs import WRONG
 from oncecron_web.addresses import address
 from oncecron_web.render import page
 
@@ -14,15 +15,11 @@ if TYPE_CHECKING:
 
     from oncecron.core.text import Clock
     from oncecron.log.grid import Grid
-    from oncecron.log.job_summary import JobSummary
     from oncecron_web.store_questions import Shown
 
     Query = Mapping[str, str]
 
-_STATES = (
-    *("missed", "silent", "lost", "failed", "timed-out", "stopped", "overdue", "slow", "overrun"),
-    *("orphaned", "stale", "running", "paused", "ok"),
-)
+_STATES = (*WRONG, "timed-out", "running", "paused", "ok")
 """What the filter of the overview offers."""
 _page = partial(page, is_live=True)
 draw_notice = partial(_page, "notice.html")
@@ -78,7 +75,7 @@ def filtered(shown: Shown, query: Query) -> Shown:
         job
         for job in shown["jobs"]
         if part in job.key.casefold()
-        and (host is None or host in _hosts_of(shown, job))
+        and host in (None, *job.running_on, *(run.host for run in shown["bars"][job.key]))
         and (not words or words & {job.outcome, *(word for word, _ in shown["states"][job.key])})
     ]
     keys = {job.key for job in jobs}
@@ -101,7 +98,3 @@ def filtered(shown: Shown, query: Query) -> Shown:
         "days": of_keys(shown["days"]),
         "hosts": [each for each in shown["hosts"] if host in (None, each.host)],
     }
-
-
-def _hosts_of(shown: Shown, job: JobSummary) -> set[str]:
-    return {*job.running_on, *(run.host for run in shown["bars"][job.key])}
