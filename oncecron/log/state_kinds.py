@@ -18,13 +18,7 @@ _WORDS: Mapping[StateKind, tuple[str, ...]] = {
     "well": ("succeeded", "ok", "done"),
     "bad": (
         *(
-            "failed",
-            "timed-out",
-            "lost",
-            "no-end",
-            "missed",
-            "incomplete",
-            "silent",
+            *("failed", "timed-out", "lost", "no-end", "missed", "incomplete", "silent"),
             "dead",
         ),  # runs, keys, items
         *("fail", "critical", "orphaned"),  # doctor, check, leases

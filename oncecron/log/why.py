@@ -96,14 +96,7 @@ _SKIPS_SHOWN = 20
 _FAILED = ("failed", "timed-out")
 _UNFIRED = ("not-fired", "no-record", "to-come")
 _RUN_AGAIN = (
-    "failed",
-    "timed-out",
-    "stopped",
-    "lost",
-    NO_END,
-    "not-fired",
-    "no-store",
-    "not-started",
+    *("failed", "timed-out", "stopped", "lost", NO_END, "not-fired", "no-store", "not-started"),
 )
 """The verdicts after which a person may run the tick by hand."""
 _ON_PURPOSE = {"done", "recent", "unmet"}

@@ -23,17 +23,8 @@ Hosts = Callable[..., Oncecron]
 MINUTELY = ("--schedule", "* * * * *", "--tz", "UTC")
 FINDING = [
     *(
-        "finding",
-        "state",
-        "key",
-        "shard",
-        "count",
-        "tick",
-        "since",
-        "reason",
-        "host",
-        "channel",
-        "keys",
+        *("finding", "state", "key", "shard", "count", "tick", "since", "reason", "host"),
+        *("channel", "keys"),
     )
 ]
 

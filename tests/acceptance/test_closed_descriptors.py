@@ -18,15 +18,7 @@ SHELL_SCRIPT = CONSOLE_SCRIPT.with_name("oncecron-shell")
 CLOSED = ["0<&-", "1>&-", "2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"]
 KEYED = ("next", "why", "pause", "resume", "stop", "release", "forget")
 PLAIN = (
-    "history",
-    "jobs",
-    "hosts",
-    "timeline",
-    "locks",
-    "items",
-    "audit",
-    "check",
-    "doctor",
+    *("history", "jobs", "hosts", "timeline", "locks", "items", "audit", "check", "doctor"),
     "metrics",
 )
 ASKING = {

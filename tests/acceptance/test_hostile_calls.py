@@ -157,13 +157,7 @@ def variants(arguments: dict[str, Any], texts: tuple[str, ...]) -> Iterator[dict
 TEXTS = (
     *("tick", "cause", "host", "user", "command", "schedule", "zone", "divisions", "note"),
     *(
-        "detail",
-        "before",
-        "presence",
-        "reason",
-        "outcome",
-        "lost_reason",
-        "request",
+        *("detail", "before", "presence", "reason", "outcome", "lost_reason", "request"),
         "requested_by",
     ),
     *("output", "holder_host"),

@@ -16,14 +16,8 @@ Hosts = Callable[..., Oncecron]
 JOB = [
     *("key", "outcome", "exit_code", "signal", "started_at", "succeeded_at", "failed_at"),
     *(
-        "running_on",
-        "running_since",
-        "successes",
-        "failures",
-        "usual_duration",
-        "next_at",
-        "overdue",
-        "missed",
+        *("running_on", "running_since", "successes", "failures", "usual_duration", "next_at"),
+        *("overdue", "missed"),
     ),
     *("first_missed", "last_missed", "overruns", "silent_since", "paused_by", "paused_until"),
     *("paused_reason", "schedule", "zone", "progress", "settled", "state"),

@@ -28,12 +28,7 @@ WITH_KEY = (
     *(
         "history",
         "history --skips",
-        "why",
-        "jobs",
-        "locks",
-        "audit",
-        "check",
-        "timeline",
+        *("why", "jobs", "locks", "audit", "check", "timeline"),
         "report --html -",
     ),
     *("stop", "release", "forget"),

@@ -156,13 +156,7 @@ def test_no_answer_is_an_internal_error(public_path: Path, name: str) -> None:
     with fake_postgres(ANSWERS[name]) as address:
         host = Oncecron(address, public_path)
         commands = (
-            ["jobs"],
-            ["history"],
-            ["locks"],
-            ["check"],
-            ["init"],
-            ["doctor"],
-            ["prune"],
+            *(["jobs"], ["history"], ["locks"], ["check"], ["init"], ["doctor"], ["prune"]),
             ["pause", "k"],
         )
         said = [fired(host, "--on-store-error", "run"), *(host(*words) for words in commands)]

@@ -153,13 +153,7 @@ _OFTEN = {"claim": 40, "finish": 15, "ask again": 9, "keep": 9, "retry": 9, "ren
 _OFTEN |= {"deliver own": 4, "deliver other": 4, "request": 3, "release": 3, "resume": 2}
 _OFTEN |= {"draw": 6, "load": 3, "mend": 2}
 _OFHOLDERS = (
-    "load",
-    "draw",
-    "mend",
-    "renew",
-    "keep",
-    "retry",
-    "finish",
+    *("load", "draw", "mend", "renew", "keep", "retry", "finish"),
     "deliver own",
     "request",
     "release",

@@ -329,13 +329,7 @@ def test_click_is_known_to_the_command_line_alone() -> None:
 
 
 SIMULATED = (
-    "claimer",
-    "events",
-    "firing_states",
-    "guard",
-    "job",
-    "reporter",
-    "store_thread",
+    *("claimer", "events", "firing_states", "guard", "job", "reporter", "store_thread"),
     "wrapper",
 )
 """What of `run` the simulator runs without an exception."""

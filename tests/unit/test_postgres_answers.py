@@ -205,11 +205,7 @@ LEASE = Lease(
 )  # fmt: skip
 ENDING = Ending("failed", 1, None, 1.0)
 VALUES = (
-    None,
-    b"",
-    b"abc",
-    b"t",
-    b"1",
+    *(None, b"", b"abc", b"t", b"1"),
     b"9" * 400,
     b"-1",
     b"nan",

@@ -102,13 +102,7 @@ def test_every_state_has_a_kind() -> None:
         *OUTCOMES,
         *WRONG,
         *ITEM_STATES,
-        "paused",
-        "ok",
-        "held",
-        "stale",
-        "orphaned",
-        "warn",
-        "fail",
+        *("paused", "ok", "held", "stale", "orphaned", "warn", "fail"),
     }
     assert {word for word in words if kind_of(word) == "nothing"} == {"queued"}
     assert {reason for reason in REFUSAL_REASONS if kind_of_skip(reason) == "nothing"} == {

@@ -186,11 +186,7 @@ def test_a_quoted_word_is_read_back(word: bytes, behind: bytes) -> None:
 
 
 KNOWN = (
-    "/bin/sh",
-    "/usr/bin/bash",
-    "/bin/dash",
-    "/usr/bin/zsh",
-    "ksh",
+    *("/bin/sh", "/usr/bin/bash", "/bin/dash", "/usr/bin/zsh", "ksh"),
     "/usr/local/cpanel/bin/jailshell",
 )
 FOREIGN = ("/usr/bin/fish", "/bin/tcsh", "/usr/bin/python3", "/usr/bin/oncecron-shell", "")

@@ -19,15 +19,8 @@ Host = tuple[str, int]
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 DEFAULTS = (
     *FILES,
-    "ssl_keyfile_password",
-    "ssl_cert_reqs",
-    "ssl_check_hostname",
-    "wait",
-    "keep",
-    "username",
-    "password",
-    "sentinel_username",
-    "sentinel_password",
+    *("ssl_keyfile_password", "ssl_cert_reqs", "ssl_check_hostname", "wait", "keep"),
+    *("username", "password", "sentinel_username", "sentinel_password"),
 )
 """The keys of the table [redis] in the configuration file."""
 PARAMETERS = (*DEFAULTS, "db")

@@ -52,12 +52,7 @@ if not hasattr(redis.Redis, "from_pool"):  # redis-py 5.0.1
     raise ImportError(f"version {redis.__version__} is too old, oncecron needs 6.0", name="redis")
 
 _OF_STRANGERS = (
-    InvalidResponse,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RecursionError,
+    *(InvalidResponse, ValueError, LookupError, TypeError, AttributeError, RecursionError),
 )
 """With what redis-py fails when it reads or converts what no Redis answers."""
 _FAILURES = (RedisError, RedisClusterException, OSError, *_OF_STRANGERS)

@@ -296,11 +296,7 @@ def _look(store: Connection, firing: Firing, now: Values, awaited: int | None) -
     """Return the facts of a claim. Their version is all that was read: a grant reads it once more and compares."""
     given = _given(firing, now) | {"shards": firing.shards, "awaited": awaited}
     names = [
-        "find_own",
-        "find_key",
-        "find_lease",
-        "find_other_shards",
-        "find_stop",
+        *("find_own", "find_key", "find_lease", "find_other_shards", "find_stop"),
         "find_key_host",
     ]
     if firing.tick.text is not None:

@@ -16,16 +16,7 @@ _SHOWN: Mapping[str, str] = {
     **dict.fromkeys(("incomplete", "expired", "in-doubt", "channel"), "bad"),
     **dict.fromkeys(("missed", "silent"), "missed"),
     **dict.fromkeys(
-        (
-            "left",
-            "spooled",
-            "configuration",
-            "silent-host",
-            "clock",
-            "future",
-            "zone",
-            "same-name",
-        ),
+        ("left", "spooled", "configuration", "silent-host", "clock", "future", "zone", "same-name"),
         "warning",
     ),
 }
