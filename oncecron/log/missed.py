@@ -46,6 +46,13 @@ Reasons = dict[str, dict[str, None]]
 """The hosts that skipped a tick, by reason, in the order in which they were read."""
 
 
+def has_tick(plan: Expectation, at: float) -> bool | None:
+    """Return whether a schedule has a tick at a time; None: this host does not know its zone."""
+    with contextlib.suppress(ValueError):
+        return local_time.scheduled_tick(plan.schedule, plan.zone, at).instant == at
+    return None
+
+
 def expected_shards(keys: Iterable[JobKey]) -> Iterator[tuple[JobKey, Expectation]]:
     """Yield the shards that are expected to run: without those beyond the newest number of shards of their key."""
     newest: dict[str, Expectation] = {}

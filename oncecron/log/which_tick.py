@@ -23,7 +23,7 @@ from oncecron.host import local_time
 from oncecron.log.gaps import expected_gaps, read_reasons
 from oncecron.log.job_summary import DOUBTFUL, NO_END, STREAK_AT_MOST
 from oncecron.log.jobs import as_known, states
-from oncecron.log.missed import expected_shards
+from oncecron.log.missed import expected_shards, has_tick
 from oncecron.log.tick_history import LOOKED_AT, Which, outcome_of, which_of
 from oncecron.log.time_span import EXPECTED, read_time
 
@@ -217,13 +217,13 @@ class Ticks:
 
     def _no_tick(self, at: float) -> str:
         """Return which schedules of the key have no tick at a time; empty: one has, or none is known."""
-        plans = dict.fromkeys((each.schedule, each.zone) for _, each in expected_shards(self._keys))
-        for schedule, zone in plans:
-            with contextlib.suppress(ValueError):  # this host knows no such zone
-                if local_time.scheduled_tick(schedule, zone, at).instant == at:
-                    return ""
-        named = listed([f"{schedule}{f' ({zone})' if zone else ''}" for schedule, zone in plans])
-        return f"no tick of the key's schedule, {named}" if plans else ""
+        plans = {
+            f"{plan.schedule}{f' ({plan.zone})' if plan.zone else ''}": plan
+            for _, plan in expected_shards(self._keys)
+        }
+        if not plans or any(has_tick(plan, at) for plan in plans.values()):
+            return ""
+        return f"no tick of the key's schedule, {listed([*plans])}"
 
     def _is_on_record(self, text: str) -> bool:
         query = HistoryQuery(key=self._key, tick=text, limit=1)

@@ -20,15 +20,15 @@ from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.text import listed
 from oncecron.core.units import plain_duration
-from oncecron.host import local_time
 from oncecron.host.local_time import canonical, offsets
+from oncecron.log.missed import has_tick
 from oncecron.log.silent_hosts import last_ticks
 from oncecron.watch.findings import finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from oncecron.core.log_rows import Expectation, JobKey, KeyHost, Pause
+    from oncecron.core.log_rows import JobKey, KeyHost, Pause
     from oncecron.core.text import Clock
     from oncecron.stores.reader import Reader
     from oncecron.watch.findings import Finding
@@ -91,7 +91,7 @@ def wrong_zones(log: Reader, keys: Iterable[JobKey], rows: Iterable[KeyHost]) ->
         if plan is None or not _late_by(fired):
             continue
         late = _late_by([(text, _fired_at(log, key, text)) for text, _ in fired])
-        if late and all(_is_scheduled(text, plan) for text, _ in fired):
+        if late and all(has_tick(plan, tick.instant_of(text) or 0.0) for text, _ in fired):
             zone = f"--tz {plan.zone}" if plan.zone else "the time zone of the host"
             text = f"starts {plain_duration(late)} after its ticks: {zone} is probably not that of cron"
             cure = "give --tz the zone in which cron reads the line"
@@ -190,10 +190,3 @@ def _fired_at(log: Reader, key: str, text: str) -> float | None:
     found = log.traced(HistoryQuery(key=key, tick=text, limit=None))
     first = min(found, key=lambda each: each.execution.attempt, default=None)
     return None if first is None or first.execution.cause != "schedule" else first.fired_at
-
-
-def _is_scheduled(text: str, plan: Expectation) -> bool:
-    instant = tick.instant_of(text) or 0.0
-    with contextlib.suppress(ValueError):  # this host knows no such zone
-        return next(local_time.next_ticks(plan.schedule, plan.zone, instant - 1)).instant == instant
-    return False
