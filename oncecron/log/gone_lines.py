@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from oncecron.core.text import listed, visible
 from oncecron.core.timing import SETTLED
 from oncecron.log.hosts import fires
+from oncecron.log.job_summary import by_key
+from oncecron.log.silent_hosts import newest_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,12 +35,11 @@ def gone_lines(
     `missed`: the instants of the first ticks that are missed, by key. `alone`: whether one key alone is not
     started; where several are, nobody should forget any of them.
     """
-    seen: dict[str, float] = {}
-    of_keys: dict[str, list[KeyHost]] = {}
+    seen = {row.host: row.seen_at for row in newest_rows(rows, 0.0)}
+    rows = sorted(rows)
+    of_keys = by_key(rows)
     running: dict[str | None, list[KeyHost]] = {}
-    for row in sorted(rows):
-        seen[row.host] = max(row.seen_at, seen.get(row.host, row.seen_at))
-        of_keys.setdefault(row.key, []).append(row)
+    for row in rows:
         if row.key not in missed:
             running.setdefault(row.command, []).append(row)
     since = {known.key: known.expected.since for known in keys if known.expected}
@@ -50,15 +51,9 @@ def gone_lines(
         if not alive:
             continue
         last = max(of_key, key=lambda row: row.seen_at)
-        successor = next(
-            (
-                row.key
-                for row in running.get(last.command, ())
-                if row.host in alive and since.get(row.key, 0.0) >= last.seen_at
-            ),
-            None,
-        )
-        found[key] = _words(key, alive, successor, alone=alone)
+        same = (row for row in running.get(last.command, ()) if row.host in alive)
+        newer = (row.key for row in same if since.get(row.key, 0.0) >= last.seen_at)
+        found[key] = _words(key, alive, next(newer, None), alone=alone)
     return found
 
 
