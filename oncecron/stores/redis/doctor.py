@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncecron.core.diagnosis import FIRINGS, Diagnosis, of_clock, of_encryption
+from oncecron.core.diagnosis import FIRINGS, Diagnosis, of_encryption
 from oncecron.core.errors import StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.text import Clock, count
@@ -21,17 +21,9 @@ _STRANGERS = ("dragonfly_version", "garnet_version", "kvrocks_version", "keydb_v
 
 
 def examine(
-    target: Target,
-    info: Mapping[str, Any],
-    recorded: Mapping[bytes, bytes],
-    now: float,
-    before: float,
-    after: float,
+    target: Target, info: Mapping[str, Any], recorded: Mapping[bytes, bytes], now: float
 ) -> Iterator[Diagnosis]:
-    """Yield what is known of the server.
-
-    `info`: its INFO, `recorded`: what a claim has recorded of it, `now`: its TIME, between `before` and `after`.
-    """
+    """Yield what is known of the server; `info`: its INFO, `recorded`: what a claim has recorded of it."""
     for name in _STRANGERS:
         if name in info:
             raise StoreRefusesError(
@@ -47,7 +39,6 @@ def examine(
     yield _of_eviction(info.get("maxmemory_policy", ""), int(info.get("maxmemory", 0)))
     yield _of_persistence(info)
     yield _of_connection(target)
-    yield of_clock(now, before, after)
 
 
 def _recovering_for(info: Mapping[str, Any], recorded: Mapping[bytes, bytes], now: float) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from oncecron.core import clock
+from oncecron.core.diagnosis import Diagnosis, of_clock
 from oncecron.core.errors import ConfigurationError, StoreRefusesError
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import UNCHANGED, Released, Unblocked
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from oncecron.core.diagnosis import Diagnosis
     from oncecron.core.facts import Values
     from oncecron.core.log_rows import LeastRetention, Roles
     from oncecron.core.model import Request, Retention
@@ -203,4 +203,5 @@ class RedisReader(RedisViews):
         info, (seconds, microseconds), recorded = self._client.ask(asked)
         after = clock.wall()
         now = int(seconds) + int(microseconds) / 1e6
-        yield from examine(self._target, info, recorded, now, before, after)
+        yield from examine(self._target, info, recorded, now)
+        yield of_clock(now, before, after)
