@@ -7,6 +7,7 @@ that only pass a text on.
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron_crontab.simple_commands import (
@@ -68,22 +69,19 @@ def lost_statuses(command: str) -> Iterator[LostStatus]:
     if _CARED_FOR.search(command):
         return
     for depth, line in enumerate(lines_within(command)):
-        pipes = list(_pipes(simple_commands(line) or ()))
-        for number, pipe in enumerate(pipes):
-            lost = _lost(pipe, pipes[number + 1] if number + 1 < len(pipes) else None)
-            if lost:
+        pipes = _pipes(simple_commands(line) or ())
+        for pipe, behind in zip_longest(pipes, pipes[1:]):
+            if lost := _lost(pipe, behind):
                 yield lost._replace(inside=depth > 0)
 
 
-def _pipes(simples: Sequence[SimpleCommand]) -> Iterator[list[SimpleCommand]]:
-    pipe: list[SimpleCommand] = []
+def _pipes(simples: Sequence[SimpleCommand]) -> list[list[SimpleCommand]]:
+    pipes: list[list[SimpleCommand]] = []
     for simple in simples:
-        if pipe and simple.joined_by != "|":
-            yield pipe
-            pipe = []
-        pipe.append(simple)
-    if pipe:
-        yield pipe
+        if not pipes or simple.joined_by != "|":
+            pipes.append([])
+        pipes[-1].append(simple)
+    return pipes
 
 
 def _lost(pipe: Sequence[SimpleCommand], behind: list[SimpleCommand] | None) -> LostStatus | None:
