@@ -344,10 +344,10 @@ def _explained(
 ) -> Explained:
     found = cards(findings)
     first = [card.first for card in found] + [each for card in found for each in card.findings[1:]]
+    some = [(each, each.key) for each in first if each.key is not None][:_EXPLAINED]
     return {
-        each: known.get(each) or evidence(sources, each.key, each.tick, each.since, clock)
-        for each in [each for each in first if each.key is not None][:_EXPLAINED]
-        if each.key is not None
+        each: known.get(each) or evidence(sources, key, each.tick, each.since, clock)
+        for each, key in some
     }
 
 
