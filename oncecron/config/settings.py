@@ -211,6 +211,11 @@ def _where_typed(given: Mapping[str, str]) -> str:
     return options
 
 
+def read_elsewhere(text: str, namespace: str) -> str:
+    """Return a text whose commands mean this namespace: where it is read, another one may be set."""
+    return naming(text, {} if namespace == NAMESPACE.default else {NAMESPACE.name: namespace})
+
+
 def naming(text: str, given: Mapping[str, str]) -> str:
     """Return a text whose commands in backquotes name the store that was typed, unless they name one.
 

@@ -11,8 +11,7 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from oncecron.config.options import NAMESPACE
-from oncecron.config.settings import naming
+from oncecron.config.settings import read_elsewhere
 from oncecron.core.masking import visible, without_logins
 from oncecron.core.text import Clock
 from oncecron.host.local_time import shown_zone
@@ -84,9 +83,8 @@ class Message(NamedTuple):
         return max((each.finding.state for each in self.changes), key=STATES.index, default="ok")
 
     def named(self, text: str) -> str:
-        """Return a text whose commands mean this namespace: it is read where another one may be set."""
-        is_usual = self.namespace == NAMESPACE.default
-        return naming(text, {} if is_usual else {NAMESPACE.name: self.namespace})
+        """Return a text for this message: its commands mean its namespace."""
+        return read_elsewhere(text, self.namespace)
 
 
 def summary(message: Message) -> str:

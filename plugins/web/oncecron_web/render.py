@@ -13,9 +13,11 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 
 from oncecron import __version__
+from oncecron.config.options import NAMESPACE
+from oncecron.config.settings import read_elsewhere
 from oncecron.core.masking import visible, without_logins
 from oncecron.core.text import Clock, listed, tick_time
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
@@ -32,6 +34,8 @@ from oncecron_web.looks import look, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from jinja2.runtime import Context
 
     from oncecron.log.grid import Grid, Run
     from oncecron.log.hosts import HostSummary
@@ -54,7 +58,7 @@ def page(template: str, clock: Clock, *, is_live: bool = False, **values: Any) -
     `whole`, among the values: what there is, where the others are what a filter shows of it.
     """
     clock = clock._replace(now=values.get("now"))
-    known = {"whole": values, **values}
+    known = {"namespace": NAMESPACE.default, "whole": values, **values}
     return environment().get_template(template).render(clock=clock, is_live=is_live, **known)
 
 
@@ -192,7 +196,10 @@ def _several(things: int | Sequence[Any], what: str) -> str:
     return f"{many:,} {what}{'s' * (many != 1)}"
 
 
-def _marked(text: str) -> Iterator[tuple[bool, str]]:
+@pass_context
+def _marked(page: Context, text: str) -> Iterator[tuple[bool, str]]:
+    """Yield the parts of a text, and whether each is a command to be pasted."""
+    text = read_elsewhere(text, page["namespace"])
     for place, part in enumerate(re.split(r"`([^`]*)`", text)):
         if part:
             yield place % 2 == 1, part

@@ -208,6 +208,24 @@ def test_what_stands_still_as_a_whole_has_its_words() -> None:
     assert [each.first.finding for each in cards([*pauses, *slow])] == ["slow", "stopped"]
 
 
+def test_a_command_on_a_page_is_of_its_namespace() -> None:
+    """In a finding, its cure and its account, and where the page says what has all."""
+    found = finding("failed", "k", 1, "failed: see `oncecron why k`")
+    values = {
+        "problems": [found],
+        "explained": {found: (["`oncecron run --key k -- true`"], None)},
+        "more_problems": 1,
+    }
+    other, usual = (
+        drawn(**{**shown("k"), **values, "namespace": each}) for each in ("prod", "oncecron")
+    )
+    commands = re.findall("<code>oncecron (.*?)</code>", other)
+    assert {"why k --namespace prod", "run --key k --namespace prod -- true"} <= {*commands}
+    assert "check --json --namespace prod" in commands
+    assert [each for each in commands if "--namespace prod" not in each] == ["notify"]
+    assert "--namespace" not in usual
+
+
 def test_who_was_told_is_said() -> None:
     """Of which channel, when and what; with the shape of what was told, and a filter leaves out other keys."""
     told = [
@@ -237,7 +255,10 @@ def test_who_was_told_is_said() -> None:
 def test_a_page_of_some_keys_says_so() -> None:
     """So that nobody takes it for the page of all."""
     told = Tags(drawn(**shown() | {"only": ["plain"]})).text
-    assert "This page is about plain alone: oncecron report without a key has all." in told
+    assert (
+        "This page is about plain alone: oncecron report --namespace plain without a key has all."
+        in told
+    )
 
 
 def test_each_mark_says_what_it_is() -> None:
