@@ -80,7 +80,10 @@ def unknown_key(key: str, known: Iterable[str], hosts: Iterable[str] = ()) -> No
     if key.isdecimal():
         cure = f"for the execution with this ID: `oncecron history --id {key}`"
         return NotFoundError(f"no host has fired key {key}; {cure}")
-    hint = suggestion(key, known, "`oncecron jobs` lists all keys")
+    names = [*known]
+    longer = [each for each in names if each.startswith(f"{key}-")]  # as `crontab wrap` names it
+    near, least = (longer, 0.0) if len(longer) == 1 else (names, NEAR)
+    hint = suggestion(key, near, "`oncecron jobs` lists all keys", least=least)
     return NotFoundError(f"no host has fired key {key}{hint}")
 
 

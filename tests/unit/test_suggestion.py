@@ -4,7 +4,14 @@ import time
 
 import pytest
 
-from oncecron.core.suggestion import did_you_mean, not_one_of, similar, suggestion, unknown
+from oncecron.core.suggestion import (
+    did_you_mean,
+    not_one_of,
+    similar,
+    suggestion,
+    unknown,
+    unknown_key,
+)
 
 KEYS = ("billing-nightly", "billing-weekly", "backup.db", "Report", "web1", "web2", "a_b")
 
@@ -28,6 +35,13 @@ def test_as_many_keys_as_a_store_takes_are_searched_at_once() -> None:
     found = similar("team7.servce-1007.nightly-exprt", keys)
     assert found == ["team7.service-1007.nightly-export"]
     assert time.process_time() - began < 8
+
+
+def test_a_key_of_wrap_is_meant_by_its_name_without_the_end() -> None:
+    """As long as it is the only one."""
+    keys = {"bill-dd3a3e5c", "bills", "mail-1", "mail-2"}
+    assert str(unknown_key("bill", keys)).endswith("; did you mean bill-dd3a3e5c?")
+    assert str(unknown_key("bil", {*keys, "mail"})).endswith("; did you mean bills?")
 
 
 def test_the_question_has_one_wording() -> None:
