@@ -62,7 +62,7 @@ class State(NamedTuple):
 
 
 def states(job: JobSummary) -> list[State]:
-    """Return all that is wrong with a key, the worst first, and that it runs if it does; else its one state."""
+    """Return all that is wrong with a key, the worst first, then that it runs if it does; else its one state."""
     was_stopped = job.outcome == "stopped" and job.stopped_by is not None
     wrong = (
         (is_lost(job), State("lost")),
@@ -77,7 +77,7 @@ def states(job: JobSummary) -> list[State]:
     )
     found = [state for is_so, state in wrong if is_so]
     if job.lease == "held":
-        found.append(State("running"))
+        found.insert(1, State("running"))
     return found or [State(_word_where_well(job))]
 
 

@@ -354,7 +354,7 @@ def test_a_streak_is_counted_further_where_it_is_bad(newest: list[Execution], st
         ({"outcome": "stopped", "stopped_by": "x@y", "lease": "held"}, [("running", 0)]),
         (
             {"lease": "held", "slow": True, "overruns": 2},
-            [("slow", 0), ("overrun", 2), ("running", 0)],
+            [("slow", 0), ("running", 0), ("overrun", 2)],
         ),
         ({"lease": "orphaned"}, [("orphaned", 0)]),
         ({"outcome": "failed", "lease": "stale"}, [("failed", 0), ("stale", 0)]),
