@@ -87,11 +87,12 @@ def severity(job: JobSummary, sign: int = -1) -> tuple[int, int, str]:
 
 
 def in_words(found: Collection[JobSummary]) -> str:
-    """Return how many keys are in which wrong state, by the worst of each: `12 missed, 1 failed of 36 keys`."""
+    """Return how many keys are in which wrong state, by the worst of each: `12 missed of 36 keys; 1 paused`."""
     counts = Counter(str(job.state) for job in found)
     wrong = ", ".join(f"{counts[word]} {word}" for word in WRONG if counts[word])
     of = f"{wrong} of" if wrong else "nothing is wrong with"
-    return f"{of} {count(len(found), 'key')}"
+    paused = counts["paused"]
+    return f"{of} {count(len(found), 'key')}" + (f"; {paused} paused" if paused else "")
 
 
 def _word_where_well(job: JobSummary) -> str | None:

@@ -24,7 +24,7 @@ from oncecron.core.log_rows import (
 from oncecron.core.model import REFUSAL_REASONS
 from oncecron.core.text import Clock
 from oncecron.core.tick import named_tick
-from oncecron.log.jobs import jobs, states
+from oncecron.log.jobs import in_words, jobs, states
 from oncecron.log.sources import Sources
 from oncecron.log.tick_history import Division, Facts
 from oncecron.log.why import account
@@ -262,6 +262,15 @@ def test_a_run_that_keeps_other_ticks_from_starting_has_the_command_that_ends_it
     shown = told(skips=[held], holders=[holder], leases=(LEASE,), tick="t2").sentences
     assert [stop in each for each in shown].count(True) == 1
     assert not any(stop in each for each in told(RUNNING, leases=(LEASE,)).sentences)
+
+
+def test_the_line_below_the_keys_counts_what_is_wrong_and_what_is_paused() -> None:
+    """A key that somebody has paused is not wrong, and may be forgotten."""
+    well, wrong = at_a_glance(SHARD), at_a_glance(FAILED)
+    held = at_a_glance(SHARD, pauses=(pause("k", None),))
+    assert in_words([well]) == "nothing is wrong with 1 key"
+    assert in_words([well, held]) == "nothing is wrong with 2 keys; 1 paused"
+    assert in_words([wrong, held, wrong]) == "2 failed of 3 keys; 1 paused"
 
 
 def test_a_retry_repeats_no_command() -> None:
