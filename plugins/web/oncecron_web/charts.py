@@ -274,6 +274,10 @@ class Calendar(NamedTuple):
     height: int
     labels: list[tuple[int, int, str]]
     cells: list[Cell]
+    top: int
+    """Where the first row begins."""
+    first_row: int
+    """Of the first day; 0 is Monday."""
     said: str
     """How many days there are, and how many with what went wrong."""
     counts: list[tuple[str, int]]
@@ -302,7 +306,8 @@ def calendar(days: Grid, clock: Clock) -> Calendar:
     many = f"{len(dates)} days" if len(dates) > 1 else "1 day"
     said = f"Of {many} on record, {bad} had a tick that failed or was missed."
     in_all = _sorted(sum(columns, Counter[str]()))
-    return Calendar(wide, _TOP + 7 * _CELL, labels, cells, said, in_all)
+    row = dates[0].weekday()
+    return Calendar(wide, _TOP + 7 * _CELL, labels, cells, _TOP, row, said, in_all)
 
 
 def _days(days: Grid) -> list[Counter[str]]:

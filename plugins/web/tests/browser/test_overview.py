@@ -94,10 +94,10 @@ def test_the_charts_hide_nothing_bad(show: Callable[..., Shown], overview: str) 
     assert looks["reindex-search"] == ["well", "missed"]
     assert looks["billing-nightly"] == ["well", "bad"]
     assert looks["newsletter"] == ["paused", "well"]
-    day = page.text_content(".days g:last-child title")
+    day = page.locator(".days input").last.get_attribute("aria-label")
     assert day is not None
     assert day.startswith("Fri 20 Nov: 1 failed, 1 missed, 1 running, ")
-    assert page.text_content(".days g:last-child text") == "2"
+    assert page.locator(".days g").last.text_content() == "2"
     hosts = page.eval_on_selector_all(".of-hosts details:first-child .host", TEXTS)
     assert hosts == ["web1", "web2", "worker1"]
 
@@ -149,6 +149,30 @@ def test_a_keyboard_suffices(show: Callable[..., Shown], overview: str) -> None:
     closed.focus()
     shown.page.keyboard.press("Enter")
     assert "no firing is on record" in shown.page.locator("article").nth(1).inner_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
+def test_each_day_can_be_asked(
+    show: Callable[..., Shown], overview: str, width: int, scheme: str
+) -> None:
+    """Likewise, and each lies on its square."""
+    shown = show(overview, width, scheme)
+    page = shown.page
+    days = page.locator(".days input")
+    asked = "getComputedStyle(document.querySelector('.days input:hover, .days input:focus'), '::after').content"
+    boxes = "all => all.map(each => each.getBoundingClientRect()).map(box => [box.x, box.y, box.width].map(Math.round))"
+    assert days.evaluate_all(boxes) == page.locator(".days rect").evaluate_all(boxes)
+    said = days.evaluate_all("all => all.map(each => each.ariaLabel)")
+    days.nth(20).hover()
+    assert page.evaluate(asked) == f'"{said[20]}"'
+    page.mouse.move(0, 0)
+    days.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(asked) == f'"{said[1]}"'
+    days.last.click()
+    page.mouse.move(0, 0)
+    assert page.evaluate(asked) == f'"{said[-1]}"'
+    assert shown.cut_texts() == []
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
