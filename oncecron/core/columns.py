@@ -10,7 +10,9 @@ from oncecron.core.light_typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_WORDS = re.compile(r"(?:`[^`]*`|\S)+")
+COMMAND = r"""`(?:'[^']*'|"'"|[^`'])*`|`[^`]*`"""
+"""A command in backquotes, which may have backquotes of its own in what is quoted for the shell."""
+_WORDS = re.compile(rf"(?:{COMMAND}|\S)+")
 
 
 def display_width(text: str) -> int:

@@ -94,6 +94,12 @@ def test_a_command_is_not_folded() -> None:
         "`oncecron --store local locks --pauses`,",
         "  and wait",
     ]
+    line = """`oncecron run --key k -- /bin/sh -c 'dump >`date +%F`.sql; echo done' 'it'"'"'s' b`"""
+    assert fold(f"To run it again: {line}, or wait", 40, 2) == [
+        "To run it again:",
+        f"{line},",
+        "  or wait",
+    ]
 
 
 def test_every_state_has_a_kind() -> None:

@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from oncecron import __version__
 from oncecron.config.options import NAMESPACE
 from oncecron.config.settings import read_elsewhere
+from oncecron.core.columns import COMMAND
 from oncecron.core.masking import visible, without_logins
 from oncecron.core.text import Clock, listed, tick_time
 from oncecron.core.timing import NOTABLE_CLOCK_SKEW
@@ -200,6 +201,6 @@ def _several(things: int | Sequence[Any], what: str) -> str:
 def _marked(page: Context, text: str) -> Iterator[tuple[bool, str]]:
     """Yield the parts of a text, and whether each is a command to be pasted."""
     text = read_elsewhere(text, page["namespace"])
-    for place, part in enumerate(re.split(r"`([^`]*)`", text)):
+    for place, part in enumerate(re.split(f"({COMMAND})", text)):
         if part:
-            yield place % 2 == 1, part
+            yield place % 2 == 1, part[1:-1] if place % 2 else part

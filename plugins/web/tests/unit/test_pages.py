@@ -226,6 +226,21 @@ def test_a_command_on_a_page_is_of_its_namespace() -> None:
     assert "--namespace" not in usual
 
 
+def test_a_command_with_backquotes_stands_in_one_piece() -> None:
+    """It can be copied: what the shell quotes does not end it."""
+    found = shown()
+    [failed] = list(found["explained"])
+    line = (
+        "To run it again: `oncecron run --key k -- sh -c 'dump >`date +%F`.sql'`, or wait for `k`"
+    )
+    told = drawn(**found | {"explained": {failed: ([line], None)}, "namespace": "oncecron"})
+    told = told.replace("&#39;", "'").replace("&gt;", ">")
+    assert (
+        "<code>oncecron run --key k -- sh -c 'dump >`date +%F`.sql'</code>, or wait for <code>k</code>"
+        in told
+    )
+
+
 def test_who_was_told_is_said() -> None:
     """Of which channel, when and what; with the shape of what was told, and a filter leaves out other keys."""
     told = [
