@@ -269,7 +269,7 @@ def _show_one(store: Reader, execution_id: int, writer: Writer) -> None:
 def _follow(store: Reader, query: HistoryQuery, writer: Writer) -> None:
     follower = Follower(store, query)
     writer.is_endless = True
-    writer.write(follower.begin())
+    writer.write(_of_known_names(iter(follower.begin()), store, query))
     reported = False
     while True:
         select.select((), (), (), _FOLLOW_POLL)  # not time.sleep: libfaketime

@@ -104,6 +104,7 @@ def test_every_near_miss_gets_the_same_question(host: Oncecron, tmp_path: Path) 
     [
         *(f"{each} zzz" for each in (*WITH_KEY, "pause")),
         "history --host zzz",
+        "history zzz --follow",
         "hosts zzz",
         "forget --host zzz",
     ],
