@@ -55,9 +55,7 @@ def man_page(page: Page, markdown: str, version: str, others: Mapping[str, Page]
     return "\n".join([*lines, *writer.blocks(rest, "")]) + "\n"
 
 
-def _head(
-    nodes: Sequence[SyntaxTreeNode],
-) -> tuple[list[SyntaxTreeNode], list[SyntaxTreeNode]]:
+def _head(nodes: Sequence[SyntaxTreeNode]) -> tuple[list[SyntaxTreeNode], list[SyntaxTreeNode]]:
     """Return what stands between the title and the first section, and the rest; without comments."""
     shown = [node for node in nodes if node.type != "html_block"]
     assert shown[0].tag == "h1", "a page begins with its title"

@@ -169,10 +169,7 @@ def stage(work: Path, package: str, wheel: Path, version: str, date: int) -> Pat
     )
     kind = "plugin" if package in PLUGINS else "deb"
     overrides = (ROOT / "packaging" / kind / "lintian-overrides").read_text()
-    write(
-        debian / "lintian" / "overrides" / package,
-        overrides.replace("NAME", package),
-    )
+    write(debian / "lintian" / "overrides" / package, overrides.replace("NAME", package))
     if package in PLUGINS:
         write(work / "nfpm.yaml", plugin_config(package, [*wheel_pages(wheel)]))
     else:

@@ -99,10 +99,7 @@ class StoreThread:
     """The thread and its two mailboxes. The guard calls the public methods; none of them blocks."""
 
     def __init__(
-        self,
-        spec: RunSpec,
-        open_store: Callable[[], LeaseStore],
-        observer: Observer | None = None,
+        self, spec: RunSpec, open_store: Callable[[], LeaseStore], observer: Observer | None = None
     ) -> None:
         """`observer` gets the runs of other firings that a claim declares lost."""
         self._spec = spec

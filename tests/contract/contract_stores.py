@@ -15,12 +15,7 @@ from typing import Any, ClassVar, Protocol
 
 import pytest
 from older import older
-from postgres_stores import (
-    PooledPostgresKind,
-    PostgresKind,
-    UnheldPostgresKind,
-    WarmPostgresKind,
-)
+from postgres_stores import PooledPostgresKind, PostgresKind, UnheldPostgresKind, WarmPostgresKind
 from redis_stores import RedisKind
 
 from oncecron.core import clock
@@ -196,11 +191,7 @@ class SQLiteKind:
 
     def empty(self) -> None:
         items = ("item", "item_slot", "item_batch", "item_mark", "item_list")
-        tables = (
-            *items,
-            *("lease", "skip", "key_host", "pause"),
-            *("job_execution", "job_key"),
-        )
+        tables = (*items, *("lease", "skip", "key_host", "pause"), *("job_execution", "job_key"))
         statements = ["BEGIN", *(f"DELETE FROM {table}" for table in tables), "COMMIT"]
         with closing(sqlite3.connect(self.address, isolation_level=None)) as database:
             database.executescript(";".join(statements))

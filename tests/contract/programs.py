@@ -66,10 +66,7 @@ _RESULTS = st.tuples(
     st.sampled_from((0.0, 300.0)),
 )
 """Which item of the last batch, its state, and the delay of its retry."""
-_STOPPED = {
-    "reason": _mostly(None, "a move", times=1),
-    "seconds": _mostly(None, 40.0, times=1),
-}
+_STOPPED = {"reason": _mostly(None, "a move", times=1), "seconds": _mostly(None, 40.0, times=1)}
 _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
     "claim": {
         "tick": st.sampled_from(_TICK_NAMES),

@@ -258,12 +258,7 @@ class Raced:
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("is_plain", [False, True])
 def test_no_skip_is_lost_to_another_firing_of_its_host(
-    a: Host,
-    store: StoreKind,
-    log: Log,
-    monkeypatch: pytest.MonkeyPatch,
-    times: int,
-    is_plain: bool,
+    a: Host, store: StoreKind, log: Log, monkeypatch: pytest.MonkeyPatch, times: int, is_plain: bool
 ) -> None:
     """The host's row is looked at once more; where another one comes between again, the skip is recorded alone."""
     now = clock.wall()

@@ -38,11 +38,7 @@ def test_a_dry_run_counts_step_by_step(
     a: Host, b: Host, store: StoreKind, log: Log, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """What prune then removes (`conftest.Log`), past what is kept: names, what runs, and what is young."""
-    for batch in (
-        "redis.reader._BATCH",
-        "postgres.reader._BATCH",
-        "sqlite.reader._ROWS_PER_STEP",
-    ):
+    for batch in ("redis.reader._BATCH", "postgres.reader._BATCH", "sqlite.reader._ROWS_PER_STEP"):
         monkeypatch.setattr(f"oncecron.stores.{batch}", most)
     for number in range(5):
         a.run(named_tick(f"n{number}"))

@@ -65,11 +65,6 @@ def told(place: Path, venv: Path, *words: object) -> tuple[int, str]:
     """Return how a command ends there, with this test environment, and what it says."""
     environment = os.environ | {"ONCECRON_TEST_VENV": str(venv)}
     done = subprocess.run(
-        [*map(str, words)],
-        cwd=place,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*map(str, words)], cwd=place, env=environment, capture_output=True, text=True, check=False
     )
     return done.returncode, done.stdout + done.stderr

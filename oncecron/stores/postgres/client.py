@@ -213,11 +213,7 @@ class PostgresClient:
         return log_in(lambda place: PgConn(url, parameters, place), settings, seconds, self._clock)
 
     def _connect_to_primary(
-        self,
-        url: str,
-        parameters: dict[str, str],
-        settings: dict[str, str | None],
-        deadline: float,
+        self, url: str, parameters: dict[str, str], settings: dict[str, str | None], deadline: float
     ) -> bool:
         """Connect to a primary whose role or database is read-only by default; return whether it is writable now."""
         try:

@@ -8,14 +8,7 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.log_rows import Roles
 from oncecron.stores import schema_version
 from oncecron.stores.postgres import schema
-from oncecron.stores.postgres.sql_files import (
-    DIRECTORY,
-    LAST,
-    filled,
-    of_plugins,
-    script,
-    text_of,
-)
+from oncecron.stores.postgres.sql_files import DIRECTORY, LAST, filled, of_plugins, script, text_of
 from oncecron.stores.schema_version import Recorded
 
 if TYPE_CHECKING:

@@ -347,10 +347,7 @@ class RedisViews(Reader):
 
     def _by_time(self, of_set: tuple[Shard, str], oldest: str, offset: int, size: int) -> Command:
         name = self._names.of_shard(of_set[1], of_set[0].name)
-        return (
-            *("ZREVRANGEBYSCORE", name, "+inf", oldest, "WITHSCORES"),
-            *("LIMIT", offset, size),
-        )
+        return (*("ZREVRANGEBYSCORE", name, "+inf", oldest, "WITHSCORES"), *("LIMIT", offset, size))
 
     def _members(
         self, of_set: tuple[Shard, str], oldest: str, flat: Sequence[bytes], first: int, size: int

@@ -29,12 +29,7 @@ from oncecron.core.errors import (
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import recordable_values
 from oncecron.host import safe_paths
-from oncecron.stores.address import (
-    DEFAULT_NAMESPACE,
-    command_line,
-    shell_quoted,
-    state_directory,
-)
+from oncecron.stores.address import DEFAULT_NAMESPACE, command_line, shell_quoted, state_directory
 from oncecron.stores.sqlite.light_sqlite import sqlite3
 
 if TYPE_CHECKING:

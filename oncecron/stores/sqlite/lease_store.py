@@ -44,15 +44,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State, Stop
     from oncecron.core.facts import Facts
-    from oncecron.core.model import (
-        Ending,
-        Firing,
-        Lease,
-        LostByStore,
-        LostRun,
-        Refusal,
-        Retention,
-    )
+    from oncecron.core.model import Ending, Firing, Lease, LostByStore, LostRun, Refusal, Retention
     from oncecron.core.presence import Seen
     from oncecron.stores.sqlite.connection import Connection
 

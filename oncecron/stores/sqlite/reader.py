@@ -14,14 +14,7 @@ from oncecron.core.decision import PLAIN_WINDOW
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.log_rows import (
-    UNCHANGED,
-    Execution,
-    Released,
-    Skip,
-    SkipReason,
-    Unblocked,
-)
+from oncecron.core.log_rows import UNCHANGED, Execution, Released, Skip, SkipReason, Unblocked
 from oncecron.core.model import owner_digest
 from oncecron.core.progress import no_progress
 from oncecron.core.timing import HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, READER_TIMEOUT
@@ -66,10 +59,7 @@ _ITEMS_PER_STEP = 5000
 _NO_LIMIT = -1
 """As the LIMIT of SQLite."""
 _OWNER = Execution._fields.index("owner")
-_CONSTANTS = {
-    "heartbeats": HEARTBEATS_PER_TTL,
-    "plain_window": PLAIN_WINDOW,
-}
+_CONSTANTS = {"heartbeats": HEARTBEATS_PER_TTL, "plain_window": PLAIN_WINDOW}
 """What some statements need beside the bounds of their view and the time."""
 
 

@@ -61,11 +61,9 @@ class Key:
         """Return the options of `oncecron run` that say which tick."""
         if tick is not None:
             return ["--tick", tick]
-        return {
-            "minute": [],
-            "schedule": ["--schedule", "* * * * *"],
-            "none": ["--no-tick"],
-        }[self.rule]
+        return {"minute": [], "schedule": ["--schedule", "* * * * *"], "none": ["--no-tick"]}[
+            self.rule
+        ]
 
 
 KEYS = (

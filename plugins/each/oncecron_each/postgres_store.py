@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from oncecron_each.item_model import Chunk, Draw, ItemList
 
 
-STOPPED: dict[str | None, Literal["paused", "drained"]] = {
-    "paused": "paused",
-    "drained": "drained",
-}
+STOPPED: dict[str | None, Literal["paused", "drained"]] = {"paused": "paused", "drained": "drained"}
 
 
 class PostgresItemStore(PostgresSession):

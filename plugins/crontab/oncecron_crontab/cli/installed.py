@@ -24,10 +24,7 @@ CRON = Option(
 )  # fmt: skip
 _DIRECTORIES = ("usr/sbin", "usr/bin", "usr/local/sbin", "usr/local/bin", "sbin", "bin")
 _DAEMONS = ("cron", "crond")
-_MARKS = {
-    b"this crontab file will be ignored": "debian",
-    b"cronie": "cronie",
-}
+_MARKS = {b"this crontab file will be ignored": "debian", b"cronie": "cronie"}
 """Texts in the program files of daemons with one name."""
 _GENERATORS = ("usr/lib", "lib")
 _GENERATOR = "systemd/system-generators/systemd-crontab-generator"

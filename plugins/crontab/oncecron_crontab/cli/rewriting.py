@@ -56,11 +56,7 @@ CRONTABS = "[FILE|DIRECTORY|-]..."
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _WITHOUT_OUTPUT = ("install", "in-place", "check", "diff")
 """With one of these options, the new crontab is not written to standard output."""
-_EXCLUSIVE = (
-    ("install", "in-place"),
-    ("install", "user-field"),
-    ("user", "user-field"),
-)
+_EXCLUSIVE = (("install", "in-place"), ("install", "user-field"), ("user", "user-field"))
 _COLOURS = {"+++": "1", "---": "1", "+": "32", "-": "31", "@": "36"}
 _REFUSED = 1
 _LONGEST_SHOWN = 60

@@ -24,13 +24,7 @@ import signal
 import subprocess
 from typing import TYPE_CHECKING
 
-from oncecron.core.errors import (
-    ConfigurationError,
-    InputError,
-    OutputError,
-    UsageError,
-    reason_of,
-)
+from oncecron.core.errors import ConfigurationError, InputError, OutputError, UsageError, reason_of
 from oncecron.core.text import visible
 from oncecron.host import safe_paths
 from oncecron.stores.address import shell_quoted, state_directory

@@ -181,8 +181,7 @@ AGAIN = ("--again",)
 
 
 @pytest.mark.parametrize(
-    ("options", "attempt", "found"),
-    [((), 2, ["double"]), (AGAIN, 1, ["double"]), (AGAIN, 2, [])],
+    ("options", "attempt", "found"), [((), 2, ["double"]), (AGAIN, 1, ["double"]), (AGAIN, 2, [])]
 )
 def test_a_tick_that_starts_twice_is_found(
     run: Invented, options: tuple[str, ...], attempt: int, found: list[str]
