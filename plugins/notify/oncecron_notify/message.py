@@ -289,9 +289,12 @@ def _alone(message: Message, limit: int) -> Iterator[str]:
 
 
 def _several(message: Message, limit: int) -> Iterator[str]:
+    """Yield a line for each change, below those with the same cure this one, and what happened."""
     left = limit
+    to_do = [[f"  {each}" for each in _to_do(message, change)] for change in message.changes]
     for place, change in enumerate(message.changes):
-        line = "\n".join([_line(change), *(f"  {each}" for each in _to_do(message, change))])
+        is_last = to_do[place : place + 1] != to_do[place + 1 : place + 2]
+        line = "\n".join([_line(change), *(to_do[place] if is_last else ())])
         left -= len(line) + 1
         if left < 0:
             more = len(message.changes) - place

@@ -207,10 +207,15 @@ def _with_evidence(context: Context, prepared: Sequence[Prepared]) -> list[Prepa
 
 
 def _about_a_tick(message: Message) -> Iterator[tuple[int, Change]]:
+    """Yield what can be explained; of missed ticks one key, since their stories are alike."""
+    has_missed = False
     for place, change in enumerate(message.changes):
         found = change.finding
-        if change.change not in ENDED and found.key and found.finding in _ABOUT_A_TICK:
+        if change.change in ENDED or not found.key or found.finding not in _ABOUT_A_TICK:
+            continue
+        if not (has_missed and found.finding == "missed"):
             yield place, change
+        has_missed |= found.finding == "missed"
 
 
 # To the channels

@@ -17,6 +17,7 @@ from oncecron_notify import channels
 from oncecron_notify.changes import Failing
 from oncecron_notify.channels import Channel, mail_of, render
 from oncecron_notify.message import CHATS, Change, Evidence, Message, as_json, mail, summary, text
+from oncecron_notify.notify import _about_a_tick
 from oncecron_notify.plugin import of_channels
 
 if TYPE_CHECKING:
@@ -217,6 +218,16 @@ def test_a_mail_says_a_thing_once() -> None:
     several = mail(message("failed", "failed", evidence=evidence)).splitlines()
     assert several[0] == "critical: key0 failed"
     assert several[4:7] == ["", "key0:", "  Tick 1 of key key0 failed on web1."]
+    kinds = ("missed", "missed", "failed", "missed")
+    found = [
+        Change("problem", finding(kind, f"k{n}", 1, kind), "ok") for n, kind in enumerate(kinds)
+    ]
+    many = message("failed")._replace(changes=found)
+    cron = "  To do: see whether cron runs on its hosts, and has its line"
+    lines = mail(many).splitlines()
+    assert lines[:3] == ["critical: k0 missed", "critical: k1 missed", cron]
+    assert (lines[3], lines[5:7]) == ("critical: k2 failed", ["critical: k3 missed", cron])
+    assert [place for place, _ in _about_a_tick(many)] == [0, 2]
 
 
 def test_a_command_in_a_message_is_of_its_namespace() -> None:
