@@ -204,6 +204,25 @@ class Oracle:
                 first[tick] = min(at, first.get(tick, at))
         return first
 
+    def _standstill(self, found: Finding) -> bool:
+        """Judge that no host has fired since, and that each of the keys is missed."""
+        keys = [self.world.keys[name] for name in found.keys]
+        late = [key.not_started(self.now, "nobody", "drained", "paused", "held") for key in keys]
+        return self._fired_last() <= (found.since or 0.0) + 1 and len(keys) > 1 and all(late)
+
+    def _fired_last(self) -> float:
+        return max(host.newest() or 0.0 for host in self.world.hosts.values())
+
+    def _stopped(self, found: Finding, key: Key | None = None) -> bool:
+        """Judge that the key or the host is held back, or all that fire or are expected."""
+        if key is not None:
+            return key.paused is not None
+        if found.host is not None:
+            return self.world.hosts[found.host].drained is not None
+        hosts = [host for host in self.world.hosts.values() if host.fired]
+        keys = [each for each in self.world.keys.values() if not each.is_retired]
+        return all(host.drained for host in hosts) or all(each.paused for each in keys)
+
     def _channel(self, found: Finding) -> bool:
         return self.told[found.channel].refusals > 1
 
@@ -229,9 +248,14 @@ class Oracle:
 
     def _is_well(self, change: Change, problem: Change | None, told: Told) -> bool:
         found = change.finding
-        if found.finding == "channel":
-            return self.told[str(found.channel)].refusals == 0
         since = found.since or told.opened_at[identity(found)]
+        whole = {
+            "channel": lambda: self.told[str(found.channel)].refusals == 0,
+            "standstill": lambda: self._fired_last() > since,
+            "stopped": lambda: not self.is_so(found),
+        }
+        if found.finding in whole:
+            return whole[found.finding]()
         if found.finding == "silent-host":
             host = self.world.hosts[str(found.host)]
             return (host.newest(found.key) or 0.0) > since and self._is_a_time(found.reason, host)
@@ -299,7 +323,14 @@ class Oracle:
 
     def misses_nothing(self) -> None:
         """Judge that the first channel, which has just acknowledged, knows of all that is wrong beyond doubt."""
-        known = {(which.finding, which.key, which.host) for which in self.told["ops"].open}
+        ops = self.told["ops"].open
+        known = {(which.finding, which.key, which.host) for which in ops}
+        known |= {
+            ("missed", key, None)
+            for change in ops.values()
+            if change.finding.finding == "standstill"
+            for key in change.finding.keys
+        }
         for key in self.world.keys.values():
             late = [
                 due
