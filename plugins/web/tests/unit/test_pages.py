@@ -249,9 +249,19 @@ def test_who_was_told_is_said() -> None:
             "boss",
             Told(NOW - 3600, "problem", "critical", "missed", "plain", "plain missed 2 ticks"),
         ),
-        ("ops", Told(NOW - 7200, "reminder", "warning", "slow", "other", "other is slow")),
+        (
+            "ops",
+            Told(
+                NOW - 7200,
+                "reminder",
+                "warning",
+                "slow",
+                "other",
+                "other is slow: `oncecron locks`",
+            ),
+        ),
     ]
-    found = drawn(**shown() | {"told": told})
+    found = drawn(**shown() | {"told": told, "namespace": "oncecron"})
     part = found.partition('id="told"')[2].partition("</section>")[0]
     rows = [
         " ".join(Tags(row.replace("<td", " <td")).text.split()) for row in part.split("<tr>")[2:]
@@ -259,7 +269,7 @@ def test_who_was_told_is_said() -> None:
     assert rows == [
         "11:05 ops plain is well again",
         "10:06 boss plain missed 2 ticks",
-        "09:06 ops other is slow reminder",
+        "09:06 ops other is slow: oncecron locks reminder",
     ]
     assert [how in part for how in ("icon well", "icon missed", "icon warning")] == [True] * 3
     assert [each.key for _, each in filtered(shown() | {"told": told}, {"q": "pla"})["told"]] == [
