@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from oncecron.core.log_rows import is_internal
 from oncecron.core.text import listed, visible
 from oncecron.core.timing import SETTLED
 from oncecron.log.hosts import fires
@@ -35,7 +36,9 @@ def gone_lines(
     `missed`: the instants of the first ticks that are missed, by key. `alone`: whether one key alone is not
     started; where several are, nobody should forget any of them.
     """
-    seen = {row.host: row.seen_at for row in newest_rows(rows, 0.0)}
+    # A pass of notify tells nothing of the lines of the keys: it may be all that its host still fires.
+    of_people = (row for row in rows if not is_internal(row.key))
+    seen = {row.host: row.seen_at for row in newest_rows(of_people, 0.0)}
     rows = sorted(rows)
     of_keys = by_key(rows)
     running: dict[str | None, list[KeyHost]] = {}
@@ -47,7 +50,7 @@ def gone_lines(
     for key, instant in missed.items():
         after = instant + SETTLED
         of_key = [row for row in of_keys.get(key, ()) if fires(row) and row.seen_at < after]
-        alive = sorted({row.host for row in of_key if seen[row.host] > after})
+        alive = sorted({row.host for row in of_key if seen.get(row.host, 0.0) > after})
         if not alive:
             continue
         last = max(of_key, key=lambda row: row.seen_at)

@@ -188,3 +188,5 @@ def test_nobody_is_told_to_forget_one_key_of_several() -> None:
     several = gone_lines(rows, [], missed | {"b": NOW - HOUR}, alone=False)
     assert [each for each in several.values() if "forget" in each] == []
     assert "forget" not in cure(finding("missed", "a", 1, "missed 1 tick"))
+    still = [*rows[:2], row(f"{INTERNAL}notify", "web1", NOW)]
+    assert gone_lines(still, [], missed) == {}
