@@ -19,19 +19,21 @@ from oncecron.cli.sentences import refuse_unknown_keys, valid_key
 from oncecron.cli.table import Column, Kind
 from oncecron.config.options import Option
 from oncecron.config.settings import Settings
-from oncecron.core.text import ABSENT
+from oncecron.core.text import ABSENT, Clock
 from oncecron.host.stderr import complain
 from oncecron.log.job_summary import FIRST_LOOK, STREAK_AT_MOST, JobSummary
 from oncecron.log.jobs import WRONG, in_words, jobs, severity, states
 from oncecron.log.missed import MISSED_AT_MOST
 from oncecron.log.sources import sources_of
 from oncecron.log.state_kinds import kind_of
+from oncecron.watch.findings import Situation
+from oncecron.watch.standstill import as_a_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from oncecron.cli.output import Writer
-    from oncecron.core.text import Clock
+    from oncecron.log.sources import Sources
 
 
 def _state(job: JobSummary, _clock: Clock) -> str:
@@ -111,14 +113,22 @@ def _show(given: dict[str, str], words: list[str]) -> int:
         found: Iterable[JobSummary] = jobs(sources, keys, internal=settings["all"])
         if is_watched or settings["wrong"] or settings["next"]:
             found = list(found)
-            summary = in_words(found)
+            still = list(_as_a_whole(sources, found, settings))
+            summary = [*still, in_words(found, besides=bool(still))]
             found = _in_order(found, settings, answer if is_watched else None)
         shown = answer.write(found)
     if not shown and answer.is_watched and not sources.job_keys:
         complain("no host has fired a key yet")
     elif is_watched and not keys:
-        output.say(summary, output.standard_output())
+        for sentence in summary:
+            output.say(sentence, output.standard_output())
     return incomplete(store, log)
+
+
+def _as_a_whole(sources: Sources, found: Sequence[JobSummary], settings: Settings) -> Iterator[str]:
+    situation = Situation(sources.now, found, hosts=sources.key_hosts, pauses=sources.pauses)
+    for each in as_a_whole(situation, Clock(settings["utc"])):
+        yield settings.named(each.reason)
 
 
 def _in_order(

@@ -86,11 +86,14 @@ def severity(job: JobSummary, sign: int = -1) -> tuple[int, int, str]:
     return sign * WRONG.get(str(job.state), 0), sign * bool(job.running_on), job.key
 
 
-def in_words(found: Collection[JobSummary]) -> str:
-    """Return how many keys are in which wrong state, by the worst of each: `12 missed of 36 keys; 1 paused`."""
+def in_words(found: Collection[JobSummary], *, besides: bool = False) -> str:
+    """Return how many keys are in which wrong state, by the worst of each: `12 missed of 36 keys; 1 paused`.
+
+    `besides`: whether something else is wrong.
+    """
     counts = Counter(str(job.state) for job in found)
     wrong = ", ".join(f"{counts[word]} {word}" for word in WRONG if counts[word])
-    of = f"{wrong} of" if wrong else "nothing is wrong with"
+    of = f"{wrong} of" if wrong else f"nothing {'else ' * besides}is wrong with"
     paused = counts["paused"]
     return f"{of} {count(len(found), 'key')}" + (f"; {paused} paused" if paused else "")
 

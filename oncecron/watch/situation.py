@@ -64,7 +64,8 @@ def situation_of(
             *stops(situation, limits.stopped_after, clock, of_all=not keys),
         ]
         every += future_marks(store_keys, sources.pauses, sources.now, clock)
-        return [each for each in every if states[each.finding] and (not keys or each.key in keys)]
+        wanted = [each for each in every if states[each.finding]]
+        return [each for each in wanted if not keys or {*keys}.intersection(each.named())]
 
     situation = Situation(
         sources.now,

@@ -13,7 +13,7 @@ from oncecron.core.text import held_by, listed, visible
 from oncecron.core.tick import instant_of
 from oncecron.core.units import DAY, MINUTE
 from oncecron.log.silent_hosts import newest_rows, recent
-from oncecron.watch.findings import finding
+from oncecron.watch.findings import finding, is_of_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -65,6 +65,12 @@ def _is_silent_since(job: JobSummary, last: float, fired: Mapping[str, float], n
     return bool(job.missed) and (instant_of(job.first_missed) or 0.0) > last
 
 
+def as_a_whole(situation: Situation, clock: Clock) -> Iterator[Finding]:
+    """Yield what stands still as a whole now."""
+    yield from silence(situation, clock)
+    yield from filter(is_of_all, stops(situation, 0.0, clock))
+
+
 def stops(
     situation: Situation, after: float, clock: Clock, *, of_all: bool = True
 ) -> Iterator[Finding]:
@@ -73,19 +79,21 @@ def stops(
     `of_all`: whether the situation has all keys.
     """
     now, pauses = situation.now, situation.pauses
+    keys = sorted(job.key for job in situation.jobs if not (job.retired or is_internal(job.key)))
     rows = (row for row in recent(situation.hosts, now) if not is_internal(row.key))
     seen = {row.host: row.seen_at for row in newest_rows(rows, 0.0)}
     drains = {pause.host: pause for pause in pauses if pause.host in seen}
     hosts = [host for host, at in seen.items() if at >= max(seen.values()) - DAY]
     which = "the only host is" if len(hosts) == 1 else f"all {len(hosts)} hosts are"
-    yield from _whole(f"{which} drained", hosts, drains, now - after, clock)
+    found = list(_whole(f"{which} drained", hosts, drains, now - after, clock))
     paused = {pause.key: pause for pause in pauses if pause.key is not None}
-    keys = sorted(job.key for job in situation.jobs if not (job.retired or is_internal(job.key)))
     names = [ALL_KEYS] if ALL_KEYS in paused else keys
-    yield from _whole("all keys are paused", names, paused, now - after, clock)
+    if of_all or ALL_KEYS in paused:
+        found += _whole("all keys are paused", names, paused, now - after, clock)
+    yield from (each._replace(keys=tuple(keys)) for each in found)
     forgotten = [] if hosts and {*hosts} <= {*drains} else [*drains.values()]
     if not (of_all and {*names} <= {*paused}):
-        forgotten += [paused[key] for key in names if key in paused]
+        forgotten += [paused[key] for key in keys if key in paused]
     for pause in forgotten:
         if pause.until is None and pause.since <= now - _FORGOTTEN_AFTER:
             yield _forgotten(pause, clock)

@@ -269,8 +269,10 @@ def test_that_people_hold_everything_back_is_a_warning(
         assert host("drain").status == 0
     assert kinds(a) == (0, [])
     assert kinds(a, "--stopped-after", "0s") == (1, [("stopped", None, 2)])
+    assert kinds(a, "--stopped-after", "0s", "k") == (1, [("stopped", None, 2)])
     found = a("check", "--stopped-after", "0s").out.decode()
-    assert "all 2 hosts are drained: host-a by " in found
+    assert found.startswith("ONCECRON WARNING: all 2 hosts are drained: host-a by ")
+    assert "; 0 of 1 key ok | " in found
     assert "to end it: `oncecron undrain host-a`, `oncecron undrain host-b`" in found
     assert b("undrain").status == 0
     assert kinds(a, "--stopped-after", "0s") == (0, [])

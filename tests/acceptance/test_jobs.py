@@ -110,6 +110,22 @@ def test_what_matters_most_stays_on_the_screen(cluster: Oncecron) -> None:
             assert names[0] == first, shown
 
 
+def test_that_nothing_runs_is_said_below_the_keys(new_host: Hosts) -> None:
+    """At once, though each key is well, and with what ends it."""
+    host = new_host("host-a")
+    host.run("k", "--tick", "1", "--", "true")
+    assert "the only host" not in on_a_terminal(host, "jobs")[0]
+    assert host("drain", "--reason", "a move").status == 0
+    for command in (("jobs",), ("jobs", "--wrong")):
+        shown = " ".join(on_a_terminal(host, *command, NO_COLOR="1")[0].split())
+        assert "the only host is drained by " in shown
+        assert (
+            ": a move; nothing runs; to end it: `oncecron undrain host-a` nothing else is wrong with 1 key"
+            in shown
+        )
+    assert "drained" not in host("jobs").out.decode()
+
+
 def test_what_a_dead_host_holds_does_not_run(store: Store, new_host: Hosts) -> None:
     """Until its lease ends, all say of it what `locks` says."""
     host = new_host("host-a")

@@ -111,6 +111,7 @@ def test_all_hosts_drained_is_told_with_who_and_the_command() -> None:
     drains = [drain("web1", NOW - DAY), drain("web2", NOW - HOUR)]
     [found] = told(drains)
     assert (found.host, found.state, found.since) == (None, "warning", NOW - HOUR)
+    assert found.named() == ("a", "b", "c")
     last = UTC.logged(NOW - HOUR)
     assert found.reason.startswith(
         f"all 2 hosts are drained by ann@a since {last}: new disk; nothing runs;"
@@ -130,6 +131,7 @@ def test_all_keys_paused_is_told() -> None:
     """At once, or one by one."""
     at_once = Pause(ALL_KEYS, None, "ann@a", "a move", NOW - 2 * HOUR, None)
     [found] = told([at_once])
+    assert found.named() == ("a", "b", "c")
     assert found.reason.startswith("all keys are paused by ann@a since ")
     assert title(found) == "all keys are paused"
     assert "`oncecron resume --all`" in found.reason
@@ -151,15 +153,18 @@ def test_a_drain_without_an_end_is_forgotten_after_a_day() -> None:
 
 
 def test_a_pause_without_an_end_is_forgotten_after_a_day() -> None:
-    """Of one key; also where only that one is looked at. All of them are one event."""
+    """Of one key; also where only that one is looked at: it is not all keys. All of them are one event."""
     pause = Pause("a", None, "ann@a", "a move", NOW - DAY, None)
     of_one = Situation(NOW, LATE[:1], hosts=ROWS, pauses=[pause])
     found = [*stops(of_one, HOUR, UTC, of_all=False)]
-    for [each] in (told([pause]), [each for each in found if each.key]):
+    for [each] in (told([pause]), found):
         assert (each.key, each.host, each.since, each.state) == ("a", None, NOW - DAY, "warning")
         assert each.reason.startswith("is paused by ann@a since ")
         assert title(each) == "a is paused"
         assert "a move; to end it: `oncecron resume a`, or `oncecron forget a`" in each.reason
+    of_all = of_one._replace(pauses=[pause._replace(key=ALL_KEYS)])
+    [found] = stops(of_all, HOUR, UTC, of_all=False)
+    assert title(found) == "all keys are paused"
     assert told([pause._replace(since=NOW - HOUR)]) == []
     assert told([pause._replace(until=NOW + HOUR)]) == []
     assert [each.key for each in told([pause._replace(key=key) for key in "abc"])] == [None]
