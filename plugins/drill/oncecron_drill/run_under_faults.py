@@ -464,4 +464,4 @@ def _command(pid: int) -> str:
 
 def _undelivered(state: Path) -> list[Path]:
     found = (Path(directory) / name for directory, _, names in os.walk(state) for name in names)
-    return [path for path in found if path.name not in (".lock", ".unreachable")]
+    return [path for path in found if path.name not in (".lock", ".unreachable", ".waiting")]
