@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncecron.config.options import JOB_COMMANDS, RUN_OPTION
 from oncecron.config.rules import conflicts
-from oncecron.core.errors import OncecronError
+from oncecron.core.errors import OncecronError, shortage_of
 from oncecron.host.stderr import complain
 
 if TYPE_CHECKING:
@@ -136,7 +136,9 @@ def _answers(
         yield from ask(asked)
     except OncecronError:
         raise  # what the plugin asked failed, such as the store
-    except Exception as error:  # noqa: BLE001 - the others, and the core, do what they can
+    except Exception as error:
+        if shortage := shortage_of(error):
+            raise shortage from error
         _failed(of.package, of.distribution, f"{type(error).__name__}: {error}")
 
 
@@ -193,6 +195,8 @@ def _checked(found: object, place: str) -> Plugin:
 
 
 def _left_out(package: str, error: Exception, distribution: str) -> None:
+    if shortage := shortage_of(error):  # it is no fault of the plugin's
+        raise shortage from error
     complain(
         f"the plugin {package} cannot be loaded and is left out: {error}; install {distribution} again"
     )
