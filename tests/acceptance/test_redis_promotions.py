@@ -63,7 +63,7 @@ def waited(host: Oncecron, tick: str) -> float:
     """Fire; return how long it took until the command had run."""
     began = time.monotonic()
     ended = host.run("k", "--ttl", TTL, "--tick", tick, "--", "echo", "ran")
-    assert (ended.status, ended.out, ended.err) == (0, b"ran\n", "")
+    assert (ended.status, ended.out, ended.complaint) == (0, b"ran\n", "")
     return time.monotonic() - began
 
 
@@ -112,7 +112,7 @@ def test_a_holder_that_two_promotions_lost_overlaps_with_nobody(
     follow(first, second)  # and forgets what it granted
     switch(second, first)
     ended = host(first, "host-c").run("k", "--ttl", TTL, "--tick", "two", "--", *job(journal))
-    assert (ended.status, ended.err) == (0, "")
+    assert (ended.status, ended.complaint) == (0, "")
     proxy.passing()  # what the dead holder has said meanwhile is heard now
     assert firing.wait().status == 75
     assert len(journal.runs()) == 2
@@ -141,7 +141,7 @@ def test_a_master_behind_a_partition_renews_nothing_without_its_replica(
         assert time.monotonic() < give_up
         options = ("--ttl", TTL, "--tick", f"two-{time.monotonic()}")
         ended = host(second, "host-b").run("k", *options, "--", *job(journal, "--beats"))
-        assert (ended.status, ended.err) == (0, "")
+        assert (ended.status, ended.complaint) == (0, "")
     assert_exclusive(journal)
     first.connect().config_set("min-replicas-to-write", 0)  # it may record the end
     ended = firing.wait()

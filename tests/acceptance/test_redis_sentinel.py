@@ -69,7 +69,7 @@ def run_next(host: Oncecron, journal: Journal, deadline: float) -> None:
         assert time.monotonic() < give_up, f"no newer tick ran within {deadline} s"
         number += 1
         ended = fire(host, f"next-{number}", *job(journal, "--beats", "--sleep", 0.2)).wait()
-        assert (ended.status, ended.err) == (0, "")
+        assert (ended.status, ended.complaint) == (0, "")
 
 
 def outcomes(server: RedisServer) -> list[tuple[str | None, str, int | None]]:
@@ -91,9 +91,9 @@ def test_a_replicated_claim_outlives_its_master(
     new = group.wait_master_is_not(old)
     wait_renewed(new)
     ended = during.wait()
-    assert (ended.status, ended.err) == (0, "")
+    assert (ended.status, ended.complaint) == (0, "")
     ended = firing.wait()
-    assert (ended.status, ended.err) == (3, "")
+    assert (ended.status, ended.complaint) == (3, "")
     assert outcomes(new) == [("one", "failed", 3)]
     assert len(journal.runs()) == 1
 
@@ -115,10 +115,10 @@ def test_a_claim_that_was_not_replicated_is_put_back(
     wait_renewed(new)
     old.start()
     ended = during.wait()
-    assert (ended.status, ended.err) == (0, "")
+    assert (ended.status, ended.complaint) == (0, "")
     wait_renewed(new)
     ended = firing.wait()
-    assert (ended.status, ended.err) == (3, "")
+    assert (ended.status, ended.complaint) == (3, "")
     group.wait_replicated(deadline=20)
     assert group.master is new
     assert outcomes(new) == [("zero", "succeeded", 0), ("one", "failed", 3)]
@@ -172,7 +172,7 @@ def test_a_holder_follows_a_switchover_before_its_old_master_does(
     while old.connect().role()[0] == b"master" and time.monotonic() < began + 1.5 * TTL:
         number += 1
         ended = fire(host("host-b"), f"two-{number}", *job(journal, "--beats")).wait()
-        assert (ended.status, ended.err) == (0, "")
+        assert (ended.status, ended.complaint) == (0, "")
     assert len(journal.runs()) == 1
     assert other.wait().status == 0
     assert time.monotonic() - began > TTL, "the old master was told too early to prove anything"

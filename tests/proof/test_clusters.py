@@ -91,7 +91,7 @@ def stop(firing: Firing) -> None:
     """End a running job, which nothing has disturbed."""
     os.kill(firing.wrapper.pid, signal.SIGTERM)
     ended = firing.wait()
-    assert (ended.status, ended.err) == (128 + signal.SIGTERM, "")
+    assert (ended.status, ended.complaint) == (128 + signal.SIGTERM, "")
 
 
 @contextlib.contextmanager
@@ -177,7 +177,7 @@ def suffer(store: Standing, fault: clusters.StoreFault, bite: Bite) -> None:
     store.cluster.well()
     for host in (0, 1):
         ended = store.fire("true", host=host).wait()
-        assert (ended.status, ended.err) == (0, ""), detail
+        assert (ended.status, ended.complaint) == (0, ""), detail
     eventually(lambda: store.cluster.leftovers() == [])
 
 
@@ -189,7 +189,7 @@ def test_the_register_takes_the_present_token_only(store: Standing) -> None:
     tokens = []
     for host in (0, 1):
         ended = store.fire("sh", "-c", job, host=host).wait()
-        assert (ended.status, ended.err) == (0, "")
+        assert (ended.status, ended.complaint) == (0, "")
         tokens.append(int(ended.out))
     assert store.fire("sh", "-c", f"{write} k {tokens[0]} 2>&1").wait().status != 0
     assert store.cluster.register()[-2:] == [("k", token) for token in tokens]
