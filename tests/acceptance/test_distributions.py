@@ -72,7 +72,7 @@ def test_whoever_builds_gets_the_same_bytes(name: str, built: Path, tmp_path: Pa
     assert wheel_of(name, tmp_path).read_bytes() == wheel
     with tarfile.open(source) as archive:
         assert {member.name for member in archive if not (member.isfile() or plugin == "")} == set()
-        archive.extractall(tmp_path, filter="data")
+    subprocess.run(["tar", "-xf", source, "-C", tmp_path], check=True)
     build(tmp_path / f"{name}-{VERSION}", tmp_path / "again", "-t", "wheel")
     assert wheel_of(name, tmp_path / "again").read_bytes() == wheel
 
