@@ -23,7 +23,7 @@ from oncecron.config.options import STORE_OPTIONS as STORE_OPTIONS  # noqa: PLC0
 from oncecron.config.options import Option
 from oncecron.config.run_parser import is_option
 from oncecron.config.settings import naming
-from oncecron.core.errors import OncecronError, UsageError
+from oncecron.core.errors import NotFoundError, OncecronError, UsageError
 from oncecron.core.log_rows import INTERNAL
 from oncecron.core.timing import READER_TIMEOUT
 from oncecron.log.time_span import EXPECTED, read_time
@@ -303,6 +303,11 @@ def store_reader(settings: Settings, *, log: bool = False) -> Iterator[Reader]:
     store = open_store((beside if log else None) or settings.address(), settings["namespace"])
     try:
         yield store
+    except NotFoundError as error:
+        if store.unreadable:
+            error.args = ("what was asked for may be in a row that cannot be read",)
+            error.exit_status = incomplete(store)
+        raise
     finally:
         store.close()
 

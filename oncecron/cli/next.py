@@ -125,12 +125,12 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
         raise ConfigurationError(f"{section} sets no schedule, and {error}{meant}") from error
     with store_and_log(settings) as (store, log):
         keys = [*store.job_keys(), *log.job_keys()]
-    known = next((each.expected for each in keys if each.key == key and each.expected), None)
-    if known is None:
-        raise NotFoundError(
-            f"no schedule on record for key {key}; set `schedule` in {section}, or use --schedule"
-            f"{suggestion(key or '', {part.key for part in keys} - {key or ''})}"
-        )
+        known = next((each.expected for each in keys if each.key == key and each.expected), None)
+        if known is None:
+            raise NotFoundError(
+                f"no schedule on record for key {key}; set `schedule` in {section}, or use --schedule"
+                f"{suggestion(key or '', {part.key for part in keys} - {key or ''})}"
+            )
     return known.schedule, known.zone if settings["tz"] is None else settings["tz"]
 
 
