@@ -32,6 +32,14 @@ function behind(element) {
   return layers.reverse().reduce((below, above) => over(above, below), [255, 255, 255, 1]);
 }
 
+// Where the part ends that is shown of what has a scroll bar.
+function endOfScrolled(element) {
+  for (let each = element; each; each = each.parentElement) {
+    if (getComputedStyle(each).overflowY === "auto") return each.getBoundingClientRect().bottom;
+  }
+  return Infinity;
+}
+
 function shownTexts() {
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const found = [];
@@ -40,7 +48,8 @@ function shownTexts() {
     if (!node.textContent.trim() || ["TITLE", "STYLE", "SCRIPT", "title"].includes(element.tagName)) continue;
     const range = document.createRange();
     range.selectNodeContents(node);
-    const boxes = [...range.getClientRects()].filter(box => box.width > 1 && box.height > 1);
+    const end = endOfScrolled(element);
+    const boxes = [...range.getClientRects()].filter(box => box.width > 1 && box.height > 1 && box.bottom <= end);
     if (boxes.length && element.checkVisibility({ checkOpacity: true, checkVisibilityCSS: true })) found.push({ node, element, boxes });
   }
   return found;
