@@ -116,15 +116,16 @@ def _last_heard(joined: Joined, start: Start) -> float:
     holder = joined.firing_of(start)
     if holder is None or holder.ended is None:
         return -math.inf
-    healed = (
-        undone(fault) for fault in joined.felt(holder.host, start.at, holder.ended) if not fault.hit
-    )
+    healed = _healed(joined, holder, start.at, holder.ended)
     return max((at for at in healed if at <= holder.ended), default=-math.inf)
 
 
 def _asked_until(joined: Joined, holder: Firing) -> float:
     """Return when a claim of a firing may have come at last: a network that was cut carries it when it is whole."""
     ended = joined.history.end if holder.ended is None else holder.ended
-    felt = joined.felt(holder.host, holder.at, ended)
-    healed = (undone(fault) for fault in felt if not fault.hit)
-    return max([ended, *(at for at in healed if at < math.inf)])
+    return max([ended, *(at for at in _healed(joined, holder, holder.at, ended) if at < math.inf)])
+
+
+def _healed(joined: Joined, holder: Firing, since: float, until: float) -> Iterator[float]:
+    """Yield when what a firing's host felt within a time, and what hit no process of it, was undone."""
+    return (undone(fault) for fault in joined.felt(holder.host, since, until) if not fault.hit)
