@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from browser import Shown
     from fleet import Fleet
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Locator
 
 TEXTS = "all => all.map(each => each.textContent)"
 LOOKS = (
@@ -151,6 +151,27 @@ def test_a_keyboard_suffices(show: Callable[..., Shown], overview: str) -> None:
     assert "no firing is on record" in shown.page.locator("article").nth(1).inner_text()
 
 
+def labels_of(marks: Locator) -> list[str]:
+    """Return what each mark of a chart says."""
+    return list(marks.evaluate_all("all => all.map(each => each.ariaLabel)"))
+
+
+def assert_asked(marks: Locator, *, hovered: int, touched: int) -> None:
+    """Ask marks of a chart at the pointer, at the keyboard and by a touch; each says its label."""
+    page, said = marks.page, labels_of(marks)
+    asked = "document.querySelector('.spots input:hover, .spots input:focus, .days input:hover, .days input:focus')"
+    shown = f"getComputedStyle({asked}, '::after').content"
+    marks.nth(hovered).hover()
+    assert page.evaluate(shown) == f'"{said[hovered]}"'
+    page.mouse.move(0, 0)
+    marks.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(shown) == f'"{said[1]}"'
+    marks.nth(touched).click()
+    page.mouse.move(0, 0)
+    assert page.evaluate(shown) == f'"{said[touched]}"'
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
 def test_each_day_can_be_asked(
     show: Callable[..., Shown], overview: str, width: int, scheme: str
@@ -159,19 +180,9 @@ def test_each_day_can_be_asked(
     shown = show(overview, width, scheme)
     page = shown.page
     days = page.locator(".days input")
-    asked = "getComputedStyle(document.querySelector('.days input:hover, .days input:focus'), '::after').content"
     boxes = "all => all.map(each => each.getBoundingClientRect()).map(box => [box.x, box.y, box.width].map(Math.round))"
     assert days.evaluate_all(boxes) == page.locator(".days rect").evaluate_all(boxes)
-    said = days.evaluate_all("all => all.map(each => each.ariaLabel)")
-    days.nth(20).hover()
-    assert page.evaluate(asked) == f'"{said[20]}"'
-    page.mouse.move(0, 0)
-    days.first.focus()
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate(asked) == f'"{said[1]}"'
-    days.last.click()
-    page.mouse.move(0, 0)
-    assert page.evaluate(asked) == f'"{said[-1]}"'
+    assert_asked(days, hovered=20, touched=-1)
     assert shown.cut_texts() == []
 
 
@@ -181,21 +192,10 @@ def test_each_mark_can_be_asked(
 ) -> None:
     """At the pointer, at the keyboard (Tab to a key, then the arrows) and at a touch, without a script."""
     page = show(overview, width, scheme).page
-    asked = "document.querySelector('.spots input:hover, .spots input:focus')"
-    shown = f"getComputedStyle({asked}, '::after').content"
     of_key = page.locator("#timeline ~ .grid .line", has_text="export-accounting")
     marks = of_key.locator(".spots input")
-    said = marks.evaluate_all("all => all.map(each => each.ariaLabel)")
-    assert said[-1] == "06:00: succeeded on worker1"
-    marks.nth(3).hover()
-    assert page.evaluate(shown) == f'"{said[3]}"'
-    page.mouse.move(0, 0)
-    marks.first.focus()
-    page.keyboard.press("ArrowRight")
-    assert page.evaluate(shown) == f'"{said[1]}"'
-    marks.nth(5).click()
-    page.mouse.move(0, 0)
-    assert page.evaluate(shown) == f'"{said[5]}"'
+    assert labels_of(marks)[-1] == "06:00: succeeded on worker1"
+    assert_asked(marks, hovered=3, touched=5)
 
 
 def test_it_needs_nothing_else(show: Callable[..., Shown], overview: str) -> None:
