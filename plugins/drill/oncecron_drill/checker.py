@@ -15,7 +15,7 @@ The rules stand in `rules/`, each a function of the joined history; a new one is
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oncecron_drill.history import History
@@ -32,7 +32,7 @@ from oncecron_drill.rules.records import recorded, running, started
 from oncecron_drill.rules.statuses import exits, leftovers, orphans, timeouts
 from oncecron_drill.rules.verdict import Verdict, Violation
 
-__all__ = ["RULES", "Verdict", "Violation", "check"]
+__all__ = ["OF_JOBS", "RULES", "Verdict", "Violation", "check"]
 
 Rule = Callable[[Joined], Iterator[Violation]]
 
@@ -46,17 +46,27 @@ RULES: tuple[Rule, ...] = (
     blocked, incomplete, left,
 )  # fmt: skip
 
+OF_JOBS: Mapping[str, Rule] = {
+    "overlap": overlaps, "double": doubles, "orphan": orphans, "left": left, "blocked": blocked,
+}  # fmt: skip
+"""Those that read only what jobs wrote, and so hold for another wrapper too, by their names."""
+
 
 def check(history: History) -> Verdict:
     """Return what is wrong with a run, in the order of time."""
     joined = Joined(history)
-    found = [violation for rule in RULES for violation in rule(joined)]
+    found = [violation for rule in _rules(history) for violation in rule(joined)]
     found.sort(key=lambda violation: min(violation.moments, default=history.end))
     return Verdict(
         [violation for violation in found if not violation.hole],
         [violation for violation in found if violation.hole],
         _counts(joined),
     )
+
+
+def _rules(history: History) -> Sequence[Rule]:
+    promised = history.head.get("promised")
+    return RULES if promised is None else [OF_JOBS[name] for name in promised]
 
 
 def _counts(joined: Joined) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from random import Random
 from typing import NamedTuple
 
 from oncecron_drill.firing_hosts import FiringHost, Tree, firing_of
-from oncecron_drill.generator import KEYS, TTL
+from oncecron_drill.generator import ITEM_KEYS, KEYS, TTL
 from oncecron_drill.history import Firing
 from oncecron_drill.processes import Process, process_table, send
 from oncecron_drill.proxy import FaultProxy
@@ -22,6 +22,7 @@ LATE = 0.94 * TTL / 6
 JUST = 1.5
 TICKS = os.sysconf("SC_CLK_TCK")
 OUTLIVING = {key.name for key in KEYS if key.seconds > TTL}
+_OF_ITEMS = {key.name for key in ITEM_KEYS}
 BEYOND = (TTL * 1.5, TTL * 2)
 """Seconds until a lease that is not renewed is certainly over, and another has seen it, and started."""
 FURTHEST_STEP = 90.0
@@ -220,13 +221,17 @@ class HostFaults:
         self.random.shuffle(firings)
         if table is None:
             table = process_table() if firings else []
-        trees = [(firing, Tree(self._wrapper(firing, table), table)) for firing in firings]
+        trees = [
+            (firing, Tree(self._wrapper(firing, table), table, has_guard=not self.host.is_foreign))
+            for firing in firings
+        ]
         return [(firing, tree) for firing, tree in trees if tree.job]
 
     def _wrapper(self, firing: Firing, table: Sequence[Process]) -> int:
         # `each` forks a firing for each of its slots.
         wrappers = [process.pid for process in table if process.parent == firing.pid]
-        return self.random.choice(wrappers) if verb(firing) == "each" and wrappers else firing.pid
+        is_each = firing.key in _OF_ITEMS
+        return self.random.choice(wrappers) if is_each and wrappers else firing.pid
 
     def _signal(
         self, roles: Sequence[str], number: int, how: str, *, new: bool = False
@@ -251,11 +256,6 @@ class HostFaults:
 
     def _right_clock(self) -> None:
         self.host.give_clock(0)
-
-
-def verb(firing: Firing) -> str:
-    """Return the command of oncecron that it is: `run` or `each`."""
-    return firing.command[firing.command.index("--key") - 1]
 
 
 def _is_new(firing: Firing, tree: Tree) -> bool:

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from oncecron_drill.generator import WITNESS_WORDS
 from oncecron_drill.processes import (
     Process,
+    command_line,
     descendants,
     environment_of,
     process_table,
@@ -36,6 +38,8 @@ class FiringHost:
         self.frozen = False
         self.is_full = False
         """Whether its disk is full."""
+        self.is_foreign = False
+        """Whether another wrapper than oncecron fires here."""
         self.offset = 0.0
 
     def give_clock(self, seconds: float) -> None:
@@ -134,10 +138,21 @@ class DrillHost(FiringHost):
 
 
 class Tree:
-    """The processes of one firing, by their part; of a `table` where many are looked for at once."""
+    """The processes of one firing, by their part; of a `table` where many are looked for at once.
 
-    def __init__(self, wrapper: int, table: Sequence[Process] | None = None) -> None:
+    Another wrapper than oncecron has no guard: it is all that runs above the job.
+    """
+
+    def __init__(
+        self, wrapper: int, table: Sequence[Process] | None = None, *, has_guard: bool = True
+    ) -> None:
         everybody = descendants(wrapper, table)
+        self._has_guard = has_guard
+        if not has_guard:
+            self.guard: list[Process] = []
+            self.job = [process for process in everybody if _is_job(process.pid)]
+            self.wrapper = [process for process in everybody if process not in self.job]
+            return
         self.wrapper = [process for process in everybody if process.pid == wrapper]
         guards = [process for process in everybody if process.parent == wrapper]
         self.guard = guards[:1]
@@ -145,6 +160,8 @@ class Tree:
 
     def parts(self, roles: Sequence[str]) -> list[Process]:
         """Return the processes of these parts; none where one of the parts has none."""
+        if not self._has_guard and "wrapper" in roles:
+            roles = [role for role in roles if role != "guard"]
         parts: list[list[Process]] = [getattr(self, role) for role in roles]
         return [process for part in parts for process in part] if all(parts) else []
 
@@ -155,6 +172,10 @@ class Tree:
             send(everybody, signal.SIGSTOP)  # so that none sees another's end
         send(everybody, number)
         return bool(everybody)
+
+
+def _is_job(pid: int) -> bool:
+    return command_line(pid)[: len(WITNESS_WORDS)] == [word.encode() for word in WITNESS_WORDS]
 
 
 def firing_of(pid: int) -> int | None:

@@ -13,7 +13,10 @@ from pathlib import Path
 from random import Random
 
 CHILDREN = Path(__file__).resolve().parent
-WITNESS, LETTERS = CHILDREN / "witness.py", CHILDREN / "letters.py"
+_PYTHON = (str(Path(sys.executable).resolve()), "-S", "-E")
+"""The interpreter itself: a shim in front of it would only cost time."""
+WITNESS_WORDS = (*_PYTHON, str(CHILDREN / "witness.py"))
+LETTERS_WORDS = (*_PYTHON, str(CHILDREN / "letters.py"))
 TTL = 6.0
 """Seconds; the shortest that there is."""
 CONNECT_TIMEOUT = 8.0
@@ -119,18 +122,13 @@ class Shot:
         if self.key.items:
             words += ["--items", f"seq {self.key.items}", *shlex.split(self.key.run), "--"]
             ledgers = journal.parent / "items"
-            return [
-                *words, sys_python(), "-S", "-E", str(LETTERS), str(ledgers), f"{self.key.seconds}",
-            ]  # fmt: skip
-        job = [sys_python(), "-S", "-E", str(WITNESS), str(journal), *shlex.split(self.key.job)]
-        if self.key.fenced:
-            job += ["--fenced", "|".join(fenced)]
-        return [*words, *shlex.split(self.key.run), "--", *job]
+            return [*words, *LETTERS_WORDS, str(ledgers), f"{self.key.seconds}"]
+        return [*words, *shlex.split(self.key.run), "--", *self.job(journal, fenced)]
 
-
-def sys_python() -> str:
-    """Return the interpreter itself: a shim in front of it would only cost time."""
-    return str(Path(sys.executable).resolve())
+    def job(self, journal: Path, fenced: list[str]) -> list[str]:
+        """Return the job of a key without items."""
+        job = [*WITNESS_WORDS, str(journal), *shlex.split(self.key.job)]
+        return [*job, "--fenced", "|".join(fenced)] if self.key.fenced else job
 
 
 def shots(

@@ -19,10 +19,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, Protocol
 
+from oncecron_drill.another_wrapper import Wrapper
 from oncecron_drill.faults import FURTHEST_STEP, OUTLIVING, HostFaults, StoreFault
 from oncecron_drill.firing_hosts import FiringHost, firing_of, locked_files
 from oncecron_drill.generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
-from oncecron_drill.history import CALM_TICK, Firing, Recorder, now
+from oncecron_drill.history import CALM_TICK, Firing, Log, Recorder, now
 from oncecron_drill.nemesis import USUAL, Nemesis, Pace
 from oncecron_drill.processes import command_line, send
 from oncecron_drill.proxy import FaultProxy
@@ -65,6 +66,8 @@ class Wanted:
     faults: Callable[[str], bool] = lambda _: True
     pulse: float = PAUSE
     """Seconds between two beats."""
+    wrapper: Wrapper | None = None
+    """What fires instead of oncecron."""
 
 
 class UnreadableError(Exception):
@@ -104,8 +107,13 @@ class Run:
     def __init__(
         self, wanted: Wanted, hosts: Sequence[FiringHost], store: Store, operator: Executor
     ) -> None:
+        if wanted.wrapper:
+            keys = wanted.wrapper.keys(wanted.keys)
+            wanted = dataclasses.replace(wanted, keys=keys, item_keys=())
         self.wanted = wanted
         self.hosts = {host.name: host for host in hosts}
+        for host in hosts:
+            host.is_foreign = wanted.wrapper is not None
         self.store = store
         self.operator = operator
         self.recorder = Recorder(wanted.directory)
@@ -151,6 +159,7 @@ class Run:
             },
             "items": self._of_items,
             "retried": [key.name for key in wanted.item_keys if "--in-doubt retry" in key.run],
+            "promised": wanted.wrapper and wanted.wrapper.rules,
         }  # fmt: skip
 
     # The run
@@ -298,16 +307,23 @@ class Run:
     def _start(self, host: FiringHost, shot: Shot) -> None:
         if shot.tick is not None:
             self._fired.add((shot.key.name, shot.tick))
-        command = shot.command(self.wanted.oncecron, self.journal, self.store.fenced_write())
+        command, more = self._command(shot)
         firing = Firing(next(self._ids), now(), host.name, shot.key.name, shot.tick, command, 0)
         with self._stderr_of(host, firing) as stderr:
             process = host.start(
-                command, host.environment(WITNESS_FIRING=str(firing.id)),
+                command, host.environment(WITNESS_FIRING=str(firing.id), **more),
                 stdout=subprocess.DEVNULL, stderr=stderr,
             )  # fmt: skip
         firing.pid = process.pid
         self.living[firing.id] = firing, process
         self.recorder.firing(firing)
+
+    def _command(self, shot: Shot) -> tuple[list[str], dict[str, str]]:
+        wrapper, fenced = self.wanted.wrapper, self.store.fenced_write()
+        if wrapper is None:
+            return shot.command(self.wanted.oncecron, self.journal, fenced), {}
+        job = shot.job(self.journal, fenced)
+        return wrapper.command(shot.key.name, job), wrapper.environment(shot)
 
     def _stderr_of(self, host: FiringHost, firing: Firing) -> BinaryIO:
         """Return where a firing writes what it says: a file, and where its disk is full a pipe."""
@@ -385,28 +401,32 @@ class Run:
         left = []
         for host in self.hosts.values():
             host.give_clock(0)  # an audit on SQLite goes by the clocks of the hosts
-            done = host.run([*self.wanted.oncecron, "flush"])
-            if done.returncode:
-                left.append(
-                    f"{host.name}: flush ended with {done.returncode}: {done.stderr.strip()}"
-                )
-            left += [f"{host.name}: {path} is left" for path in _undelivered(host.state)]
+            left += self._undelivered_of(host) if self.wanted.wrapper is None else []
             left += self._living_processes(host)
+        log = dataclasses.asdict(Log()) if self.wanted.wrapper else self._log()
+        log["left"] = left + self._left_in_the_store()
+        for path in locked_files(self.journal):
+            with path.open("a") as file:
+                file.write(json.dumps({"event": "lives", "at": now()}) + "\n")
+        (self.wanted.directory / "log.json").write_text(json.dumps(log))
+
+    def _undelivered_of(self, host: FiringHost) -> list[str]:
+        done = host.run([*self.wanted.oncecron, "flush"])
+        why = f"flush ended with {done.returncode}: {done.stderr.strip()}"
+        left = [f"{host.name}: {path} is left" for path in _undelivered(host.state)]
+        return [f"{host.name}: {why}", *left] if done.returncode else left
+
+    def _log(self) -> dict[str, Any]:
         first = self._first_host
-        log = {
+        return {
             "executions": self._rows(first, "history", "--limit", "0"),
             "skips": self._rows(first, "history", "--skips", "--limit", "0"),
             "findings": self._rows(first, "audit"),
             "items": [
                 row for what in sorted(self._fired, key=str) for row in self._items_of(first, *what)
             ],
-            "left": left + self._left_in_the_store(),
             "register": self.operator.submit(self.store.register).result(),
         }
-        for path in locked_files(self.journal):
-            with path.open("a") as file:
-                file.write(json.dumps({"event": "lives", "at": now()}) + "\n")
-        (self.wanted.directory / "log.json").write_text(json.dumps(log))
 
     def _left_in_the_store(self) -> list[str]:
         for proxy in (proxy for proxies in self.store.proxies.values() for proxy in proxies):

@@ -14,7 +14,7 @@ from servers import descendants, eventually, spawn
 from servers.process import end, send
 
 from oncecron_drill.firing_hosts import locked_files
-from oncecron_drill.generator import WITNESS, sys_python
+from oncecron_drill.generator import WITNESS_WORDS
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -26,7 +26,7 @@ def start(public_path: Path) -> Iterator[Start]:
 
         def begin(firing: int, *options: str, attempt: int = 1) -> "subprocess.Popen[bytes]":
             process = spawn(
-                [sys_python(), "-S", "-E", str(WITNESS), str(public_path), *options],
+                [*WITNESS_WORDS, str(public_path), *options],
                 env={
                     "WITNESS_FIRING": str(firing), "WITNESS_HOST": "a", "ONCECRON_KEY": "k",
                     "ONCECRON_SHARD": "0", "ONCECRON_TICK": "t", "ONCECRON_ATTEMPT": str(attempt),

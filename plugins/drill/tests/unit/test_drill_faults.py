@@ -31,8 +31,9 @@ class Trees:
         self.ages: dict[int, float] = {}
         self.reached: list[tuple[int, tuple[str, ...]]] = []
 
-    def __call__(self, wrapper: int, _table: object) -> Any:
+    def __call__(self, wrapper: int, _table: object, *, has_guard: bool) -> Any:
         """Return one."""
+        assert has_guard
 
         def signal(roles: tuple[str, ...], _number: int) -> bool:
             self.reached.append((wrapper, tuple(roles)))
@@ -60,7 +61,7 @@ def test_only_a_new_job_that_outlives_its_lease_is_struck(
     monkeypatch.setattr(faults, "Tree", trees)
     monkeypatch.setattr(faults, "process_table", list)
     firings: list[Firing] = []
-    host: Any = SimpleNamespace(has_clock=False, thaw=None)
+    host: Any = SimpleNamespace(has_clock=False, is_foreign=False, thaw=None)
     kinds = {kind.name: kind for kind in HostFaults(host, [], Random(1), firings.copy).kinds()}
     for pid, (key, age) in enumerate([(LONG, 60.0), (SHORT, 0.0)], 1):
         trees.ages[pid] = age
