@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _KEPT = "Least retention"
 _RIGHTS = "Rights (PostgreSQL; separate several roles by commas, or repeat the option)"
 
-_WHERE = "Address of the store (postgresql://USER@HOST/DATABASE, redis://HOST, or local for this machine only)"
+_WHERE = "Address of the store (postgresql://oncecron_owner@HOST/oncecron, redis://HOST, or local for this machine)"
 _MOST_SHOWN = 10
 
 _SWITCH = "stop, release, pause, resume, drain, undrain and forget"
@@ -140,7 +140,7 @@ COMMAND = TableCommand(
     "can run it again, and on many hosts at once. Without it, the first firing creates the schema if its role has "
     "the right to.",
     examples=(
-        "oncecron init --store postgresql://owner@db/cron --run-role cron --read-role ops",
+        "oncecron init --store postgresql://oncecron_owner@db/oncecron --run-role cron --read-role cron",
         "oncecron init --print-sql --run-role cron > schema.sql",
         "oncecron init --keep-executions 90d",
     ),
