@@ -35,6 +35,14 @@ def replace(path: str, data: bytes, mode: int | None = None) -> None:
         _put(written, to)
 
 
+def rehearse(path: str) -> None:
+    """Raise the `OutputError` that `replace` would raise: before long work for what is written."""
+    _refuse_owner(path)
+    with _new_file(path) as (descriptor, written, to):
+        fill(descriptor, b"", to if os.path.lexists(to) else None)
+        os.unlink(written)
+
+
 def edit(path: str, data: bytes, last_look: Callable[[], None]) -> None:
     """Replace a file by what has been made of its own content, whoever owns it.
 

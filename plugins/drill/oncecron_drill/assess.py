@@ -1,7 +1,6 @@
 """Make the certificate of a drill: the verdict of the checker, what the watch saw, and what was not tried."""
 
 import itertools
-import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -12,11 +11,10 @@ from oncecron_drill.history import Fault, Firing, History
 from oncecron_drill.narration import draw
 from oncecron_drill.pulse import SLOW
 from oncecron_drill.rules.joined import Joined, alive_until, option, undone, was_lost
-from oncecron_drill.store_watch import AWAY, Watch, utc
+from oncecron_drill.store_watch import AWAY, utc
 
 FEWEST_FAULTS, FEWEST_STARTS = 3, 5
 """With fewer than these nothing has been shown."""
-MOST_FINDINGS = 20
 WORST = ("double", "overlap", "repeated", "beside", "fence", "token", "standby")
 """Rules whose violation hurts most, in this order; what the log does not say right hurts less."""
 OF_A_FORGETFUL_STORE = ("double", "unrecorded", "untrue", "repeated")
@@ -29,29 +27,24 @@ NEVER_TRIED = (
 )
 
 
-def assess(
-    history: History, watch: Watch, *, store: str, unproxied: str, unread: str
-) -> Certificate:
-    """Judge a history and return the certificate.
-
-    `store`: its address without a password; `unproxied`: why its connections could not be cut; `unread`: why the log
-    could not be read in the end, empty if it was.
-    """
-    joined, verdict = Joined(history), check(history)
-    found = [] if unread else [*verdict.violations, *verdict.holes]
-    findings = ordered([*_findings(history, [*found, *watch.found])])
+def assess(history: History) -> Certificate:
+    """Judge a history and return the certificate."""
+    joined, verdict, seen = Joined(history), check(history), history.seen
+    found = [] if seen.unread else [*verdict.violations, *verdict.holes]
+    found += [
+        Violation(each.rule, each.sentence, moments=[each.at], hole=True) for each in seen.never
+    ]
+    findings = ordered([*_findings(history, found)])
     faults = _faults(history)
-    version = next((sight.version for sight in watch.sights.values()), "unknown")
-    judged, why = _verdict(history, findings, faults, unread)
+    judged, why = _verdict(history, findings, faults, seen.unread)
     return Certificate(
-        store=store,
+        store=seen.store,
         kind=history.head["store"],
-        store_version=version,
-        topology=[
-            ": ".join(filter(None, (sight.place, sight.shown))) for sight in watch.sights.values()
-        ],
-        oncecron=__version__,
-        python=platform.python_version(),
+        store_version=seen.version,
+        topology=seen.topology,
+        oncecron=history.head["oncecron"],
+        judged_by=__version__,
+        python=history.head["python"],
         began_at=utc(history.head["began_at"]),
         seed=history.head["seed"],
         minutes=history.head["minutes"],
@@ -65,9 +58,9 @@ def assess(
         takeovers=verdict.counts["takeovers"],
         longest_without_runner=max(_gaps(joined), default=None),
         latency=_latency(joined),
-        events=watch.events,
-        violations=findings[:MOST_FINDINGS],
-        not_tried=_not_tried(unproxied, history.head["store"]),
+        events=seen.events,
+        violations=findings,
+        not_tried=_not_tried(seen.unproxied, history.head["store"]),
         verdict=judged,
         why=why,
     )

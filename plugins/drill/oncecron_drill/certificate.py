@@ -1,9 +1,8 @@
-"""What a drill says in the end: one certificate, as text of 80 columns or as JSON."""
+"""What a drill says in the end: one certificate, and as text of 80 columns."""
 
 import dataclasses
-import json
 import textwrap
-from typing import Any, Literal
+from typing import Literal
 
 Judgement = Literal["clean", "violated", "not judged"]
 
@@ -40,6 +39,9 @@ class Certificate:
     topology: list[str]
     """A sentence for each server or role that was seen."""
     oncecron: str
+    """The version that was drilled."""
+    judged_by: str
+    """The version whose rules judge it."""
     python: str
     began_at: str
     seed: int
@@ -70,12 +72,6 @@ class Certificate:
     """One sentence."""
 
 
-def as_json(certificate: Certificate) -> str:
-    """Return it as one JSON object, with the names of the fields."""
-    values: dict[str, Any] = dataclasses.asdict(certificate)
-    return json.dumps(values, indent=2, ensure_ascii=False)
-
-
 WIDTH = 80
 
 
@@ -87,7 +83,7 @@ def as_text(certificate: Certificate) -> str:
         *_wrapped("", head.why),
         "",
         *_listed("store", [f"{head.store}, {head.store_version}", *head.topology]),
-        *_wrapped("oncecron", f"{head.oncecron}, Python {head.python}"),
+        *_wrapped("oncecron", f"{head.oncecron}, Python {head.python}{_judge(head)}"),
         *_wrapped(
             "drill",
             f"{head.began_at}, {head.minutes:g} min, {head.hosts} hosts, {head.keys} keys, seed {head.seed}",
@@ -110,6 +106,11 @@ def as_text(certificate: Certificate) -> str:
 
 _LABEL = 14
 _MOST_EVENTS = 5
+
+
+def _judge(certificate: Certificate) -> str:
+    other = certificate.judged_by != certificate.oncecron
+    return f"; judged by the rules of {certificate.judged_by}" if other else ""
 
 
 def _wrapped(label: str, text: str) -> list[str]:

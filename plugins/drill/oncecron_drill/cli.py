@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 from random import SystemRandom
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from oncecron.cli import output
-from oncecron.cli.command import JSON, TableCommand
+from oncecron.cli import output, whole_file
+from oncecron.cli.command import TableCommand
 from oncecron.cli.progress_bar import progress_bar
 from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
 from oncecron.config.settings import Settings
-from oncecron.core.errors import EX_UNKNOWN, UsageError
+from oncecron.core.errors import EX_CANTCREAT, EX_UNKNOWN, OutputError, UsageError
 from oncecron.host.stderr import complain
 from oncecron.stores import check_with_driver
 from oncecron.stores.address import masked
 from oncecron_drill.stores import open_drilled
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from oncecron_drill.certificate import Certificate
     from oncecron_drill.drill import Request
+    from oncecron_drill.history import History
 
 _SHORTEST_DRILL, _LONGEST_DRILL = 0.1, 1440
 """The bounds of `drill --minutes`."""
 _DRILL_ENDING = 60
 """So many seconds a drill usually takes after its last fault: every key has to run once more, and leases to end."""
 
+_PRINTED = "-"
 _MOST_SEED = 1_000_000
 _ENDINGS = {"clean": 0, "violated": 1, "not judged": EX_UNKNOWN}
 
@@ -45,7 +51,14 @@ OPTIONS = (
     ),
     Option("seed", "integer", "Repeat the firings and faults of this seed.", group="How much", minimum=0),
     Option("yes", "flag", "Begin without asking. Needed without a terminal."),
-    JSON._replace(help="Print the certificate as JSON."),
+    Option(
+        "json", "text", "Also write the certificate, and the whole history, as JSON into this file. -: print that "
+        "alone.", "FILE", "Output", completion="file",
+    ),
+    Option(
+        "judge", "text", "Drill nothing: judge the history in this file of --json again, by the rules of this "
+        "oncecron.", "FILE", "Output", completion="file",
+    ),
     STORE,
     NAMESPACE._replace(
         help="Use this namespace, which a DBA has prepared for one drill and will remove. Its name begins with "
@@ -57,13 +70,19 @@ OPTIONS = (
 
 
 def _drill(given: dict[str, str], _words: list[str]) -> int:
+    if "judge" in given:
+        return _judge(given)
     settings = Settings(_named(given), given)
     request = _request(settings)
     stream = output.standard_output()
+    file = settings["json"]
+    if file not in (None, _PRINTED):
+        with _its_own_status():
+            whole_file.rehearse(file)
     if not settings["yes"] and not _agreed(request):
         return 0
 
-    from oncecron_drill.certificate import as_json, as_text  # noqa: PLC0415 - not for --help
+    from oncecron_drill.assess import assess  # noqa: PLC0415 - not for --help
     from oncecron_drill.drill import check_namespace, drill  # noqa: PLC0415
     from oncecron_drill.keeper import keeping  # noqa: PLC0415
 
@@ -72,11 +91,43 @@ def _drill(given: dict[str, str], _words: list[str]) -> int:
         signal.signal(number, _interrupt)
     with keeping(request.address, request.store) as ground, progress_bar("drill") as progress:
         total = round(request.minutes * 60)
-        certificate = drill(
+        history = drill(
             request, ground, lambda passed, what: progress(min(round(passed), total), total, what)
         )
-    output.say(as_json(certificate) if settings["json"] else as_text(certificate), stream)
+    return _tell(assess(history), history, file, stream)
+
+
+def _judge(given: dict[str, str]) -> int:
+    if others := [name for name in given if name not in ("judge", "json")]:
+        raise UsageError(f"--judge drills nothing; leave --{others[0]} out")
+
+    from oncecron_drill.history_file import judge  # noqa: PLC0415 - not for --help
+
+    stream = output.standard_output()
+    return _tell(*judge(given["judge"]), given.get("json"), stream)
+
+
+def _tell(certificate: Certificate, history: History, file: str | None, stream: TextIO) -> int:
+    from oncecron_drill.certificate import as_text  # noqa: PLC0415
+    from oncecron_drill.history_file import as_json  # noqa: PLC0415
+
+    if file == _PRINTED:
+        output.write_text(as_json(certificate, history), stream)
+    else:
+        output.say(as_text(certificate), stream)
+        if file is not None:
+            with _its_own_status():
+                whole_file.replace(file, as_json(certificate, history).encode())
     return _ENDINGS[certificate.verdict]
+
+
+@contextlib.contextmanager
+def _its_own_status() -> Iterator[None]:
+    try:
+        yield
+    except OutputError as error:
+        error.exit_status = EX_CANTCREAT
+        raise
 
 
 def _named(given: dict[str, str]) -> tuple[Option, ...]:
@@ -147,7 +198,8 @@ COMMAND = TableCommand(
     "not judge.",
     examples=(
         "oncecron drill",
-        "oncecron drill --minutes 30 --json",
+        "oncecron drill --minutes 30 --json drill.json",
+        "oncecron drill --judge drill.json",
         "oncecron drill --store redis://redis.example.com --yes",
     ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import errno
 import json
+import platform
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from oncecron import __version__
 from oncecron.core.errors import OutputError, StoreError, StoreRefusesError, UsageError, reason_of
 from oncecron.core.log_rows import HistoryQuery, Roles
 from oncecron.host.installation import own_command
@@ -21,12 +23,10 @@ from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron.stores.reader import Reader
 from oncecron_drill import history
-from oncecron_drill.assess import assess
-from oncecron_drill.certificate import Certificate
 from oncecron_drill.faults import OUTLIVING
 from oncecron_drill.firing_hosts import FiringHost
 from oncecron_drill.generator import ITEM_KEYS, KEYS, Key
-from oncecron_drill.history import Fault, Log, now
+from oncecron_drill.history import Fault, History, Log, now
 from oncecron_drill.keeper import PREFIX, Ground
 from oncecron_drill.nemesis import Pace
 from oncecron_drill.place import Place, make_hosts
@@ -88,8 +88,8 @@ class Request:
         return self.hosts * sum(1 / key.period for key in (*plain, *of_items))
 
 
-def drill(request: Request, ground: Ground, progress: Progress) -> Certificate:
-    """Put a store to the proof, on its ground. Raises `OncecronError`; KeyboardInterrupt ends it."""
+def drill(request: Request, ground: Ground, progress: Progress) -> History:
+    """Put a store to the proof, on its ground; return what happened. Raises `OncecronError`, KeyboardInterrupt."""
     directory, namespace = ground.directory, request.namespace or ground.own_namespace
     with _on_its_disk(directory), contextlib.ExitStack() as stack:
         _claim_namespace(request, ground, namespace)
@@ -120,7 +120,10 @@ def drill(request: Request, ground: Ground, progress: Progress) -> Certificate:
             unread = str(error)
             run.give_up()
         ledgers = history.load(directory)
-        return assess(ledgers, watch, store=request.store, unproxied=store.unproxied, unread=unread)
+        ledgers.seen = dataclasses.replace(
+            watch.seen(), store=request.store, unproxied=store.unproxied, unread=unread
+        )
+        return ledgers
 
 
 @contextlib.contextmanager
@@ -186,8 +189,10 @@ class DrillRun(Run):
         ]
 
     def head(self) -> dict[str, Any]:
-        """Say too when it began, and after what a store may have forgotten what it had confirmed."""
-        return super().head() | {"began_at": time.time(), "loses": FORGETFUL}
+        """Say too when it began, what fired, and after what a store may have forgotten what it had confirmed."""
+        return super().head() | {
+            "began_at": time.time(), "oncecron": __version__, "python": platform.python_version(), "loses": FORGETFUL,
+        }  # fmt: skip
 
     def pace(self) -> Pace:
         """Strike often, and mostly where a job runs that outlives its lease."""

@@ -145,6 +145,34 @@ class Log:
 
 
 @dataclasses.dataclass
+class Never:
+    """What a store must never do, as a session saw it that asks the store each second."""
+
+    rule: str
+    sentence: str
+    at: float
+
+
+@dataclasses.dataclass
+class Seen:
+    """What was seen of a store from outside while a drill went on."""
+
+    store: str = ""
+    """Its address, without a password."""
+    version: str = "unknown"
+    """With its name: `PostgreSQL 17.2`."""
+    topology: list[str] = dataclasses.field(default_factory=list)
+    """A sentence for each server or role."""
+    events: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    """When, and what."""
+    never: list[Never] = dataclasses.field(default_factory=list)
+    unproxied: str = ""
+    """Why no connection could be cut; empty if they could be."""
+    unread: str = ""
+    """Why the log could not be read in the end; empty if it was."""
+
+
+@dataclasses.dataclass
 class History:
     """All of it."""
 
@@ -160,6 +188,7 @@ class History:
     operations: list[Operation] = dataclasses.field(default_factory=list)
     items: list[ItemEvent] = dataclasses.field(default_factory=list)
     """What the commands of `each` wrote. Its firings and its rows are not among those of `run`."""
+    seen: Seen = dataclasses.field(default_factory=Seen)
 
 
 class Recorder:

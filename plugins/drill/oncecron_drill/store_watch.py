@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from oncecron.core.errors import OncecronError
-from oncecron_drill.history import Fault, now
-from oncecron_drill.rules.verdict import Violation
+from oncecron_drill.history import Fault, Never, Seen, now
 from oncecron_drill.stores import DrilledStore, Sight
 
 CHANGED, LOST, STEPPED, AWAY = (
@@ -44,7 +43,7 @@ class Watch:
         self._stopped = threading.Event()
         self.events: list[tuple[str, str]] = []
         """When, and what was seen at the store."""
-        self.found: list[Violation] = []
+        self.found: list[Never] = []
         """What a store must never do."""
         self.sights: dict[str, Sight] = {}
         """Each server, and each of its lives, as it was first seen."""
@@ -62,6 +61,13 @@ class Watch:
         """Look no more."""
         self._stopped.set()
         self._thread.join(PATIENCE)
+
+    def seen(self) -> Seen:
+        """Return what has been seen."""
+        sights = list(self.sights.values())
+        version = sights[0].version if sights else Seen.version
+        topology = [": ".join(filter(None, (sight.place, sight.shown))) for sight in sights]
+        return Seen("", version, topology, self.events, self.found)
 
     def faults(self) -> Iterator[Fault]:
         """Yield what happened since the last call."""
@@ -144,7 +150,7 @@ class Watch:
         self.events.append((utc(time.time()), text))
 
     def _find(self, rule: str, sentence: str, at: float) -> None:
-        self.found.append(Violation(rule, sentence, moments=[at], hole=True))
+        self.found.append(Never(rule, sentence, at))
 
 
 def utc(seconds: float) -> str:

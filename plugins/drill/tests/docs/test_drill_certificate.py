@@ -1,5 +1,6 @@
 """The certificate that docs/drill.md shows looks as a drill prints it; one takes too long for a snippet."""
 
+import dataclasses
 import re
 import shlex
 import subprocess
@@ -15,6 +16,8 @@ from oncecron.stores.address import parse_address
 from oncecron.stores.redis.explain import acl_rule
 from oncecron_drill.cli import OPTIONS
 from oncecron_drill.drill import Request
+from oncecron_drill.history import History
+from oncecron_drill.history_file import LARGEST, VERSION
 
 LABEL = 14
 FIXED = ("oncecron", "drill", "firings", "not tried")
@@ -78,6 +81,19 @@ def test_the_load_is_the_one_that_is_announced() -> None:
     request = Request(parse_address("local"), "local", 2.0, hosts, keys, 7)
     said = f"With {hosts} hosts and {keys} keys: {request.firings_a_second:.1f} firings a second"
     assert said in (ROOT / "docs" / "drill.md").read_text()
+
+
+def test_the_page_of_the_file_has_its_version_and_its_parts() -> None:
+    """Each part of a history, and what is refused."""
+    page = (ROOT / "docs" / "drill-history.md").read_text()
+    for field in dataclasses.fields(History):
+        assert f"`{field.name}`" in page
+    assert f"| `version` | {VERSION} |" in page
+    assert (
+        f"it has version {VERSION + 1} of the format, and this oncecron reads version {VERSION};"
+        in page
+    )
+    assert f"larger than {LARGEST >> 20} MiB" in page
 
 
 @pytest.mark.turns(1, "drill")

@@ -24,6 +24,7 @@ from servers.process import command_line, process_table, spawn
 from oncecron.stores.address import parse_address
 from oncecron_drill import drill as drills
 from oncecron_drill import history
+from oncecron_drill.assess import assess
 from oncecron_drill.certificate import Certificate
 from oncecron_drill.generator import TTL
 from oncecron_drill.keeper import Ground, keeping
@@ -85,9 +86,9 @@ class Driller:
 
     def certificate(self, url: str, minutes: float, *words: object) -> dict[str, Any]:
         """Drill, and return the certificate."""
-        ended = self("--store", url, "--minutes", minutes, "--yes", "--json", *words)
+        ended = self("--store", url, "--minutes", minutes, "--yes", "--json", "-", *words)
         assert ended.out, ended.err
-        found: dict[str, Any] = json.loads(ended.out)
+        found: dict[str, Any] = json.loads(ended.out)["certificate"]
         verdicts = {"clean": 0, "violated": 1, "not judged": 3}
         assert ended.status == verdicts[found["verdict"]]
         return found
@@ -130,7 +131,7 @@ def test_a_well_store_is_clean_and_its_certificate_is_true(
         asked = drills.Request(address, "address", SHORT, 4, 8, 7)
         said: list[str] = []
         with keeping(address, "address") as ground:
-            found = drills.drill(asked, ground, lambda _, text: said.append(text))
+            found = assess(drills.drill(asked, ground, lambda _, text: said.append(text)))
             agrees_with_the_ledger(found, ground.directory)
         assert not ground.directory.exists()
     assert found.verdict == "clean", told(dataclasses.asdict(found))

@@ -70,7 +70,7 @@ def test_a_drill_finds_a_schema_that_is_lost(public_path: Path, database: Databa
     """Though no log is left that could be judged."""
     driller = Driller(public_path)
     url = database.url("owner")
-    process = driller.start("--store", url, "--minutes", 0.2, "--yes", "--json")
+    process = driller.start("--store", url, "--minutes", 0.2, "--yes", "--json", "-")
     eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), 60)
     [[name]] = database.execute(
         "select nspname from pg_namespace where nspname like 'oncecron_drill%'"
@@ -78,13 +78,17 @@ def test_a_drill_finds_a_schema_that_is_lost(public_path: Path, database: Databa
     database.execute(f"drop schema {name} cascade")
     out, err = process.communicate(timeout=200)
     assert process.returncode == 1, err
-    lost = [each for each in json.loads(out)["violations"] if each["rule"] == "lost-write"]
+    lost = [
+        each
+        for each in json.loads(out)["certificate"]["violations"]
+        if each["rule"] == "lost-write"
+    ]
     assert len(lost) == 1, lost
 
 
 def drilled(driller: Driller, store: BrokenStore) -> dict[str, Any]:
     """Drill, and break the store again and again meanwhile; return the certificate."""
-    words = ("--store", store.url, "--minutes", MINUTES, "--yes", "--json", "--seed", SEED)
+    words = ("--store", store.url, "--minutes", MINUTES, "--yes", "--json", "-", "--seed", SEED)
     drill = driller.start(*words)
     # A namespace that is lost before anything was fired is a store that is away.
     eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), 60)
@@ -98,7 +102,7 @@ def drilled(driller: Driller, store: BrokenStore) -> dict[str, Any]:
             break
     out, err = drill.communicate(timeout=300)
     assert out, err.decode()
-    certificate: dict[str, Any] = json.loads(out)
+    certificate: dict[str, Any] = json.loads(out)["certificate"]
     assert (drill.returncode, err) == (1, b""), told(certificate)
     return certificate
 

@@ -13,6 +13,7 @@ CLEAN = Certificate(
     store_version="PostgreSQL 17.6",
     topology=["db.example.com:5432 takes writes"],
     oncecron="0.1.0",
+    judged_by="0.1.0",
     python="3.11.2",
     began_at="2026-11-20T14:02:11Z",
     seed=7,
