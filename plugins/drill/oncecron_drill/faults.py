@@ -93,7 +93,16 @@ class HostFaults:
         return []
 
     def _of_processes(self) -> list[Kind]:
-        both, guard, wrapper = ROLES[:2], ("guard",), ("wrapper",)
+        both, guard, wrapper, job = ROLES[:2], ("guard",), ("wrapper",), ("job",)
+        if self.host.is_foreign:  # one process may be killed; all that could act may be stopped
+            return [
+                self._killing("the wrapper", wrapper, 2.0),
+                self._killing("the job", job, 1.5),
+                self._stopping("the wrapper", both, (1, 2 * TTL), 1.5),
+                self._stopping("the job", job, (1, 2 * TTL)),
+                self._stopping("the wrapper of a new job", both, BEYOND, new=True),
+                self._killing("the wrapper of a new job", wrapper, new=True),
+            ]
         return [
             *(self._killing(f"the {role}", (role,), 1.5) for role in ROLES),
             self._killing("wrapper and guard", both, 0.5),
@@ -179,9 +188,9 @@ class HostFaults:
         return self._tell("one_way", self.random.choice(["server", "client"]))
 
     def _lose_an_answer(self) -> Done:
-        """Of any request, or of the next claim, told by a word that only claims have."""
+        """Of any request, or of the next claim, told by a word that only oncecron's claims have."""
         of_a_claim = b"if_version" if self.host.store.startswith("redis") else b"grant_v1"
-        if self.random.random() < 0.3:
+        if self.host.is_foreign or self.random.random() < 0.3:
             return self._tell("drop_next_reply", self.random.randint(1, 4))
         return self._tell("drop_next_reply", 1, of_a_claim)
 

@@ -125,6 +125,8 @@ class DrillHost(FiringHost):
         }
         plain = super().environment(**more)
         del plain["HOME"], plain["LOGNAME"]
+        if self.is_foreign:
+            del plain["PATH"]  # the wrapper is found where it was typed
         return inherited | plain | self._more | more
 
     def words(self, command: Sequence[str]) -> list[str]:
@@ -140,7 +142,7 @@ class DrillHost(FiringHost):
 class Tree:
     """The processes of one firing, by their part; of a `table` where many are looked for at once.
 
-    Another wrapper than oncecron has no guard: it is all that runs above the job.
+    Of another wrapper than oncecron, whatever runs between it and the job is taken for its guard; it may have none.
     """
 
     def __init__(
@@ -149,9 +151,10 @@ class Tree:
         everybody = descendants(wrapper, table)
         self._has_guard = has_guard
         if not has_guard:
-            self.guard: list[Process] = []
             self.job = [process for process in everybody if _is_job(process.pid)]
-            self.wrapper = [process for process in everybody if process not in self.job]
+            others = [process for process in everybody if process not in self.job]
+            self.wrapper = [process for process in others if process.pid == wrapper]
+            self.guard = [process for process in others if process.pid != wrapper]
             return
         self.wrapper = [process for process in everybody if process.pid == wrapper]
         guards = [process for process in everybody if process.parent == wrapper]
@@ -160,7 +163,7 @@ class Tree:
 
     def parts(self, roles: Sequence[str]) -> list[Process]:
         """Return the processes of these parts; none where one of the parts has none."""
-        if not self._has_guard and "wrapper" in roles:
+        if not self._has_guard and not self.guard and "wrapper" in roles:
             roles = [role for role in roles if role != "guard"]
         parts: list[list[Process]] = [getattr(self, role) for role in roles]
         return [process for part in parts for process in part] if all(parts) else []

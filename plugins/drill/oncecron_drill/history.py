@@ -99,6 +99,8 @@ class Start:
     execution_id: int | None
     last_sign: float
     """When something of it certainly still lived."""
+    own_sign: float | None = None
+    """When the job's own process did, and not only what it has left running."""
     overlaps: list[tuple[float, str]] = dataclasses.field(default_factory=list)
     """The files of the same key and shard that it found locked at its start: others that lived."""
     ended: float | None = None
@@ -301,11 +303,17 @@ def _start(file: Path, firings: dict[int, Firing]) -> Start | None:
     del first["event"]
     firing = firings[first.pop("firing")]
     start = Start(
-        file=f"{file.parent.name}/{file.name}", wrapper=firing.pid, last_sign=first["at"], **first
+        file=f"{file.parent.name}/{file.name}",
+        wrapper=firing.pid,
+        last_sign=first["at"],
+        own_sign=first["at"],
+        **first,
     )
     for line in lines[1:]:
         at = line["at"]
         start.last_sign = max(start.last_sign, at)
+        if line["pid"] == start.pid:
+            start.own_sign = at
         match line["event"]:
             case "overlap":
                 start.overlaps.append((at, f"{file.parent.name}/{line['with']}"))

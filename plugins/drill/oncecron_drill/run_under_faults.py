@@ -19,6 +19,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, Protocol
 
+from oncecron.core.masking import masked
 from oncecron_drill.another_wrapper import Wrapper
 from oncecron_drill.faults import FURTHEST_STEP, OUTLIVING, HostFaults, StoreFault
 from oncecron_drill.firing_hosts import FiringHost, firing_of, locked_files
@@ -44,6 +45,8 @@ LONGEST_END = 60.0
 """Seconds for the firings that are under way to end, when no more are fired."""
 LONGEST_NOTICE = 45.0
 """Seconds until a server has noticed that a client is gone without a word."""
+MOST_OF_A_KEY = 2
+"""Firings of a key that another wrapper has under way on a host at a time: its lock may wait for ever."""
 TURN = 0.01
 MOST_SAID = 65536
 """Bytes of a pipe."""
@@ -68,6 +71,11 @@ class Wanted:
     """Seconds between two beats."""
     wrapper: Wrapper | None = None
     """What fires instead of oncecron."""
+
+    @property
+    def lease(self) -> float:
+        """Seconds after which the lock of a dead holder is free."""
+        return self.wrapper.lease if self.wrapper else TTL
 
 
 class UnreadableError(Exception):
@@ -151,7 +159,7 @@ class Run:
         """Return what was asked for, as the checker reads it."""
         wanted = self.wanted
         return {
-            "seed": wanted.seed, "store": wanted.store, "minutes": wanted.minutes, "ttl": TTL,
+            "seed": wanted.seed, "store": wanted.store, "minutes": wanted.minutes, "ttl": wanted.lease,
             "hosts": list(self.hosts), "wall": time.time() - now(),
             "keys": {
                 key.name: {"seconds": key.longest, "period": key.period, "rule": key.rule, "parts": key.parts}
@@ -240,6 +248,7 @@ class Run:
         waiting = {key.name for key in by_period if not key.by_clock}
         self._bring_forward([key.name for key in by_period if key.name in waiting])
         look, calm = now(), CALM_BY_CLOCKS if self.wanted.store == "sqlite" else CALM
+        calm += self.wanted.lease - TTL
         while now() < quiet + TTL or (waiting and now() < quiet + calm):
             self._turn()
             if now() >= look:
@@ -299,7 +308,13 @@ class Run:
             later = max(due, now() - self._begin_at + 0.2)
             heapq.heappush(self._queue, (later, number, shot))
             return
-        self._start(host, shot)
+        if not self._is_crowded(host, shot.key):
+            self._start(host, shot)
+
+    def _is_crowded(self, host: FiringHost, key: Key) -> bool:
+        """Return whether another wrapper runs the key here and waits for it too: then it will be asked soon enough."""
+        its = [firing for firing in self.firings_of(host) if firing.key == key.name]
+        return host.is_foreign and len(its) >= MOST_OF_A_KEY
 
     def _due(self, shot: Shot) -> float:
         return shot.at - (self.hosts[shot.host].offset if shot.key.by_clock else 0)
@@ -307,8 +322,10 @@ class Run:
     def _start(self, host: FiringHost, shot: Shot) -> None:
         if shot.tick is not None:
             self._fired.add((shot.key.name, shot.tick))
-        command, more = self._command(shot)
-        firing = Firing(next(self._ids), now(), host.name, shot.key.name, shot.tick, command, 0)
+        command, more = self._command(host, shot)
+        # Options before `--` are oncecron's, for the rules; and a password is for no history.
+        typed = ["--", *map(masked, command)] if host.is_foreign else command
+        firing = Firing(next(self._ids), now(), host.name, shot.key.name, shot.tick, typed, 0)
         with self._stderr_of(host, firing) as stderr:
             process = host.start(
                 command, host.environment(WITNESS_FIRING=str(firing.id), **more),
@@ -318,12 +335,12 @@ class Run:
         self.living[firing.id] = firing, process
         self.recorder.firing(firing)
 
-    def _command(self, shot: Shot) -> tuple[list[str], dict[str, str]]:
+    def _command(self, host: FiringHost, shot: Shot) -> tuple[list[str], dict[str, str]]:
         wrapper, fenced = self.wanted.wrapper, self.store.fenced_write()
         if wrapper is None:
             return shot.command(self.wanted.oncecron, self.journal, fenced), {}
         job = shot.job(self.journal, fenced)
-        return wrapper.command(shot.key.name, job), wrapper.environment(shot)
+        return wrapper.command(shot, job, host.store), wrapper.environment(shot)
 
     def _stderr_of(self, host: FiringHost, firing: Firing) -> BinaryIO:
         """Return where a firing writes what it says: a file, and where its disk is full a pipe."""

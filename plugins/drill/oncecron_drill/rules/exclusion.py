@@ -7,7 +7,7 @@ who could have killed it could not act when the overlap began, and it died as so
 from collections.abc import Iterator
 
 from oncecron_drill.history import Start
-from oncecron_drill.rules.joined import Joined, alive_until, grace_of
+from oncecron_drill.rules.joined import MOMENT, Joined, alive_until, grace_of
 from oncecron_drill.rules.verdict import Violation
 
 
@@ -41,10 +41,8 @@ def _crossing(starts: list[Start]) -> Iterator[tuple[Start, Start]]:
 def _overlap(joined: Joined, both: list[Start], proved: float) -> Violation:
     stale, newer = sorted(both, key=lambda start: (start.token or 0, start.at))
     since = max(stale.at, newer.at)
-    hole = is_excused(joined, stale, since, max(proved, alive_until(stale)))
-    why = (
-        "wrapper and guard of the first could not act" if hole else "nothing documented explains it"
-    )
+    excuse = _excuse(joined, stale, since, max(proved, alive_until(stale)))
+    hole, why = excuse is not None, excuse or _unexcused(joined, stale, since)
     firings = [firing for start in (stale, newer) if (firing := joined.firing_of(start))]
     return Violation(
         "overlap",
@@ -52,6 +50,33 @@ def _overlap(joined: Joined, both: list[Start], proved: float) -> Violation:
         f"{joined.start_text(stale)} and {joined.start_text(newer)}; {why}",
         stale.key, newer.tick, [since, proved], [stale, newer], firings, hole,
     )  # fmt: skip
+
+
+def _excuse(joined: Joined, stale: Start, since: float, until: float) -> str | None:
+    if is_excused(joined, stale, since, until):
+        return "wrapper and guard of the first could not act"
+    ended = stale.own_sign
+    if joined.is_of_another and ended is not None and since > ended + MOMENT:
+        return "the first had ended, and what it had left running lived on"
+    return None
+
+
+def _unexcused(joined: Joined, stale: Start, since: float) -> str:
+    """Return what was done last to the holder, where its wrapper is another one: oncecron has to bear all of it."""
+    firing = joined.firing_of(stale)
+    if not joined.is_of_another or firing is None:
+        return "nothing documented explains it"
+    felt = [
+        fault
+        for fault in joined.felt(stale.host, stale.at, since)
+        if joined.is_shared(fault) or not fault.hit or firing.id in {hit[0] for hit in fault.hit}
+    ]
+    last = max(felt, key=lambda fault: fault.at, default=None)
+    return (
+        f"before that: {last.kind} ({joined.when(last.at)})"
+        if last
+        else "nothing had been done to the first"
+    )
 
 
 def _with_a_stranger(joined: Joined, start: Start, at: float, file: str) -> Violation:

@@ -75,6 +75,11 @@ class Joined:
         for start in sorted(self.starts, key=lambda start: start.at):
             self.parts[part_of(start)].append(start)
 
+    @property
+    def is_of_another(self) -> bool:
+        """Return whether another wrapper than oncecron fired."""
+        return self.history.head.get("promised") is not None
+
     # What belongs together
 
     def firing_of(self, start: Start) -> Firing | None:
