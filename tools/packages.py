@@ -203,7 +203,8 @@ def plugin_config(package: str, pages: list[Path]) -> str:
 def stage_programs(work: Path, documents: Path, debian: Path) -> None:
     """Lay out what the package oncecron alone has: the programs, and what shells and the system find."""
     home, share = work / "root" / HOME, work / "root" / "usr" / "share"
-    shutil.copy(ROOT / "packaging" / "activate.py", home)
+    for file in ("activate.py", "leave"):
+        shutil.copy(ROOT / "packaging" / file, home)
     for name, python in (("python3", "/usr/bin/python3"), ("any-python", f"/{HOME}/python")):
         for program, module in PROGRAMS.items():
             text = (ROOT / "packaging" / "program").read_text()

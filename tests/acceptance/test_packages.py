@@ -262,14 +262,54 @@ def test_a_deb_from_its_installation_to_its_purge(
     host("oncecron", "run", "--store", "local", "--key", "here", "--no-tick", "--", "true")
     host("rm", "/root/told")
     said = host("apt-get", "remove", "-y", "oncecron")  # and what depends on it
-    kept = re.findall(
-        "^oncecron: (/.*) stays; to remove it: apt-get purge oncecron$", said, re.MULTILINE
-    )
-    assert kept == ["/etc/oncecron.toml", "/var/lib/oncecron"]
+    assert "/var/lib/oncecron stays; to remove it: apt-get purge oncecron" in lines_of_ours(said)
     left = host.changes() - before
-    assert [path for path in left if not path.startswith((*kept, "/root/done"))] == []
-    host("apt-get", "purge", "-y", *PACKAGES)
-    assert host.changes() - before <= {"/root/done"}
+    kept = ("/etc/oncecron.toml", "/var/lib/oncecron", "/root/done")
+    assert [path for path in left if not path.startswith(kept)] == []
+    said = host("apt-get", "purge", "-y", *PACKAGES)
+    assert lines_of_ours(said) == [
+        "removed /var/lib/oncecron, with the store `local`, old crontabs and what waited to be recorded",
+        "/etc/oncecron.toml stays, because the package did not make it; to remove it: rm /etc/oncecron.toml",
+    ]
+    assert host.changes() - before <= {"/etc/oncecron.toml", "/root/done"}
+
+
+def lines_of_ours(said: str) -> list[str]:
+    """Return what the scripts of the package have said."""
+    return re.findall("^oncecron: (.*)$", said, re.MULTILINE)
+
+
+CRONTABS = {
+    "/var/spool/cron/crontabs/ann": "0 2 * * * oncecron run --key bill -- bill\n",
+    "/var/spool/cron/crontabs/bob": "SHELL=/usr/bin/oncecron-shell\n0 3 * * * report\n",
+    "/etc/cron.d/app": "5 * * * * app cd /srv && /usr/bin/oncecron each -- app\n",
+    "/etc/cron.daily/backup": "#!/bin/sh\nexec oncecron run --key backup -- backup\n",
+    "/etc/cron.d/comment": "# 0 2 * * * root oncecron run --key bill -- bill\n",
+    "/etc/cron.d/another": "0 2 * * * root /opt/oncecron/bin/oncecron run -- bill\n",
+    "/etc/cron.d/mail": "MAILTO=oncecron@example.com\n0 2 * * * root /srv/oncecron-run\n",
+}
+"""Four that start the program, and three that do not."""
+
+
+def test_a_removal_names_the_crontabs_that_still_start_it(
+    release: str, new_root: New, public_path: Path, packages: Path
+) -> None:
+    """Each with its cure, before the program goes; an upgrade says nothing."""
+    host = new_root("alpha", release)
+    [deb, *_] = all_of(packages, ".deb", public_path)
+    host("apt-get", "install", "-y", "--no-upgrade", *NEEDED)
+    for path, text in CRONTABS.items():
+        host("sh", "-c", f"mkdir -p {Path(path).parent}; cat >{path} <<'E'\n{text}E")
+    for _ in ("installed", "upgraded"):
+        assert lines_of_ours(host("dpkg", "-i", deb)) == []
+    assert lines_of_ours(host("dpkg", "-r", "oncecron")) == [
+        "these crontabs still start it, and their jobs fail once it is removed:",
+        "  /var/spool/cron/crontabs/ann: `oncecron crontab unwrap --install --user ann`",
+        "  /var/spool/cron/crontabs/bob: remove its line SHELL=/usr/bin/oncecron-shell",
+        "  /etc/cron.d/app: `oncecron crontab unwrap --in-place /etc/cron.d/app`",
+        "  /etc/cron.daily/backup: edit the script",
+        "to run such a command, install the package again",
+    ]
 
 
 def works(host: Root, version: str, *commands: str) -> None:
