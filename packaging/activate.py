@@ -2,7 +2,8 @@
 
     package/                     what the package manager installs, replaces and removes, file by file
     ../oncecron-web/package/     likewise of another package, which is used while its version is the same
-    VERSION.NUMBER/              the same files under other names (hard links), compiled, and never changed again
+    VERSION.NUMBER/              the same files under other names (hard links), compiled, and never changed again;
+                                 what the directory before has too is compiled once for both
     current -> VERSION.NUMBER    what /usr/bin/oncecron imports
 
 So a firing has the files of one version, at every moment of an upgrade, and a job keeps those that it began with: the
@@ -18,6 +19,7 @@ import os
 import shutil
 import sys
 import time
+from importlib.util import cache_from_source
 
 HOME = "/usr/lib/oncecron"
 
@@ -35,7 +37,8 @@ def main() -> None:
         if versions(part) == versions("package"):
             wanted |= files(part)
     new = before if before and are_same(files(before), wanted) else copy(wanted, before)
-    compileall.compile_dir(new, quiet=2)
+    compileall.compile_dir(new, quiet=2, stripdir=new, prependdir=f"{HOME}/current")
+    remove_what_others_compiled(new)
     if new != before:
         switch(new)
     remove_what_is_older(version_of(new))
@@ -90,9 +93,27 @@ def copy(wanted: dict[str, str], before: str) -> str:
     new = f"{version}.{max(int(time.time()), number(before) + 1)}"
     for name, path in wanted.items():
         target = os.path.join(new, name)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
         link(path, target)
+        if name.endswith(".py") and before and is_same(os.path.join(before, name), path):
+            link(cache_from_source(os.path.join(before, name)), cache_from_source(target))
     return new
+
+
+def is_same(used: str, path: str) -> bool:
+    """Tell whether a file is the same, so what was compiled of one is of the other: that knows the time."""
+    return (
+        os.path.exists(used)
+        and os.stat(used).st_mtime == os.stat(path).st_mtime
+        and filecmp.cmp(used, path, shallow=False)
+        and os.path.exists(cache_from_source(used))
+    )
+
+
+def remove_what_others_compiled(new: str) -> None:
+    """Remove what a Python has compiled that the system had before."""
+    for path in glob.glob(f"{new}/**/*.pyc", recursive=True):
+        if not path.endswith(f".{sys.implementation.cache_tag}.pyc"):
+            os.unlink(path)
 
 
 def switch(new: str) -> None:
@@ -114,6 +135,7 @@ def remove_what_is_older(version: str) -> None:
 
 def link(source: str, target: str) -> None:
     """Give a file another name; on a file system without hard links, copy it."""
+    os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
         os.link(source, target)
     except OSError:

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import contents
 import packages
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def main() -> None:
         top = Path(name) / f"oncecron-{version}-linux-{platform.machine()}"
         lay_out(top, out)
         pack(top, out / f"{top.name}.tar.xz", date)
-        spdx = packages.spdx({"oncecron": top / "lib" / "modules"}, version, date, [*versions(top)])
+        spdx = contents.spdx({"oncecron": top / "lib" / "modules"}, version, date, [*versions(top)])
         (out / f"{top.name}.spdx.json").write_text(spdx)
         needed = glibc(top)
     packages.checksums(out)
@@ -72,7 +73,7 @@ def lay_out(top: Path, wheels: Path) -> None:
         packages.write(top / "bin" / program, launcher, 0o755)
         text = (SOURCES / "program").read_text()
         packages.write(top / "lib" / program, text.format(program=program, module=module))
-    packages.write(documents / "oncecron", packages.copyright_file(modules))
+    packages.write(documents / "oncecron", contents.copyright_file(modules))
     for shell, name in (("bash", "oncecron.bash"), ("fish", "oncecron.fish"), ("zsh", "_oncecron")):
         packages.write(top / "share" / "completions" / name, packages.completion(modules, shell))
     for page in (packages.ROOT / "man").iterdir():

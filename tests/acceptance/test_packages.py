@@ -45,6 +45,11 @@ def build(tree: Path, directory: Path, **environment: str) -> Path:
     if "No matching distribution found" in done.stderr:
         not_proven(f"the packages cannot be built without the package index: {done.stderr}")
     assert done.returncode == 0, done.stdout + done.stderr
+    deb = directory / of(directory, ".deb").name
+    assert done.stdout.startswith(f"{directory} has 19 files of oncecron ")
+    assert (
+        f"\nOn this host, as root: `apt-get install {deb}`, then `oncecron doctor`." in done.stdout
+    )
     return directory
 
 
@@ -310,6 +315,29 @@ def test_a_removal_names_the_crontabs_that_still_start_it(
         "  /etc/cron.daily/backup: edit the script",
         "to run such a command, install the package again",
     ]
+
+
+def test_each_module_is_compiled_once(
+    release: str, new_root: New, public_path: Path, packages: Path
+) -> None:
+    """Also when a plugin comes later, or the system has another Python; and Installed-Size says what lies on disk."""
+    host = new_root("alpha", release)
+    host("apt-get", "install", "-y", "--no-upgrade", *NEEDED)
+    for number, deb in enumerate(all_of(packages, ".deb", public_path), 1):
+        host("dpkg", "-i", deb)
+        names = PACKAGES[:number]
+        said = host("dpkg-query", "-W", "-f=${Installed-Size}\n", *names).split()
+        files = f"dpkg -L {' '.join(names)} | while read f; do ! [ -f $f ] || echo $f; done"
+        used = host("sh", "-c", f"{files} | xargs du -kc /usr/lib/oncecron | tail -n 1").split()
+        assert int(used[0]) == pytest.approx(sum(map(int, said)), rel=0.1)
+        modules = host("find", "-L", "/usr/lib/oncecron/current", "-name", "*.pyc").split()
+        compiled = host("find", "/usr/lib/oncecron", "-name", "*.pyc", "-printf", "%i\n").split()
+        assert len({*compiled}) == len(modules)
+        assert (len(compiled) > len(modules)) == (number > 1)
+    old = "/usr/lib/oncecron/current/click/__pycache__/core.cpython-310.pyc"
+    host("touch", old)
+    host("/usr/share/python3/runtime.d/oncecron.rtupdate", "rtupdate", "python3.10", "python3.11")
+    host("test", "!", "-e", old)
 
 
 def works(host: Root, version: str, *commands: str) -> None:
