@@ -25,7 +25,9 @@ RECIPES = Path(__file__).parents[2] / "docs" / "recipes"
 UNITS = dict(
     re.findall(
         r"^```ini\n# /etc/systemd/system/(\S+)\n(.*?)^```$",
-        (RECIPES / "systemd.md").read_text(encoding="utf-8"),
+        "\n".join(
+            (RECIPES / page).read_text(encoding="utf-8") for page in ("systemd.md", "daemon.md")
+        ),
         re.MULTILINE | re.DOTALL,
     )
 )
@@ -81,7 +83,11 @@ def test_systemd_accepts_the_units(public_path: Path) -> None:
     """With a program in the place of ours, which is not installed there."""
     for name, text in UNITS.items():
         (public_path / name).write_text(text.replace("/usr/local/bin/oncecron", "/bin/true"))
-    assert sorted(UNITS) == ["billing-nightly.service", "billing-nightly.timer"]
+    assert sorted(UNITS) == [
+        "billing-nightly.service",
+        "billing-nightly.timer",
+        "scheduler.service",
+    ]
     done = subprocess.run(
         [program("systemd-analyze"), "verify", *(public_path / name for name in UNITS)],
         capture_output=True, text=True, check=False,
