@@ -343,9 +343,9 @@ def test_each_module_is_compiled_once(
 def works(host: Root, version: str, *commands: str) -> None:
     """Whatever dpkg has done, the host fires, of these commands has each, and nothing is left half done."""
     assert host("oncecron", "--version") == f"oncecron {version}\n"
-    fired = host(
-        "oncecron", "run", "--store", "local", "--key", "k", "--no-tick", "--", "echo", "I"
-    )
+    variables = ("env", "PYTHONHOME=/nonexistent", "PYTHONPATH=/nonexistent")  # as in a crontab
+    words = ("--store", "local", "--key", "k", "--no-tick", "--", "echo", "I")
+    fired = host(*variables, "oncecron", "run", *words)
     assert fired == "I\n"
     for name in ("metrics", "drill"):
         status = host("sh", "-c", f"oncecron {name} --help >/dev/null 2>&1; echo $?")

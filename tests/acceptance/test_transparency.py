@@ -22,7 +22,7 @@ import story_stores
 from answers import refused
 from log_of import Store
 from servers import Journal, job
-from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
+from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron, script_of
 
 import oncecron
 from oncecron.core.model import owner_digest
@@ -155,7 +155,7 @@ def plant(host: Oncecron, public_path: Path, module: str, before: str, statement
     planted = source.replace(before, f"{indent}{statement}\n{before}", 1)
     assert planted != source
     (copy / module).write_text(planted)
-    host.environment["PYTHONPATH"] = str(copy.parent)
+    host.script = script_of(copy.parent)
 
 
 @pytest.mark.turns(1)
@@ -180,6 +180,37 @@ def test_a_bug_is_70_and_one_line(
     assert (ended.status, ended.out, ended.err.count("\n")) == (70, b"", 1), where
     assert "planted" in ended.err
     assert "Traceback" in host.run("k", "-vv", "--", "true").err
+
+
+@pytest.mark.parametrize("script", ["oncecron", "oncecron-shell"])
+def test_variables_of_python_are_the_job_s_alone(
+    host: Oncecron, public_path: Path, script: str
+) -> None:
+    """No module of a PYTHONPATH stands in the place of ours; with -E, no PYTHONHOME stops the program."""
+    theirs = public_path / "theirs"
+    theirs.mkdir()
+    for name in ("click", "oncecron", "oncecron_crontab", "psycopg", "redis", "select", "socket"):
+        (theirs / f"{name}.py").write_text("raise SystemExit(99)\n")
+    host.script = CONSOLE_SCRIPT.with_name(script)
+    host.environment["PYTHONPATH"] = str(theirs)
+    assert host("--help").status == 0
+    shown = ("sh", "-c", "echo $PYTHONPATH $PYTHONHOME")
+    words = ("-c", f"oncecron run --key k --no-tick -- {shlex.join(shown)}")
+    words = (
+        words if script == "oncecron-shell" else ("run", "--key", "k", "--no-tick", "--", *shown)
+    )
+    host.environment["PATH"] += f":{CONSOLE_SCRIPT.parent}"
+    assert host(*words) == (0, f"{theirs}\n".encode(), "")
+
+    isolated = public_path / script
+    shutil.copy(host.script, isolated)
+    subprocess.run(["sed", "-i", "1s/$/ -E/", isolated], check=True)  # the cure that `wrap` names
+    host.environment["PYTHONHOME"] = "/nonexistent"
+    assert b"PYTHONHOME = '/nonexistent'" in host.start("--help").process.communicate()[1]
+    host.script = isolated
+    if script == "oncecron":
+        assert host(*words) == (0, f"{theirs} /nonexistent\n".encode(), "")
+    assert host("--help").status == 0
 
 
 # What the command is given

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from log_of import Store
 from servers import Database, RedisServer, eventually
-from servers.oncecron import SHORT_TTL, Oncecron
+from servers.oncecron import SHORT_TTL, Oncecron, script_of
 
 import oncecron
 from oncecron.stores.postgres import libpq
@@ -54,7 +54,8 @@ def test_a_job_outlives_the_oncecron_that_started_it(
     """Its files are gone, the connection breaks: the lease is renewed, and the end recorded."""
     library = public_path / "library"
     shutil.copytree(Path(oncecron.__file__).parent, library / "oncecron")
-    host = new_host(PYTHONPATH=str(library))
+    host = new_host()
+    host.script = script_of(library)
     started, enough = public_path / "started", public_path / "enough"
     script = f"touch {started}; until [ -e {enough} ]; do sleep 0.1; done; exit 3"
     firing = host.fire("k", "-v", "--ttl", TTL, "--tick", "one", "--", "sh", "-c", script)

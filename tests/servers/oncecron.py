@@ -26,14 +26,27 @@ Less would make tests fail on a busy machine: a job is stopped when it could not
 @functools.cache
 def _with_timing(name: str, seconds: float) -> Path:
     """Write the installed console script once more, with one more line: a value of timing.py is another."""
+    changed = f"import oncecron.core.timing\noncecron.core.timing.{name} = {seconds}\n"
+    return _with_lines(changed, public_directory(name.lower().replace("_", "-")))
+
+
+def _with_lines(lines: str, directory: Path) -> Path:
     imports = "from oncecron.__main__ import main\n"
     text = CONSOLE_SCRIPT.read_text()
     assert text.count(imports) == 1, text
-    changed = f"import oncecron.core.timing\noncecron.core.timing.{name} = {seconds}\n"
-    script = public_directory(name.lower().replace("_", "-")) / CONSOLE_SCRIPT.name
-    script.write_text(text.replace(imports, changed + imports))
+    script = directory / CONSOLE_SCRIPT.name
+    script.write_text(text.replace(imports, lines + imports))
     script.chmod(0o755)
     return script
+
+
+def script_of(library: Path) -> Path:
+    """Return the console script that imports oncecron from a directory; SHORT_TTL is not too short for it."""
+    lines = (
+        f"sys.path.insert(0, {str(library)!r})\n"
+        f"import oncecron.core.timing\noncecron.core.timing.MINIMUM_TTL = {SHORT_TTL}\n"
+    )
+    return _with_lines(lines, public_directory("script"))
 
 
 def patient_script() -> Path:

@@ -238,6 +238,7 @@ def _carry_out(
             _give_difference(plan.source, plan.rewritten.data)
         if command == "wrap":
             warnings.warn_of_missing_store(plan)
+            warnings.warn_of_python_home(plan)
         if writing:
             _say(f"{visible(plan.source.path)}: {_put(given, plan, done)}")
         elif "check" in given:

@@ -1,4 +1,4 @@
-"""What wrap warns of in wrapped crontabs: users without a store, and keys that two users share.
+"""What wrap warns of in wrapped crontabs: no store, keys that two users share, variables that stop oncecron itself.
 
 A line finds its store by `--store`, by the variables of the crontab, by /etc/environment (where cron uses pam_env), or
 by the configuration file that `oncecron run` would find for the user whom cron runs it as.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shutil
 from typing import TYPE_CHECKING, Any
 
 from oncecron.config.file import find_file
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 _STORES = ("store", "store_file")
 _VARIABLES = ("ONCECRON_STORE", "ONCECRON_STORE_FILE")
+_LONGEST_LINE = 4096
 _OF_LOGINS = "/etc/environment"
 
 
@@ -46,6 +48,29 @@ def warn_of_missing_store(plan: Plan) -> None:
             f"{visible(source.path)}: no store is configured for {visible(user)}, so the wrapped lines will exit 78; "
             "set `store` in /etc/oncecron.toml"
         )
+
+
+def warn_of_python_home(plan: Plan) -> None:
+    """Warn if a variable of the crontab stops the Python of the wrapped lines before it gets to oncecron."""
+    source, crontab, rewritten = plan
+    after = scan(rewritten.data, system=crontab.system, cron=crontab.cron)
+    for entry in after.entries():
+        prefix = read_prefix(entry.command)
+        script = shutil.which(os.fsdecode(prefix.program)) if prefix else None
+        if script and after.environment(entry).get(b"PYTHONHOME") and _heeds_variables(script):
+            complain(
+                f"{visible(source.path)}: PYTHONHOME stops oncecron itself in the wrapped lines; let it ignore that: "
+                f"`sed -i '1s/$/ -E/' {visible(os.path.realpath(script))}`"
+            )
+            return
+
+
+def _heeds_variables(script: str) -> bool:
+    with contextlib.suppress(OSError), open(script, "rb") as file:
+        interpreter, *options = file.readline(_LONGEST_LINE).split() or [b""]
+        isolated = any(word[:1] == b"-" and {*word} & {*b"EI"} for word in options)
+        return interpreter.startswith(b"#!") and not isolated
+    return False
 
 
 def warn_of_shared_keys(plans: Sequence[Plan]) -> None:

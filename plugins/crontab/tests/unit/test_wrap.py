@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from oncecron.core.derived_key import derived_key
 from oncecron.core.errors import InputError
 from oncecron_crontab.cli.files import CrontabFile, Plan, read_source
-from oncecron_crontab.cli.warnings import warn_of_missing_store
+from oncecron_crontab.cli.warnings import warn_of_missing_store, warn_of_python_home
 from oncecron_crontab.firing_times import schedule_of
 from oncecron_crontab.percent_sign import CUT, CUT_CURE, shell_command
 from oncecron_crontab.prefix import read_prefix
@@ -595,6 +595,32 @@ def test_the_configuration_of_another_user_is_not_read_without_a_bound(
     crontab = scan(text, system=True)
     warn_of_missing_store(Plan(source, crontab, wrap(crontab, EVERYTHING)))
     assert ("no store is configured for root" in capfd.readouterr().err) == warns
+
+
+@pytest.mark.parametrize(
+    ("first", "above", "warns"),
+    [
+        *(("#!/opt/bin/python3", "PYTHONHOME=/x", True), ("#!/opt/bin/python3 -E", "PYTHONHOME=/x", False)),
+        *(("#!/usr/bin/python3 -IS", "PYTHONHOME=/x", False), ("\x7fELF", "PYTHONHOME=/x", False)),
+        *(("#!/opt/bin/python3", "PYTHONHOME=", False), ("#!/opt/bin/python3", "PYTHONPATH=/x", False)),
+    ],
+)  # fmt: skip
+def test_a_variable_that_stops_the_program_is_reported(
+    first: str, above: str, warns: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Once, with a line that mends its script; where that heeds no variable, there is nothing to say."""
+    script = tmp_path / "oncecron"
+    script.write_text(f"{first}\nmain()\n")
+    script.chmod(0o755)
+    text = f"{above}\n@daily /bin/a\n@daily /bin/b\n".encode()
+    crontab = scan(text)
+    source = CrontabFile("the crontab of ann", text, None, user="ann")
+    settings = EVERYTHING._replace(program=str(script))
+    warn_of_python_home(Plan(source, crontab, wrap(crontab, settings)))
+    said = capfd.readouterr().err
+    assert ("the crontab of ann: PYTHONHOME stops oncecron itself" in said) == warns
+    assert said.endswith(f"`sed -i '1s/$/ -E/' {script}`\n") == warns
+    assert said.count("\n") == warns
 
 
 def test_a_crontab_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
