@@ -2,19 +2,26 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from oncecron import __version__
-from oncecron_drill.certificate import Certificate, FaultCount, Finding, Judgement
+from oncecron_drill.certificate import (
+    Certificate,
+    ClassCount,
+    FaultCount,
+    Finding,
+    Judgement,
+)
 from oncecron_drill.checker import Violation, check
-from oncecron_drill.history import Fault, Firing, History
+from oncecron_drill.faults import OUTSIDE
+from oncecron_drill.history import History
 from oncecron_drill.narration import draw
-from oncecron_drill.pulse import SLOW
-from oncecron_drill.rules.joined import Joined, alive_until, option, undone, was_lost
+from oncecron_drill.rules.joined import Joined, alive_until, option, was_lost
 from oncecron_drill.store_watch import AWAY, utc
+from oncecron_drill.strength import FEWEST, below, by_kind, outside, promised
 
-FEWEST_FAULTS, FEWEST_STARTS = 3, 5
-"""With fewer than these nothing has been shown."""
+FEWEST_STARTS = 5
+"""With fewer nothing has been shown."""
 WORST = ("double", "overlap", "repeated", "beside", "fence", "token", "standby")
 """Rules whose violation hurts most, in this order; what the log does not say right hurts less."""
 OF_A_FORGETFUL_STORE = ("double", "unrecorded", "untrue", "repeated")
@@ -35,8 +42,10 @@ def assess(history: History) -> Certificate:
         Violation(each.rule, each.sentence, moments=[each.at], hole=True) for each in seen.never
     ]
     findings = ordered([*_findings(history, found)])
-    faults = _faults(history)
-    judged, why = _verdict(history, findings, faults, seen.unread)
+    violations = [finding for finding in findings if not finding.hole or _is_loss(finding)]
+    faults = by_kind(history)
+    classes = promised(history, faults)
+    judged, why = _verdict(history, violations, classes)
     return Certificate(
         store=seen.store,
         kind=history.head["store"],
@@ -55,35 +64,56 @@ def assess(history: History) -> Certificate:
         skips=verdict.counts["skips"],
         executions=verdict.counts["executions"],
         faults=faults,
+        classes=classes,
+        below=below(sum(count.hit for count in classes.values())),
+        outside=outside(history, verdict.holes),
+        holes=[finding for finding in findings if finding not in violations],
+        control=history.control,
         takeovers=verdict.counts["takeovers"],
         longest_without_runner=max(_gaps(joined), default=None),
         latency=_latency(joined),
         events=seen.events,
-        violations=findings,
-        not_tried=_not_tried(seen.unproxied, history.head["store"]),
+        violations=violations,
+        not_tried=_not_tried(history, faults),
         verdict=judged,
         why=why,
     )
 
 
 def _verdict(
-    history: History, findings: Sequence[Finding], faults: dict[str, FaultCount], unread: str
-) -> tuple[Judgement, str]:
-    hit = sum(count.hit for count in faults.values())
-    if grave := [finding for finding in findings if not finding.hole or _is_loss(finding)]:
-        lost = any(_is_loss(finding) and finding.rule != "clock-step" for finding in grave)
-        count = f"{len(grave)} violation{'s' * (len(grave) > 1)}"
-        which = f"the first: {grave[0].sentence}"
+    history: History, violations: Sequence[Finding], classes: Mapping[str, ClassCount]
+) -> tuple[Judgement, str]:  # fmt: skip
+    unread = history.seen.unread
+    if violations:
+        lost = any(_is_loss(finding) and finding.rule != "clock-step" for finding in violations)
+        count = f"{len(violations)} violation{'s' * (len(violations) > 1)}"
+        which = f"the first: {violations[0].sentence}"
         return "violated", f"{'the store lost what it had confirmed; ' * lost}{count}; {which}"
     if unread:
         return "not judged", f"the log could not be read in the end: {unread}"
+    if not history.control.together:
+        said = f"; one said: {history.control.said}" if history.control.said else ""
+        return "not judged", f"the control was not caught, so this drill may see nothing{said}"
     if len(history.starts) < FEWEST_STARTS:
         away = any(fault.kind == AWAY for fault in history.faults)
         reason = "the store was away" if away else "hardly a job was started"
         return "not judged", f"{reason}: {len(history.starts)} starts"
-    if hit < FEWEST_FAULTS:
-        return "not judged", f"only {hit} faults hit anything; give it more --minutes"
-    return "clean", f"no promise was broken by {hit} faults"
+    return _nothing_found(classes)
+
+
+def _nothing_found(classes: Mapping[str, ClassCount]) -> tuple[Judgement, str]:
+    hit = sum(count.hit for count in classes.values())
+    untried = [name for name, count in classes.items() if not count.hit]
+    found = f"0 violations in {hit} faults that hit"
+    if hit < FEWEST:
+        return "nothing found", f"{found}; at least {FEWEST} must: give it more --minutes"
+    if untried:
+        return (
+            "nothing found",
+            f"{found}, none of them: {', '.join(untried)}; give it more --minutes",
+        )
+    share = f"{100 * (below(hit) or 1):.1f} %"
+    return "clean", f"{found}: fewer than {share} of such faults break it, at 95 %"
 
 
 def _is_loss(finding: Finding) -> bool:
@@ -123,28 +153,6 @@ def _span(found: Violation) -> tuple[bool, float]:
 # Counts
 
 
-def _faults(history: History) -> dict[str, FaultCount]:
-    """Return how often each kind was begun and reached something; what the machine's load did is none."""
-    began: Counter[str] = Counter()
-    hit: Counter[str] = Counter()
-    for fault in history.faults:
-        if fault.kind != SLOW:
-            began[fault.kind] += 1
-            hit[fault.kind] += _reached(history.firings, fault)
-    return {kind: FaultCount(number, hit[kind]) for kind, number in began.most_common()}
-
-
-def _reached(firings: Sequence[Firing], fault: Fault) -> bool:
-    if fault.hit:
-        return True
-    return any(
-        (fault.target in (firing.host, "store"))
-        and firing.at <= undone(fault)
-        and (firing.ended is None or firing.ended >= fault.at)
-        for firing in firings
-    )
-
-
 def _gaps(joined: Joined) -> Iterator[float]:
     for starts in joined.parts.values():
         for before, after in itertools.pairwise(starts):
@@ -169,8 +177,13 @@ def _latency(joined: Joined) -> dict[str, float]:
     }
 
 
-def _not_tried(unproxied: str, kind: str) -> list[str]:
+def _not_tried(history: History, faults: Mapping[str, FaultCount]) -> list[str]:
+    head, unproxied = history.head, history.seen.unproxied
     found = [f"cut and slow connections: {unproxied}"] if unproxied else []
-    if kind == "sqlite":
+    if head["store"] == "sqlite":
         found.append("a full disk: it would be the store's too")
+    if not set(OUTSIDE) & set(head["kinds"].values()):
+        found.append("what the promise leaves out (--no-holes)")
+    missed = [kind for kind in head["kinds"] if kind not in faults or not faults[kind].hit]
+    found += [f"that hit nothing: {', '.join(missed)}"] if missed else []
     return [*found, *NEVER_TRIED]

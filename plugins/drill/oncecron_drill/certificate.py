@@ -4,7 +4,10 @@ import dataclasses
 import textwrap
 from typing import Literal
 
-Judgement = Literal["clean", "violated", "not judged"]
+from oncecron_drill.history import Control
+
+Judgement = Literal["clean", "violated", "nothing found", "not judged"]
+_TITLES: dict[Judgement, str] = {"nothing found": "NOTHING FOUND (too few faults)"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,13 +19,29 @@ class FaultCount:
 
 
 @dataclasses.dataclass(frozen=True)
+class ClassCount(FaultCount):
+    """The same of a class of faults."""
+
+    below: float | None
+    """The share of such faults that break a promise is smaller, at 95 %, where none did; None: none has hit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outside:
+    """How often a class of faults that the promise leaves out was tried, and after how many of these jobs met."""
+
+    tried: int
+    overlapped: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Finding:
     """One broken promise, or one documented hole."""
 
     rule: str
     sentence: str
     hole: bool
-    """A hole that the documentation names: it alone is no violation, unless the store lost what it had confirmed."""
+    """The documentation names it. Among the violations: what a store did that lost what it had confirmed."""
     timeline: str
     """The shortest history that shows it, as lines of text up to 160 columns wide."""
 
@@ -57,6 +76,15 @@ class Certificate:
     """By outcome: succeeded, failed, lost, ..."""
     faults: dict[str, FaultCount]
     """By kind."""
+    classes: dict[str, ClassCount]
+    """Those that the promise covers."""
+    below: float | None
+    """As of a class, of all of these together."""
+    outside: dict[str, Outside]
+    """The classes that the promise leaves out, as far as they were to be tried. No verdict counts them."""
+    holes: list[Finding]
+    """What was found of them."""
+    control: Control
     takeovers: int
     longest_without_runner: float | None
     """The longest time from a lost run of a key to the next start of that key; None if no run was lost."""
@@ -65,7 +93,6 @@ class Certificate:
     events: list[tuple[str, str]]
     """What was seen at the store: when, and what."""
     violations: list[Finding]
-    """Documented holes too."""
     not_tried: list[str]
     verdict: Judgement
     why: str
@@ -79,9 +106,10 @@ def as_text(certificate: Certificate) -> str:
     """Return it in about 25 lines of at most 80 columns; below them the history that shows the first violation."""
     head = certificate
     lines = [
-        f"oncecron drill: {head.verdict.upper()}",
+        f"oncecron drill: {_TITLES.get(head.verdict, head.verdict.upper())}",
         *_wrapped("", head.why),
         "",
+        *_wrapped("control", _control(head.control)),
         *_listed("store", [f"{head.store}, {head.store_version}", *head.topology]),
         *_wrapped("oncecron", f"{head.oncecron}, Python {head.python}{_judge(head)}"),
         *_wrapped(
@@ -91,12 +119,13 @@ def as_text(certificate: Certificate) -> str:
         *_wrapped("firings", f"{head.firings}, {head.starts} starts"),
         *_wrapped("executions", _counts(head.executions)),
         *_wrapped("skips", _counts(head.skips)),
-        *_wrapped("faults", _faults(head.faults)),
+        *_wrapped("faults", _faults(head.classes)),
         *_wrapped("takeovers", _takeovers(head)),
         *_wrapped("to the job", _latency(head.latency)),
         *_events(head.events),
         *_findings(head.violations),
         *_wrapped("not tried", "; ".join(head.not_tried)),
+        *_outside(head.outside),
     ]
     timelines = [finding.timeline for finding in head.violations if finding.timeline]
     if head.verdict == "violated" and timelines:
@@ -129,10 +158,32 @@ def _counts(numbers: dict[str, int]) -> str:
     return ", ".join(f"{number} {name}" for name, number in numbers.items())
 
 
-def _faults(faults: dict[str, FaultCount]) -> str:
-    hit = sum(count.hit for count in faults.values())
-    kinds = ", ".join(f"{count.began} {kind}" for kind, count in faults.items())
-    return f"{hit} hit something; {kinds}" if faults else "none"
+def _faults(classes: dict[str, ClassCount]) -> str:
+    hit = sum(count.hit for count in classes.values())
+    return f"{hit} hit: " + ", ".join(f"{name} {count.hit}" for name, count in classes.items())
+
+
+def _control(control: Control) -> str:
+    if not control.together:
+        return f"a plain lock started {control.starts} jobs in {control.faults} faults: it was not caught"
+    met = (
+        f"{control.together} jobs beside each other" if control.together > 1 else "two jobs at once"
+    )
+    return f"a plain lock ran {met} in {control.faults} faults"
+
+
+def _outside(classes: dict[str, Outside]) -> list[str]:
+    if not classes:
+        return []
+    found = [
+        f"{name}: tried {count.tried}, overlapped {count.overlapped}"
+        for name, count in classes.items()
+    ]
+    return [
+        "",
+        "outside the promise, and in no verdict:",
+        *(line for text in found for line in _wrapped("", text)),
+    ]
 
 
 def _takeovers(certificate: Certificate) -> str:
@@ -159,14 +210,13 @@ def _events(events: list[tuple[str, str]]) -> list[str]:
 def _findings(findings: list[Finding]) -> list[str]:
     if not findings:
         return _wrapped("violations", "none")
-    alike: dict[tuple[str, bool], list[Finding]] = {}
+    alike: dict[str, list[Finding]] = {}
     for finding in findings:
-        alike.setdefault((finding.rule, finding.hole), []).append(finding)
+        alike.setdefault(finding.rule, []).append(finding)
     return _listed("violations", [_first_of(group) for group in alike.values()])
 
 
 def _first_of(alike: list[Finding]) -> str:
     first, *others = alike
-    what = "documented hole" if first.hole else "VIOLATION"
     more = f"; and {len(others)} more (--json)" if others else ""
-    return f"{what} ({first.rule}): {first.sentence}{more}"
+    return f"{first.rule}: {first.sentence}{more}"

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 _SHORTEST_DRILL, _LONGEST_DRILL = 0.1, 1440
 """The bounds of `drill --minutes`."""
-_DRILL_ENDING = 60
-"""So many seconds a drill usually takes after its last fault: every key has to run once more, and leases to end."""
+_MORE = 80
+"""Seconds that a drill usually takes beside: its control, and after the last fault every key has to run once more."""
 
 _PRINTED = "-"
 _MOST_SEED = 1_000_000
-_ENDINGS = {"clean": 0, "violated": 1, "not judged": EX_UNKNOWN}
+_ENDINGS = {"clean": 0, "violated": 1, "nothing found": EX_UNKNOWN, "not judged": EX_UNKNOWN}
 
 OPTIONS = (
     Option(
@@ -50,6 +50,10 @@ OPTIONS = (
         minimum=1, maximum=24,
     ),
     Option("seed", "integer", "Repeat the firings and faults of this seed.", group="How much", minimum=0),
+    Option(
+        "no-holes", "flag", "Leave out the faults under which oncecron promises nothing, such as the wrapper and the "
+        "guard of a job stopped together.", group="How much",
+    ),
     Option("yes", "flag", "Begin without asking. Needed without a terminal."),
     Option(
         "json", "text", "Also write the certificate, and the whole history, as JSON into this file. -: print that "
@@ -156,6 +160,7 @@ def _request(settings: Settings) -> Request:
         settings["keys"],
         SystemRandom().randrange(_MOST_SEED) if seed is None else seed,
         settings[NAMESPACE.name] if settings.is_typed(NAMESPACE.name) else None,
+        outside=not settings["no-holes"],
     )
 
 
@@ -175,7 +180,7 @@ def _agreed(request: Request) -> bool:
     """Say what the drill is about to do, and ask. Raises `UsageError` where nobody can be asked."""
     plan = (
         f"{request.hosts} hosts on this machine fire {request.firings_a_second:.1f} times a second into "
-        f"{request.store} for {request.minutes:g} minutes and about {_DRILL_ENDING:g} s more, in a namespace of its own"
+        f"{request.store} for {request.minutes:g} minutes and about {_MORE} s more, in a namespace of its own"
     )
     if not (sys.stdin and sys.stdin.isatty() and os.isatty(2)):
         raise UsageError(f"no terminal to ask at: {plan}; add --yes to begin")
@@ -194,10 +199,11 @@ COMMAND = TableCommand(
     about="Put your own store to the proof. Hosts on this machine fire jobs into a namespace of their own while "
     "processes are killed and stopped, connections are cut and slowed, clocks are wrong and a disk is full. Then the "
     "jobs' own ledger is judged: was anything started twice, or two at a time, or not at all, or without a record? "
-    "The result is a certificate, or the history that shows the hole. Exit status: 0 clean, 1 violated, 3 if it could "
-    "not judge.",
+    "The result is a certificate, or the history that shows the hole. Exit status: 0 clean, 1 violated, 3 if too few "
+    "faults found nothing, or it could not judge.",
     examples=(
         "oncecron drill",
+        "oncecron drill --store local",
         "oncecron drill --minutes 30 --json drill.json",
         "oncecron drill --judge drill.json",
         "oncecron drill --store redis://redis.example.com --yes",

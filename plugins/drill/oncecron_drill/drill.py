@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from oncecron import __version__
 from oncecron.core.errors import OutputError, StoreError, StoreRefusesError, UsageError, reason_of
@@ -23,6 +23,8 @@ from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron.stores.reader import Reader
 from oncecron_drill import history
+from oncecron_drill.another_wrapper import Wrapper
+from oncecron_drill.control import LONGEST, SECONDS, control, have_met, plain_lock
 from oncecron_drill.faults import OUTLIVING
 from oncecron_drill.firing_hosts import FiringHost
 from oncecron_drill.generator import ITEM_KEYS, KEYS, Key
@@ -32,7 +34,7 @@ from oncecron_drill.nemesis import Pace
 from oncecron_drill.place import Place, make_hosts
 from oncecron_drill.run_under_faults import Run, UnreadableError, Wanted
 from oncecron_drill.store_watch import FORGETFUL, Progress, Watch
-from oncecron_drill.stores import open_drilled
+from oncecron_drill.stores import DrilledStore, open_drilled
 
 ORDER = (
     *("stubborn", "leader", "gives-up", "failover", "shared", "letters", "limited", "schedule"),
@@ -40,7 +42,7 @@ ORDER = (
     *("fails", "overtaken", "waits", "minute", "alone", "instants", "daemon", "loud"),
 )
 """The keys of a drill; with fewer, the first ones. What is fenced writes elsewhere, and a drill does not."""
-GAP, MOST_AT_ONCE = 0.8, 10
+GAP, MOST_AT_ONCE = 0.4, 10
 """Seconds between two faults, on average, and how many last at a time."""
 FAVOUR = {
     "late answers, then silence": 2.0, "a proxy that resets": 2.0, "lose an answer": 2.0, "refuse connections": 2.0,
@@ -72,6 +74,8 @@ class Request:
     keys: int
     seed: int
     namespace: str | None = None
+    outside: bool = True
+    """Whether to try too what the promise leaves out."""
 
     @property
     def chosen(self) -> tuple[Sequence[Key], Sequence[Key]]:
@@ -98,32 +102,65 @@ def drill(request: Request, ground: Ground, progress: Progress) -> History:
         store.prepare()
         watch = Watch(store)
         watch.look()
-        place = Place(store, watch, request.address, namespace)
-        stack.callback(place.close)
-        random = Random(f"{request.seed} hosts")
-        hosts = make_hosts(request.hosts, random, place, directory, namespace, request.address)
-        stack.callback(ground.end_processes)
-        operator = stack.enter_context(ThreadPoolExecutor(1, "operator"))
-        plain, of_items = request.chosen
-        wanted = Wanted(
-            request.address.kind, request.seed, request.minutes, directory, own_command(), plain, of_items,
-            pulse=PULSE,
-        )  # fmt: skip
-        run = DrillRun(wanted, hosts, place, operator, watch, progress)
-        stack.callback(run.close)
         stack.callback(watch.stop)
         watch.start()
-        unread = ""
-        try:
-            run.go()
-        except UnreadableError as error:
-            unread = str(error)
-            run.give_up()
+        stage = _Stage(request, ground, namespace, store, watch, progress)
+        with stage.run(ControlRun, "control", plain_lock(_interpreter())) as run:
+            shown = control(run)
+        with stage.run(DrillRun) as run:
+            unread = ""
+            try:
+                run.go()
+            except UnreadableError as error:
+                unread = str(error)
+                run.give_up()
         ledgers = history.load(directory)
         ledgers.seen = dataclasses.replace(
             watch.seen(), store=request.store, unproxied=store.unproxied, unread=unread
         )
+        ledgers.control = shown
         return ledgers
+
+
+class _Stage(NamedTuple):
+    """What the control and the drill itself have in common."""
+
+    request: Request
+    ground: Ground
+    namespace: str
+    store: DrilledStore
+    watch: Watch
+    progress: Progress
+
+    @contextlib.contextmanager
+    def run(
+        self, kind: type["DrillRun"], where: str = "", wrapper: Wrapper | None = None
+    ) -> Iterator["DrillRun"]:
+        """Make hosts, with proxies, for a run that keeps its ledgers in a part of the directory."""
+        request, directory = self.request, self.ground.directory / where
+        directory.mkdir(mode=0o700, exist_ok=True)
+        with contextlib.ExitStack() as stack:
+            place = Place(self.store, self.watch, request.address, self.namespace)
+            stack.callback(place.close)
+            random = Random(f"{request.seed} hosts")
+            hosts = make_hosts(
+                request.hosts, random, place, directory, self.namespace, request.address
+            )
+            stack.callback(self.ground.end_processes)
+            operator = stack.enter_context(ThreadPoolExecutor(1, "operator"))
+            plain, of_items = request.chosen
+            wanted = Wanted(
+                request.address.kind, request.seed, request.minutes, directory, own_command(), plain, of_items,
+                outside=request.outside, pulse=PULSE, wrapper=wrapper,
+            )  # fmt: skip
+            run = kind(wanted, hosts, place, operator, self.watch, self.progress)
+            stack.callback(run.close)
+            yield run
+
+
+def _interpreter() -> list[str]:
+    words = own_command()
+    return words[: -2 if words[-2:-1] == ["-m"] else -1]
 
 
 @contextlib.contextmanager
@@ -192,6 +229,7 @@ class DrillRun(Run):
         """Say too when it began, what fired, and after what a store may have forgotten what it had confirmed."""
         return super().head() | {
             "began_at": time.time(), "oncecron": __version__, "python": platform.python_version(), "loses": FORGETFUL,
+            "kinds": self.nemesis.kinds | {fault.kind: FULL for fault in self._full},
         }  # fmt: skip
 
     def pace(self) -> Pace:
@@ -234,3 +272,17 @@ class DrillRun(Run):
         self._progress(
             self.elapsed, f"{len(self.recorder.firings)} firings, {faults} faults, {known}"
         )
+
+
+class ControlRun(DrillRun):
+    """The run of a plain lock, until it has been caught."""
+
+    def is_long_enough(self) -> bool:
+        """Return so too where it has not been, after a while."""
+        if self.elapsed < min(SECONDS, self.wanted.minutes * 60):
+            return False
+        return self.elapsed >= LONGEST or have_met(self.journal)
+
+    def say_how_far(self) -> None:
+        """Say that the drill itself has not begun."""
+        self._progress(0, f"control: a plain lock, {len(self.recorder.firings)} firings")

@@ -29,7 +29,18 @@ FURTHEST_STEP = 90.0
 """Seconds by which a host's clock is set at most."""
 BACK = 20.0
 """By so many seconds a clock is set back."""
+BRIEFLY = (0.5, TTL / 3)
+"""Seconds that a renewal can always wait."""
 ROLES = ("wrapper", "guard", "job")
+KILLED, STOPPED, POWERLESS, FROZEN = (
+    "a process killed", "a process stopped", "host without power", "host frozen briefly",
+)  # fmt: skip
+CLOCK, CUT, SLOW = "clock set", "connections cut", "answers late or lost"
+"""Classes of faults."""
+BOTH_KILLED, BOTH_STOPPED, LONG_FROZEN = OUTSIDE = (
+    "both processes killed together", "both processes stopped together", "host frozen for longer than its lease",
+)  # fmt: skip
+"""Those under which docs/guarantees.md promises nothing: nobody is left who could end a job whose lease is over."""
 Hit = list[tuple[int, str, str]]
 Done = tuple[str, Hit]
 """A detail for the history, and whom a signal reached."""
@@ -51,6 +62,8 @@ class Kind(NamedTuple):
     """What is done besides when it has lasted for so many seconds."""
     fresh: bool = False
     """Whether it needs a job that has just begun and will outlive its lease."""
+    of: str = ""
+    """Its class: what a certificate counts."""
 
 
 class StoreFault(NamedTuple):
@@ -73,12 +86,14 @@ class HostFaults:
 
     def __init__(
         self, host: FiringHost, proxies: Sequence[FaultProxy], random: Random, firings: Callable[[], list[Firing]],
+        *, outside: bool = True,
     ) -> None:  # fmt: skip
-        """Take the proxies in front of the store for this host alone."""
+        """Take the proxies in front of the store for this host alone; `outside`: also what the promise leaves out."""
         self.host = host
         self.random = random
         self._firings = firings
         self._proxies = proxies
+        self._outside = outside
         self._stopped: list[Process] = []
 
     def kinds(self) -> list[Kind]:
@@ -86,7 +101,7 @@ class HostFaults:
         found = [*self._of_processes(), *self._of_the_machine(), *self.further()]
         if self._proxies:
             found += self._of_the_proxies()
-        return found
+        return [kind for kind in found if self._outside or kind.of not in OUTSIDE]
 
     def further(self) -> list[Kind]:
         """Return what is possible besides, where a host is more than its processes."""
@@ -117,13 +132,15 @@ class HostFaults:
         self, whom: str, roles: Sequence[str], weight: float = 1.0, *, new: bool = False
     ) -> Kind:
         begin = partial(self._kill, roles, new=new)
-        return Kind("processes", f"kill {whom}", (0, 0), begin, _nothing, weight, fresh=new)
+        of = KILLED if len(roles) == 1 else BOTH_KILLED
+        return Kind("processes", f"kill {whom}", (0, 0), begin, _nothing, weight, fresh=new, of=of)
 
     def _stopping(
         self, whom: str, roles: Sequence[str], seconds: tuple[float, float], weight: float = 1.0, *, new: bool = False
     ) -> Kind:  # fmt: skip
         begin = partial(self._stop, roles, new=new)
-        return Kind("processes", f"stop {whom}", seconds, begin, self._go_on, weight, fresh=new)
+        of, undo = STOPPED if len(roles) == 1 else BOTH_STOPPED, self._go_on
+        return Kind("processes", f"stop {whom}", seconds, begin, undo, weight, fresh=new, of=of)
 
     def _of_the_machine(self) -> list[Kind]:
         host = self.host
@@ -135,12 +152,16 @@ class HostFaults:
             return self._everything("stopped", host.freeze)
 
         found = [
-            Kind("processes", "power off the host", (0, 0), power_off, _nothing),
-            Kind("processes", "freeze the host", (1, 14), freeze, host.thaw),
+            Kind("processes", "power off the host", (0, 0), power_off, _nothing, of=POWERLESS),
+            Kind("processes", "freeze the host", BRIEFLY, freeze, host.thaw, of=FROZEN),
+            Kind(
+                "processes", "freeze the host for long", BEYOND, freeze, host.thaw, of=LONG_FROZEN
+            ),
         ]
         if host.has_clock:
+            undo = self._right_clock
             found.append(
-                Kind("clock", "step the clock", (3, 20), self._step_clock, self._right_clock, 2)
+                Kind("clock", "step the clock", (3, 20), self._step_clock, undo, 2, of=CLOCK)
             )
         return found
 
@@ -149,22 +170,24 @@ class HostFaults:
         # The answer to one renewal comes as late as it may, and then no other does.
         late_then_silent = Kind(
             "proxy", "late answers, then silence", BEYOND, self._late_answers, passing,
-            then=(TTL / 3, lambda: self._tell("deaf")), fresh=True,
+            then=(TTL / 3, lambda: self._tell("deaf")), fresh=True, of=CUT,
         )  # fmt: skip
         found = [
             late_then_silent,
-            Kind("proxy", "delay", (2, 12), self._delay, passing, 2),
-            Kind("proxy", "a deaf proxy", (1, 12), lambda: self._tell("deaf"), passing),
-            Kind("proxy", "a proxy that forwards one way", (1, 12), self._one_way, passing),
-            Kind("proxy", "a proxy that resets", (1, 6), lambda: self._tell("reset"), passing),
-            Kind("proxy", "refuse connections", (6, 14), self._refuse, passing),
-            Kind("proxy", "sever the connections", (0, 0), lambda: self._tell("sever"), _nothing),
-            Kind("proxy", "lose an answer", (2, 4), self._lose_an_answer, passing, 2),
-        ]
+            Kind("proxy", "delay", (2, 12), self._delay, passing, 2, of=SLOW),
+            Kind("proxy", "a deaf proxy", (1, 12), lambda: self._tell("deaf"), passing, of=CUT),
+            Kind("proxy", "a proxy that forwards one way", (1, 12), self._one_way, passing, of=CUT),
+            Kind("proxy", "a proxy that resets", (1, 6), lambda: self._tell("reset"), passing, of=CUT),
+            Kind("proxy", "refuse connections", (6, 14), self._refuse, passing, of=CUT),
+            Kind("proxy", "sever the connections", (0, 0), lambda: self._tell("sever"), _nothing, of=CUT),
+            Kind("proxy", "lose an answer", (2, 4), self._lose_an_answer, passing, 2, of=SLOW),
+        ]  # fmt: skip
         if self.host.has_clock:
             name = "set the clock back, then silence"
             undo = self._set_and_forward
-            found.append(Kind("proxy", name, BEYOND, self._back_and_deaf, undo, fresh=True))
+            found.append(
+                Kind("proxy", name, BEYOND, self._back_and_deaf, undo, fresh=True, of=CLOCK)
+            )
         return found
 
     # What they do

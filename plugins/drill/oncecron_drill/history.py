@@ -175,6 +175,19 @@ class Seen:
 
 
 @dataclasses.dataclass
+class Control:
+    """What a plain lock has shown under the same faults: a drill that does not catch it cannot judge."""
+
+    together: int = 0
+    """How often two jobs of a key lived at once."""
+    faults: int = 0
+    """How many have hit."""
+    starts: int = 0
+    said: str = ""
+    """The last line of a lock that failed, empty if none did."""
+
+
+@dataclasses.dataclass
 class History:
     """All of it."""
 
@@ -191,6 +204,7 @@ class History:
     items: list[ItemEvent] = dataclasses.field(default_factory=list)
     """What the commands of `each` wrote. Its firings and its rows are not among those of `run`."""
     seen: Seen = dataclasses.field(default_factory=Seen)
+    control: Control = dataclasses.field(default_factory=Control)
 
 
 class Recorder:

@@ -76,6 +76,11 @@ class Nemesis:
         self._store_faults = [fault for fault in store_faults if only(fault.kind)]
         self._next = self._next_look = now() + GAP
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The class of each kind that may be begun at a host, by its name."""
+        return {kind.name: kind.of for kinds in self._kinds.values() for kind in kinds}
+
     def step(self) -> None:
         """Do what is due."""
         for place, running in list(self._running.items()):

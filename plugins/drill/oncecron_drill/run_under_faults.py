@@ -15,6 +15,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, Protocol
@@ -67,6 +68,8 @@ class Wanted:
     keys: Sequence[Key] = KEYS
     item_keys: Sequence[Key] = ITEM_KEYS
     faults: Callable[[str], bool] = lambda _: True
+    outside: bool = True
+    """Whether to try too what the promise leaves out."""
     pulse: float = PAUSE
     """Seconds between two beats."""
     wrapper: Wrapper | None = None
@@ -120,8 +123,10 @@ class Run:
             wanted = dataclasses.replace(wanted, keys=keys, item_keys=())
         self.wanted = wanted
         self.hosts = {host.name: host for host in hosts}
-        for host in hosts:
-            host.is_foreign = wanted.wrapper is not None
+        for host in (
+            hosts if wanted.wrapper else ()
+        ):  # its clock and its disk are those of the machine
+            host.is_foreign, host.has_clock, host.is_full = True, False, False
         self.store = store
         self.operator = operator
         self.recorder = Recorder(wanted.directory)
@@ -145,7 +150,8 @@ class Run:
     def faults_of(self, host: FiringHost, random: Random) -> HostFaults:
         """Return what can be done to a host."""
         proxies = self.store.proxies.get(host.name, ())
-        return HostFaults(host, proxies, random, lambda: self.firings_of(host))
+        firings = partial(self.firings_of, host)
+        return HostFaults(host, proxies, random, firings, outside=self.wanted.outside)
 
     def pace(self) -> Pace:
         """Return how hard the nemesis strikes."""
@@ -167,7 +173,7 @@ class Run:
             },
             "items": self._of_items,
             "retried": [key.name for key in wanted.item_keys if "--in-doubt retry" in key.run],
-            "promised": wanted.wrapper and wanted.wrapper.rules,
+            "promised": wanted.wrapper and wanted.wrapper.rules, "kinds": self.nemesis.kinds,
         }  # fmt: skip
 
     # The run
@@ -194,6 +200,28 @@ class Run:
 
     def go(self) -> None:
         """Fire and strike for so long, undo everything, go on for a while, gather."""
+        self.strike()
+        self._wait_for(self.operator.submit(self.store.well))
+        while not self.give_back():
+            self._turn()
+        self.calm()
+        self.recorder.moment("quiet")
+        self._go_on_until_all_have_run(now())
+        self._fire_what_waits_for_its_minute()
+        self._fire_what_outlives_its_lease()
+        self._fire_the_items()
+        self._let_them_end()
+        self._pulse.stop()
+        self.feel()
+        self.recorder.moment("end")
+        self._gather()
+
+    def is_long_enough(self) -> bool:
+        """Return whether faults have struck for so long."""
+        return self.elapsed >= self.wanted.minutes * 60
+
+    def strike(self) -> None:
+        """Fire and strike for so long, and undo all that lasts."""
         wanted = self.wanted
         seconds = wanted.minutes * 60
         random = Random(f"{wanted.seed} nemesis")
@@ -220,27 +248,23 @@ class Run:
         self._pulse = Pulse(self.store.beat, pause=wanted.pulse)
         self._begin_at = now()
         self.begin()
-        while now() - self._begin_at < seconds:
+        while not self.is_long_enough():
             self._turn()
             self.nemesis.step()
             self.meanwhile()
             self.say_how_far()
         while not self.nemesis.undo_all():
             self._turn()
-        self._wait_for(self.operator.submit(self.store.well))
-        while not self.give_back():
-            self._turn()
-        self.calm()
-        self.recorder.moment("quiet")
-        self._go_on_until_all_have_run(now())
-        self._fire_what_waits_for_its_minute()
-        self._fire_what_outlives_its_lease()
-        self._fire_the_items()
+
+    def stop(self) -> None:
+        """End all that runs, and the record."""
+        for host in self.hosts.values():
+            host.power_off()
         self._let_them_end()
         self._pulse.stop()
-        self.feel()
-        self.recorder.moment("end")
-        self._gather()
+        for moment in ("quiet", "end"):
+            self.recorder.moment(moment)
+        self._write_log(dataclasses.asdict(Log()))
 
     def _go_on_until_all_have_run(self, quiet: float) -> None:
         """Fire each key, its next tick at once, until it has started; for a ttl at least, as dead hosts have leases."""
@@ -425,6 +449,9 @@ class Run:
         for path in locked_files(self.journal):
             with path.open("a") as file:
                 file.write(json.dumps({"event": "lives", "at": now()}) + "\n")
+        self._write_log(log)
+
+    def _write_log(self, log: dict[str, Any]) -> None:
         (self.wanted.directory / "log.json").write_text(json.dumps(log))
 
     def _undelivered_of(self, host: FiringHost) -> list[str]:

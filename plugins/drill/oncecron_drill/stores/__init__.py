@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from oncecron.stores.address import Address
 
@@ -57,6 +58,9 @@ class DrilledStore(Protocol):
 
     def beat(self, number: int) -> int | None:
         """Write a number durably by a new session, and return the one that it replaces; None: there is none to tell."""
+
+    def plain_lock(self, key: str) -> AbstractContextManager[bool]:
+        """Hold a lock as a script of ten lines does, while the block lasts; give whether it is ours."""
 
     def close(self) -> None:
         """End the session of `look`."""

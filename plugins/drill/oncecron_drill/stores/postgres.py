@@ -13,7 +13,7 @@ from oncecron.stores.postgres.schema import quoted
 from oncecron_drill.stores import Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from oncecron.stores.address import Address
@@ -125,6 +125,16 @@ class PostgresDrill(Connection):
                 return int(row[0]) if row else -1
         finally:
             other.close()
+
+    @contextlib.contextmanager
+    def plain_lock(self, key: str) -> Iterator[bool]:
+        """Of a transaction, which a pooler keeps together; no guard ends the job when the session is lost."""
+        with self._explained("{owner}"), self._connected().transaction():
+            asked = "select pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtext(%s))"
+            [is_ours] = self._connected().execute(asked, (f"{self._ns} {key}",)).fetchone() or [
+                False
+            ]
+            yield is_ours
 
 
 def open_drilled(address: Address, namespace: str) -> PostgresDrill:

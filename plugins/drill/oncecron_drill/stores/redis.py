@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from oncecron.core.errors import StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import REPLICA_TIMEOUT
@@ -9,10 +11,11 @@ from oncecron.stores.address import masked
 from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.people_client import PeopleClient
 from oncecron.stores.redis.scripts import Names
+from oncecron_drill.generator import TTL
 from oncecron_drill.stores import Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
     from oncecron.stores.address import Address
@@ -113,6 +116,15 @@ class RedisDrill:
                 f"Redis {masked(self._url)}: only {acknowledged[0]} of {wait} replicas have it"
             )
         return int(before)
+
+    @contextlib.contextmanager
+    def plain_lock(self, key: str) -> Iterator[bool]:
+        """SET NX with the shortest ttl that oncecron allows, and DEL; nothing renews it."""
+        name = self._names.of_namespace(f"plain:{key}")
+        [granted] = self._watch.ask([("SET", name, "taken", "NX", "EX", f"{TTL:g}")])
+        yield granted is not None
+        if granted is not None:
+            self._watch.ask([("DEL", name)])
 
     def close(self) -> None:
         self._watch.close()

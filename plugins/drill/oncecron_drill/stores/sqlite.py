@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import sqlite3
 import time
 from contextlib import closing
+from pathlib import Path
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.timing import READER_TIMEOUT
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncecron.stores.address import Address
+
+
+_LOCK = ".lock"
 
 
 class SQLiteDrill:
@@ -40,9 +45,10 @@ class SQLiteDrill:
         """Do nothing."""
 
     def remove(self) -> None:
-        for suffix in ("", "-wal", "-shm", "-journal"):
+        locks = glob.glob(f"{glob.escape(self._path)}-*{_LOCK}")
+        for path in (*(self._path + suffix for suffix in ("", "-wal", "-shm", "-journal")), *locks):
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._path + suffix)
+                os.unlink(path)
 
     def look(self) -> Sight:
         with self._open() as file:
@@ -58,6 +64,21 @@ class SQLiteDrill:
             file.execute("begin immediate")
             file.rollback()
         return None
+
+    @contextlib.contextmanager
+    def plain_lock(self, key: str) -> Iterator[bool]:
+        """Of a file with a pid, which counts no more when that process is dead; its job may live on."""
+        path = Path(f"{self._path}-{key}{_LOCK}")
+        try:
+            with path.open("x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:
+            if not (pid := path.read_text()) or Path("/proc", pid).exists():
+                yield False
+                return
+            path.write_text(str(os.getpid()))
+        yield True
+        path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Hold nothing."""

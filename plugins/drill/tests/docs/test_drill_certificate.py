@@ -20,7 +20,8 @@ from oncecron_drill.history import History
 from oncecron_drill.history_file import LARGEST, VERSION
 
 LABEL = 14
-FIXED = ("oncecron", "drill", "firings", "not tried")
+APART = "outside the promise"
+FIXED = ("oncecron", "drill", "firings", APART)
 """The lines whose words depend on no fault."""
 
 
@@ -38,7 +39,8 @@ def rows(lines: list[str]) -> dict[str, str]:
     """Return the text beside each label."""
     found: dict[str, str] = {}
     for line in lines[1:]:
-        label = line[:LABEL].strip() or next(reversed(found), "")
+        apart = line[LABEL:].strip() and line.startswith(APART)
+        label = APART if apart else line[:LABEL].strip() or next(reversed(found), "")
         found[label] = f"{found.get(label, '')} {line[LABEL:].strip()}".strip()
     return found
 

@@ -21,7 +21,8 @@ class Invented:
         keys = {KEY: {"seconds": 2.0, "period": 5.0, "once": False}}
         hosts = ["h1", "h2", "h3"]
         self.history = History(
-            {"seed": 7, "store": "postgres", "minutes": 1, "ttl": 6.0, "hosts": hosts, "keys": keys, **head},
+            {"seed": 7, "store": "postgres", "minutes": 1, "ttl": 6.0, "hosts": hosts, "keys": keys, "kinds": {}}
+            | head,
             [], [], [], Log(), quiet=200.0, end=200.0,
         )  # fmt: skip
         self.token = 1000

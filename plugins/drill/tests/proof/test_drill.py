@@ -24,10 +24,12 @@ from servers.process import command_line, process_table, spawn
 from oncecron.stores.address import parse_address
 from oncecron_drill import drill as drills
 from oncecron_drill import history
+from oncecron_drill.another_wrapper import Wrapper
 from oncecron_drill.assess import assess
-from oncecron_drill.certificate import Certificate
+from oncecron_drill.certificate import Certificate, as_text
 from oncecron_drill.generator import TTL
 from oncecron_drill.keeper import Ground, keeping
+from oncecron_drill.strength import FEWEST
 
 IS_LONG = os.environ.get("ONCECRON_TEST_DRILLS") == "long"
 KINDS = ("pooled", "postgres", "redis", "sentinel", "sqlite")
@@ -89,7 +91,7 @@ class Driller:
         ended = self("--store", url, "--minutes", minutes, "--yes", "--json", "-", *words)
         assert ended.out, ended.err
         found: dict[str, Any] = json.loads(ended.out)["certificate"]
-        verdicts = {"clean": 0, "violated": 1, "not judged": 3}
+        verdicts = {"clean": 0, "violated": 1, "nothing found": 3, "not judged": 3}
         assert ended.status == verdicts[found["verdict"]]
         return found
 
@@ -119,10 +121,10 @@ def told(certificate: dict[str, Any]) -> str:
 @pytest.mark.stores(1)
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", KINDS)
-def test_a_well_store_is_clean_and_its_certificate_is_true(
+def test_nothing_is_found_in_a_well_store_and_its_certificate_is_true(
     store: str, request: pytest.FixtureRequest, public_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of what the jobs wrote themselves, and of what was done to them."""
+    """Of what the jobs wrote themselves, and of what was done to them; so soon nothing is called clean."""
     monkeypatch.setattr(drills, "own_command", lambda: [sys.executable, str(CONSOLE_SCRIPT)])
     monkeypatch.setattr("oncecron_drill.place.own_command", drills.own_command)
     monkeypatch.setattr("tempfile.tempdir", str(public_path))
@@ -134,8 +136,53 @@ def test_a_well_store_is_clean_and_its_certificate_is_true(
             found = assess(drills.drill(asked, ground, lambda _, text: said.append(text)))
             agrees_with_the_ledger(found, ground.directory)
         assert not ground.directory.exists()
-    assert found.verdict == "clean", told(dataclasses.asdict(found))
+    assert (found.verdict, found.violations) == ("nothing found", []), told(
+        dataclasses.asdict(found)
+    )
+    assert found.control.together > 0
+    assert found.control.faults > 0
     assert f"{found.firings} firings" in said[-1] or found.firings > int(said[-1].split()[0]) > 0
+
+
+@pytest.mark.timeout(300)
+def test_a_control_that_is_never_caught_judges_nothing(
+    public_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it is a lock that holds: flock, which the job inherits."""
+    held = ("flock", "-n", f"{public_path}/{{key}}.lock", "{command}")
+    monkeypatch.setattr(drills, "own_command", lambda: [sys.executable, str(CONSOLE_SCRIPT)])
+    monkeypatch.setattr("oncecron_drill.place.own_command", drills.own_command)
+    monkeypatch.setattr("tempfile.tempdir", str(public_path))
+    monkeypatch.setattr(drills, "plain_lock", lambda _: Wrapper(held, ("overlap",)))
+    monkeypatch.setattr(drills, "LONGEST", 8.0)
+    address = parse_address(f"sqlite://{public_path}/store.db")
+    with keeping(address, "address") as ground:
+        asked = drills.Request(address, "address", 0.1, 4, 8, 7)
+        found = assess(drills.drill(asked, ground, lambda *_: None))
+    assert found.control.starts > 0
+    assert found.control.together == 0
+    assert found.verdict == "not judged", told(dataclasses.asdict(found))
+    assert "it was not caught" in " ".join(as_text(found).split())
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.slow
+def test_the_first_drill_of_a_newcomer_is_a_whole_certificate(driller: Driller) -> None:
+    """No server; two minutes, 40 lines of 80 columns, and enough faults of every class."""
+    driller.environment["XDG_STATE_HOME"] = str(driller.temporary.parent / "state")
+    ended = driller("--store", "local", "--yes")
+    lines = ended.out.splitlines()
+    assert (ended.status, lines[0]) == (0, b"oncecron drill: CLEAN"), ended.out.decode()
+    assert len(lines) <= 40
+    assert max(map(len, ended.out.decode().splitlines())) <= 80
+    text = " ".join(ended.out.decode().split())
+    [hit] = re.findall(r"0 violations in (\d+) faults that hit", text)
+    assert int(hit) >= FEWEST
+    assert re.search(
+        r"control a plain lock ran (two|\d+) jobs (at once|beside each other) in \d+ faults", text
+    )
+    assert "outside the promise, and in no verdict:" in text
+    assert driller.left() == []
 
 
 def agrees_with_the_ledger(found: Certificate, directory: Path) -> None:
