@@ -26,6 +26,7 @@ SYSTEMCTL = """\
 # A container has no systemd.
 case $2 in postgresql) exec pg_ctlcluster 15 main restart ;; *) exec service "$2" "$1" ;; esac
 """
+SCRIPT = (SOURCES / "docs" / "stores" / "postgresql.sh").read_text(encoding="utf-8")
 LINE = r'* * * * * date +\%F_\%R >>"$HOME/ran"'
 
 
@@ -141,8 +142,8 @@ def copy_passwords(site: Site) -> None:
 
 def test_postgresql_in_a_few_lines(site: Site) -> None:
     """README, without a terminal."""
-    for words in ("gexec", "listen_addresses"):
-        site.db.do(pasted("README.md", words))
+    site.db.do(f"cat >postgresql.sh <<'END'\n{SCRIPT}END")
+    site.db.do(pasted("README.md", "sh postgresql.sh"))
     copy_passwords(site)
     site.hosts[0].do(pasted("README.md", "oncecron init"), "ann")
     for host in site.hosts:
@@ -157,11 +158,11 @@ def test_postgresql_in_a_few_lines(site: Site) -> None:
 
 
 def test_postgresql_at_a_terminal(site: Site) -> None:
-    """The page of PostgreSQL, where `init` asks for the roles that the page names; two steps are done twice."""
+    """The page of PostgreSQL, where `init` asks for the roles that the page names; the script is run twice."""
     page = "docs/stores/postgresql.md"
-    for words in ("gexec", "listen_addresses") * 2:
-        shown = at_terminal(site.db, pasted(page, words))
-    assert "scram-sha-256" not in shown
+    call = pasted("README.md", "sh postgresql.sh")
+    assert [at_terminal(site.db, call).count("exists,") for _ in range(2)] == [0, 3]
+    assert site.db.do("grep -c oncecron_owner,cron /etc/postgresql/*/main/pg_hba.conf") == "1\n"
     for host in site.hosts:
         host.do("rm -f .pgpass *.pgpass .config/oncecron/config.toml", "ann")
     copy_passwords(site)

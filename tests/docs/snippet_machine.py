@@ -17,7 +17,7 @@ from typing import NamedTuple
 from psycopg import sql
 from servers import PostgresServer, RedisServer
 from servers.process import kill_tree, process_table, public_directory, remove_directory, spawn
-from snippet_source import Block, Command
+from snippet_source import ROOT, Block, Command
 
 POSTGRES, REDIS = "db.example.com", "redis.example.com"
 SERVERS_ADDRESS, CLIENTS_ADDRESS = "192.0.2.10", "192.0.2.11"
@@ -40,6 +40,15 @@ _OF_THIS_MACHINE = {
         r"^\S+/script: line \d+: +\d+ Killed .*\n", re.MULTILINE
     ): "",  # of a job in the background
 }
+_AS_ANOTHER_USER = """\
+while :; do
+  case "$1" in
+    -u) if [ "$2" = postgres ]; then export PGUSER=postgres PGHOST=$SOCKET; unset PGHOSTADDR; fi; shift 2 ;;
+    -*) shift ;;
+    *) exec "$@" ;;
+  esac
+done
+"""
 _STAND_INS = {
     "crontab": """\
 file=$HOME/.crontab
@@ -51,15 +60,8 @@ case "${1-}" in
   *) exec cp "$1" "$file" ;;
 esac
 """,
-    "sudo": """\
-while :; do
-  case "$1" in
-    -u) if [ "$2" = postgres ]; then export PGUSER=postgres PGHOST=$SOCKET; unset PGHOSTADDR; fi; shift 2 ;;
-    -*) shift ;;
-    *) exec "$@" ;;
-  esac
-done
-""",
+    "sudo": _AS_ANOTHER_USER,
+    "runuser": _AS_ANOTHER_USER,
 }
 
 
@@ -192,6 +194,7 @@ def empty_postgres_machine(server: PostgresServer) -> Iterator[Machine]:
     known = _names(server)
     with local_machine() as machine:
         del machine.environment["ONCECRON_STORE"]
+        (machine.home / "postgresql.sh").symlink_to(ROOT / "docs" / "stores" / "postgresql.sh")
         machine.to_servers = {f"{POSTGRES}:5432": f"{POSTGRES}:{server.port}"}
         machine.environment |= {
             "PGHOSTADDR": server.host, "PGPORT": str(server.port), "SOCKET": str(server.directory),
