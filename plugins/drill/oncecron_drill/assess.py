@@ -29,8 +29,11 @@ OF_A_FORGETFUL_STORE = ("double", "unrecorded", "untrue", "repeated")
 NEVER_TRIED = (
     "a host that is cut off by its network alone (packets lost, swallowed or delayed by the kernel)",
     "a machine without power, and a kernel that stops",
-    "the fencing tokens of a job's own SQL",
-    "a log store beside this one (--log)",
+)
+NOT_OF_ONCECRON = ("the fencing tokens of a job's own SQL", "a log store beside this one (--log)")
+NOT_OF_ANOTHER = (
+    "a wrong clock, and a full disk",
+    "whatever it writes itself: only what its jobs wrote was judged",
 )
 
 
@@ -186,4 +189,7 @@ def _not_tried(history: History, faults: Mapping[str, FaultCount]) -> list[str]:
         found.append("what the promise leaves out (--no-holes)")
     missed = [kind for kind in head["kinds"] if kind not in faults or not faults[kind].hit]
     found += [f"that hit nothing: {', '.join(missed)}"] if missed else []
-    return [*found, *NEVER_TRIED]
+    promised = head.get("promised")
+    if promised is not None and "double" not in promised:
+        found.append("a second start of a tick: the wrapper was given no {tick}")
+    return [*found, *NEVER_TRIED, *(NOT_OF_ONCECRON if promised is None else NOT_OF_ANOTHER)]

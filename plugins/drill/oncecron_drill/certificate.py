@@ -5,6 +5,7 @@ import textwrap
 from typing import Literal
 
 from oncecron_drill.history import Control
+from oncecron_drill.stores.another import ANOTHER
 
 Judgement = Literal["clean", "violated", "nothing found", "not judged"]
 _TITLES: dict[Judgement, str] = {"nothing found": "NOTHING FOUND (too few faults)"}
@@ -51,9 +52,9 @@ class Certificate:
     """Times are UTC, in ISO 8601; durations are seconds."""
 
     store: str
-    """The address without a password."""
+    """The address without a password, or the command of another wrapper."""
     kind: str
-    """postgres, redis or sqlite."""
+    """postgres, redis or sqlite; another, where another wrapper fired."""
     store_version: str
     topology: list[str]
     """A sentence for each server or role that was seen."""
@@ -110,17 +111,16 @@ def as_text(certificate: Certificate) -> str:
         *_wrapped("", head.why),
         "",
         *_wrapped("control", _control(head.control)),
-        *_listed("store", [f"{head.store}, {head.store_version}", *head.topology]),
+        *_of_what(head),
         *_wrapped("oncecron", f"{head.oncecron}, Python {head.python}{_judge(head)}"),
         *_wrapped(
             "drill",
             f"{head.began_at}, {head.minutes:g} min, {head.hosts} hosts, {head.keys} keys, seed {head.seed}",
         ),
         *_wrapped("firings", f"{head.firings}, {head.starts} starts"),
-        *_wrapped("executions", _counts(head.executions)),
-        *_wrapped("skips", _counts(head.skips)),
+        *_log(head),
         *_wrapped("faults", _faults(head.classes)),
-        *_wrapped("takeovers", _takeovers(head)),
+        *([] if _is_of_another(head) else _wrapped("takeovers", _takeovers(head))),
         *_wrapped("to the job", _latency(head.latency)),
         *_events(head.events),
         *_findings(head.violations),
@@ -152,6 +152,25 @@ def _wrapped(label: str, text: str) -> list[str]:
 def _listed(label: str, texts: list[str]) -> list[str]:
     first, *others = texts
     return [*_wrapped(label, first), *(line for text in others for line in _wrapped("", text))]
+
+
+def _is_of_another(certificate: Certificate) -> bool:
+    return certificate.kind == ANOTHER
+
+
+def _of_what(certificate: Certificate) -> list[str]:
+    if _is_of_another(certificate):
+        return _listed("wrapper", [certificate.store, *certificate.topology])
+    version = f"{certificate.store}, {certificate.store_version}"
+    return _listed("store", [version, *certificate.topology])
+
+
+def _log(certificate: Certificate) -> list[str]:
+    """Return the lines of the log, which another wrapper has not."""
+    if _is_of_another(certificate):
+        return []
+    executions = _wrapped("executions", _counts(certificate.executions))
+    return [*executions, *_wrapped("skips", _counts(certificate.skips))]
 
 
 def _counts(numbers: dict[str, int]) -> str:

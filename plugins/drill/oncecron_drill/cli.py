@@ -15,6 +15,7 @@ from oncecron.cli.progress_bar import progress_bar
 from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_CANTCREAT, EX_UNKNOWN, OutputError, UsageError
+from oncecron.core.masking import masked_line
 from oncecron.host.stderr import complain
 from oncecron.stores import check_with_driver
 from oncecron.stores.address import masked
@@ -23,6 +24,8 @@ from oncecron_drill.stores import open_drilled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from oncecron.stores.address import Address
+    from oncecron_drill.another_wrapper import Wrapper
     from oncecron_drill.certificate import Certificate
     from oncecron_drill.drill import Request
     from oncecron_drill.history import History
@@ -62,6 +65,14 @@ OPTIONS = (
     Option(
         "judge", "text", "Drill nothing: judge the history in this file of --json again, by the rules of this "
         "oncecron.", "FILE", "Output", completion="file",
+    ),
+    Option(
+        "wrapper", "text", "Put another lock to the proof in place of oncecron: the command that takes it, with {key} "
+        "and {command} in it, also {tick} and {proxy}. No shell runs it.", "COMMAND", "Where",
+    ),
+    Option(
+        "proxy", "text", "Cut and slow the connections of --wrapper to this server: {proxy} in the command becomes the "
+        "address of a proxy in front of it.", "HOST:PORT", "Where",
     ),
     STORE,
     NAMESPACE._replace(
@@ -149,19 +160,45 @@ def _request(settings: Settings) -> Request:
     from oncecron_drill.drill import Request  # noqa: PLC0415 - not for --help
 
     seed: int | None = settings["seed"]
-    address = settings.address()
-    check_with_driver(address)
-    open_drilled(address, settings[NAMESPACE.name])  # which checks the name
+    address, store, wrapper, server = _what_fires(settings)
     return Request(
         address,
-        masked(address.target),
+        store,
         _minutes(settings["minutes"]),
         settings["hosts"],
         settings["keys"],
         SystemRandom().randrange(_MOST_SEED) if seed is None else seed,
         settings[NAMESPACE.name] if settings.is_typed(NAMESPACE.name) else None,
         outside=not settings["no-holes"],
+        wrapper=wrapper,
+        server=server,
     )
+
+
+def _what_fires(
+    settings: Settings,
+) -> tuple[Address | None, str, Wrapper | None, tuple[str, int] | None]:
+    """Return the address of the store; or None, and the other wrapper with the server of its lock."""
+    typed: str | None = settings["wrapper"]
+    text: str | None = settings["proxy"]
+    if typed is None and text is not None:
+        raise UsageError(
+            "--proxy is of --wrapper; in front of a store there are proxies without it"
+        )
+    if typed is None:
+        address = settings.address()
+        check_with_driver(address)
+        open_drilled(address, settings[NAMESPACE.name])  # which checks the name
+        return address, masked(address.target), None, None
+    if of_store := [each for each in (STORE, NAMESPACE) if settings.is_typed(each.name)]:
+        raise UsageError(f"--{of_store[0].name} is of oncecron; --wrapper finds its server itself")
+
+    from oncecron_drill.another_wrapper import parse  # noqa: PLC0415 - not for --help
+    from oncecron_drill.stores.another import parse_server  # noqa: PLC0415
+
+    server = None if text is None else parse_server(text)
+    wrapper = parse(typed, is_proxied=server is not None)
+    return None, masked_line(typed), wrapper, server
 
 
 def _minutes(text: str) -> float:
@@ -178,9 +215,11 @@ def _minutes(text: str) -> float:
 
 def _agreed(request: Request) -> bool:
     """Say what the drill is about to do, and ask. Raises `UsageError` where nobody can be asked."""
+    by = f"by `{request.store}`" if request.wrapper else f"into {request.store}"
+    where = "" if request.wrapper else ", in a namespace of its own"
     plan = (
-        f"{request.hosts} hosts on this machine fire {request.firings_a_second:.1f} times a second into "
-        f"{request.store} for {request.minutes:g} minutes and about {_MORE} s more, in a namespace of its own"
+        f"{request.hosts} hosts on this machine fire {request.firings_a_second:.1f} times a second {by} for "
+        f"{request.minutes:g} minutes and about {_MORE} s more{where}"
     )
     if not (sys.stdin and sys.stdin.isatty() and os.isatty(2)):
         raise UsageError(f"no terminal to ask at: {plan}; add --yes to begin")
@@ -207,5 +246,6 @@ COMMAND = TableCommand(
         "oncecron drill --minutes 30 --json drill.json",
         "oncecron drill --judge drill.json",
         "oncecron drill --store redis://redis.example.com --yes",
+        "oncecron drill --wrapper 'flock -n /tmp/{key} {command}'",
     ),
 )  # fmt: skip

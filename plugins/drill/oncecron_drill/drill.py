@@ -23,7 +23,7 @@ from oncecron.stores import open_reader
 from oncecron.stores.address import Address
 from oncecron.stores.reader import Reader
 from oncecron_drill import history
-from oncecron_drill.another_wrapper import Wrapper
+from oncecron_drill.another_wrapper import Wrapper, is_for_another
 from oncecron_drill.control import LONGEST, SECONDS, control, have_met, plain_lock
 from oncecron_drill.faults import OUTLIVING
 from oncecron_drill.firing_hosts import FiringHost
@@ -35,6 +35,7 @@ from oncecron_drill.place import Place, make_hosts
 from oncecron_drill.run_under_faults import Run, UnreadableError, Wanted
 from oncecron_drill.store_watch import FORGETFUL, Progress, Watch
 from oncecron_drill.stores import DrilledStore, open_drilled
+from oncecron_drill.stores.another import ANOTHER, AnotherServer
 
 ORDER = (
     *("stubborn", "leader", "gives-up", "failover", "shared", "letters", "limited", "schedule"),
@@ -66,9 +67,10 @@ FULL_ID = 3_000_001
 class Request:
     """What a drill is asked for; `namespace`: one that a DBA has prepared, None to make one."""
 
-    address: Address
+    address: Address | None
+    """None where another wrapper fires: whatever it locks by, it finds itself."""
     store: str
-    """The address as people read it, without a password."""
+    """The address, or the other wrapper, as people read it, without a password."""
     minutes: float
     hosts: int
     keys: int
@@ -76,14 +78,29 @@ class Request:
     namespace: str | None = None
     outside: bool = True
     """Whether to try too what the promise leaves out."""
+    wrapper: Wrapper | None = None
+    """What fires instead of oncecron."""
+    server: tuple[str, int] | None = None
+    """Where the other wrapper's lock is, if a proxy is to stand in front of it."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the store."""
+        return self.address.kind if self.address else ANOTHER
 
     @property
     def chosen(self) -> tuple[Sequence[Key], Sequence[Key]]:
         """The keys of `run`, and those of `each`."""
-        names = ORDER[: self.keys]
+        every = {key.name: key for key in (*KEYS, *ITEM_KEYS)}
+        names = [name for name in ORDER if not self.wrapper or is_for_another(every[name])]
+        names = names[: self.keys]
         return [key for key in KEYS if key.name in names], [
             key for key in ITEM_KEYS if key.name in names
         ]
+
+    def open(self, namespace: str) -> DrilledStore:
+        """Return the store; it connects at the first call."""
+        return open_drilled(self.address, namespace) if self.address else AnotherServer(self.server)
 
     @property
     def firings_a_second(self) -> float:
@@ -97,17 +114,15 @@ def drill(request: Request, ground: Ground, progress: Progress) -> History:
     directory, namespace = ground.directory, request.namespace or ground.own_namespace
     with _on_its_disk(directory), contextlib.ExitStack() as stack:
         _claim_namespace(request, ground, namespace)
-        store = open_drilled(request.address, namespace)
-        stack.callback(store.close)
-        store.prepare()
-        watch = Watch(store)
-        watch.look()
-        stack.callback(watch.stop)
-        watch.start()
-        stage = _Stage(request, ground, namespace, store, watch, progress)
-        with stage.run(ControlRun, "control", plain_lock(_interpreter())) as run:
+        stage = _stage(request, ground, namespace, progress, stack)
+        beside = stage
+        if request.address is None:  # which plain lock its server would have, nobody knows
+            own = Address("sqlite", str(directory / "control.db"))
+            with_own = dataclasses.replace(request, address=own, wrapper=None)
+            beside = _stage(with_own, ground, namespace, progress, stack)
+        with beside.run(ControlRun, "control", plain_lock(_interpreter())) as run:
             shown = control(run)
-        with stage.run(DrillRun) as run:
+        with stage.run(DrillRun, wrapper=request.wrapper) as run:
             unread = ""
             try:
                 run.go()
@@ -116,10 +131,27 @@ def drill(request: Request, ground: Ground, progress: Progress) -> History:
                 run.give_up()
         ledgers = history.load(directory)
         ledgers.seen = dataclasses.replace(
-            watch.seen(), store=request.store, unproxied=store.unproxied, unread=unread
+            stage.watch.seen(), store=request.store, unproxied=stage.store.unproxied, unread=unread
         )
         ledgers.control = shown
         return ledgers
+
+
+def _stage(
+    request: Request,
+    ground: Ground,
+    namespace: str,
+    progress: Progress,
+    stack: contextlib.ExitStack,
+) -> "_Stage":
+    store = request.open(namespace)
+    stack.callback(store.close)
+    store.prepare()
+    watch = Watch(store)
+    watch.look()
+    stack.callback(watch.stop)
+    watch.start()
+    return _Stage(request, ground, namespace, store, watch, progress)
 
 
 class _Stage(NamedTuple):
@@ -150,7 +182,7 @@ class _Stage(NamedTuple):
             operator = stack.enter_context(ThreadPoolExecutor(1, "operator"))
             plain, of_items = request.chosen
             wanted = Wanted(
-                request.address.kind, request.seed, request.minutes, directory, own_command(), plain, of_items,
+                request.kind, request.seed, request.minutes, directory, own_command(), plain, of_items,
                 outside=request.outside, pulse=PULSE, wrapper=wrapper,
             )  # fmt: skip
             run = kind(wanted, hosts, place, operator, self.watch, self.progress)
@@ -185,6 +217,8 @@ def check_namespace(name: str | None) -> None:
 
 
 def _claim_namespace(request: Request, ground: Ground, name: str) -> None:
+    if request.address is None:
+        return
     with contextlib.closing(open_reader(request.address, name)) as reader:
         if request.namespace is None:
             _make(request.address, ground, reader)

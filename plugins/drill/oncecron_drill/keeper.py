@@ -46,7 +46,8 @@ class Ground:
     NOTE: ClassVar[str] = "keeper.json"
 
     directory: Path
-    address: Address
+    address: Address | None
+    """None where there is no namespace."""
     store: str
     """The address without a password."""
 
@@ -97,6 +98,8 @@ class Ground:
             self.directory.rmdir()
 
     def _remove_namespace(self) -> bool:
+        if self.address is None:
+            return False
         try:
             with contextlib.closing(open_drilled(self.address, self.own_namespace)) as store:
                 store.remove()
@@ -110,7 +113,7 @@ class Ground:
 
 
 @contextlib.contextmanager
-def keeping(address: Address, store: str) -> Iterator[Ground]:
+def keeping(address: Address | None, store: str) -> Iterator[Ground]:
     """Give the ground of a drill, which is cleared when the block or this process ends. To be called without threads.
 
     `store`: the address without a password.
@@ -147,7 +150,7 @@ def _keep(ground: Ground, told: int) -> NoReturn:
         os._exit(0)
 
 
-def _clear_what_is_dead(address: Address, store: str) -> None:
+def _clear_what_is_dead(address: Address | None, store: str) -> None:
     """Clear what drills of this user have left whose keeper is dead; a namespace in another store stays noted."""
     for directory in Path(tempfile.gettempdir()).glob(f"{_DIRECTORY}*"):
         ground = Ground(directory, address, store)

@@ -30,7 +30,9 @@ class Place:
 
     faults: Sequence[StoreFault] = ()
 
-    def __init__(self, store: DrilledStore, watch: Watch, address: Address, namespace: str) -> None:
+    def __init__(
+        self, store: DrilledStore, watch: Watch, address: Address | None, namespace: str
+    ) -> None:
         self._store = store
         self._address = address
         self._namespace = namespace
@@ -64,6 +66,8 @@ class Place:
 
     def leftovers(self) -> list[str]:
         """Return the leases, and the session locks without one, that are left in the namespace."""
+        if self._address is None:
+            return []
         try:
             with contextlib.closing(open_reader(self._address, self._namespace)) as reader:
                 leases = reader.leases()
@@ -91,12 +95,19 @@ class Place:
 
 
 def make_hosts(
-    count: int, random: Random, place: Place, directory: Path, namespace: str, address: Address
+    count: int,
+    random: Random,
+    place: Place,
+    directory: Path,
+    namespace: str,
+    address: Address | None,
 ) -> list[DrillHost]:
     """Return the hosts: the first with a right clock and no proxy, the last with a full disk unless the store is on it.
 
-    The clocks of all but the first are wrong by up to two minutes; not on SQLite, whose hosts are one machine.
+    The clocks of all but the first are wrong by up to two minutes; not on SQLite, whose hosts are one machine, nor with
+    another wrapper, which cannot be told a time.
     """
+    is_one_machine = address is None or address.kind == "sqlite"
     names = [f"drill-{number}" for number in range(1, count + 1)]
     place.stand_between(names[1:], directory)
     config = _configuration(directory, address)
@@ -106,17 +117,19 @@ def make_hosts(
         environment = {**more, "ONCECRON_NAMESPACE": namespace, "ONCECRON_CONFIG": str(config)}
         host = DrillHost(name, directory, url, oncecron=own_command(), more=environment)
         if name != names[0]:
-            error = 0.0 if address.kind == "sqlite" else LARGEST_ERROR
+            error = 0.0 if is_one_machine else LARGEST_ERROR
             host.give_clock(round(random.uniform(-error, error), 1))
         hosts.append(host)
-    hosts[-1].is_full = len(hosts) > 1 and address.kind != "sqlite"
+    hosts[-1].is_full = len(hosts) > 1 and not is_one_machine
     return hosts
 
 
-def _configuration(directory: Path, address: Address) -> Path:
+def _configuration(directory: Path, address: Address | None) -> Path:
     """Write the configuration of the hosts: what the store needs, and no job, ping or log of the user's."""
     path = directory / "drill.toml"
-    table = "".join(f"{name} = {json.dumps(value)}\n" for name, value in address.options)
+    table = "".join(
+        f"{name} = {json.dumps(value)}\n" for name, value in (address.options if address else ())
+    )
     path.write_text(f"[redis]\n{table}" if table else "")
     os.chmod(path, 0o600)
     return path

@@ -7,7 +7,7 @@ who could have killed it could not act when the overlap began, and it died as so
 from collections.abc import Iterator
 
 from oncecron_drill.history import Start
-from oncecron_drill.rules.joined import MOMENT, Joined, alive_until, grace_of
+from oncecron_drill.rules.joined import MOMENT, Joined, alive_until, grace_of, undone
 from oncecron_drill.rules.verdict import Violation
 
 
@@ -55,10 +55,17 @@ def _overlap(joined: Joined, both: list[Start], proved: float) -> Violation:
 def _excuse(joined: Joined, stale: Start, since: float, until: float) -> str | None:
     if is_excused(joined, stale, since, until):
         return "wrapper and guard of the first could not act"
-    ended = stale.own_sign
-    if joined.is_of_another and ended is not None and since > ended + MOMENT:
+    if joined.is_of_another and _had_ended(joined, stale, since):
         return "the first had ended, and what it had left running lived on"
     return None
+
+
+def _had_ended(joined: Joined, start: Start, by: float) -> bool:
+    """Return whether of a start only what it had left running lived: its own process was silent, and not stopped."""
+    if start.own_sign is None or not start.own_sign <= by < start.last_sign:
+        return False
+    stops = joined.hits_of(start, "job", "stopped")
+    return not any(fault.at <= by <= undone(fault) + MOMENT for fault in stops)
 
 
 def _unexcused(joined: Joined, stale: Start, since: float) -> str:

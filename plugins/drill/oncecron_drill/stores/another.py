@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 
@@ -10,8 +11,10 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron_drill.stores import Sight
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+ANOTHER = "another"
+"""The kind of such a store."""
 _PATIENCE = 5.0
 """Seconds in which it must take a connection."""
 
@@ -37,7 +40,8 @@ class AnotherServer:
         return (f"127.0.0.1:{ports[0]}" if ports else self._text), {}
 
     def prepare(self) -> None:
-        """Do nothing."""
+        """See whether it is there at all."""
+        self._connect()
 
     def remove(self) -> None:
         """Do nothing: whatever the wrapper has made is its own."""
@@ -45,12 +49,17 @@ class AnotherServer:
     def look(self) -> Sight:
         self._connect()
         shown = "takes connections" if self._address else "no server"
-        return Sight("another lock", self._text, "", shown, time.time())
+        return Sight("", self._text, "", shown, time.time())
 
     def beat(self, number: int) -> int | None:
         del number
         self._connect()
         return None
+
+    @contextlib.contextmanager
+    def plain_lock(self, key: str) -> Iterator[bool]:
+        """Refuse: which lock this server has, nobody knows. The control is of a file instead."""
+        raise NotImplementedError(key)
 
     def close(self) -> None:
         """Hold nothing."""

@@ -169,3 +169,6 @@ def test_what_a_job_leaves_running_is_not_promised() -> None:
     said = "the first had ended, and what it had left running lived on"
     assert _overlap(own_sign=5.0) == f"hole: {said}"
     assert said not in _overlap(own_sign=12.5)
+    stopped = Fault(1, 4.0, "stop the job", "h1", hit=[(1, "job", "stopped")], healed=19.0)
+    assert said not in _overlap(stopped, own_sign=5.0)
+    assert said in _overlap(dataclasses.replace(stopped, healed=9.0), own_sign=10.0)
