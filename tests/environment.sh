@@ -57,6 +57,7 @@ missing_packages() {
   installed chromium || echo chromium
   [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ] || echo fonts-dejavu-core
   installed git || echo git
+  installed gpg || echo gnupg
   installed bsdtar || echo libarchive-tools
   if [ "${ONCECRON_TEST_ROOTS:-}" = all ]; then
     installed debootstrap || echo debootstrap
@@ -149,8 +150,9 @@ set_up_venv() {
   exec 9>&-
 }
 
+# As a release, whose --version is the same from one commit to the next.
 pip() {
-  "$venv/bin/python" -m pip --disable-pip-version-check --no-input -q "$@" --root-user-action ignore
+  ONCECRON_BUILD_RELEASE=yes "$venv/bin/python" -m pip --disable-pip-version-check --no-input -q "$@" --root-user-action ignore
 }
 
 set_up_system

@@ -7,7 +7,6 @@ import shutil
 import sys
 from typing import TYPE_CHECKING
 
-from oncecron import __version__
 from oncecron.cli import output, table
 from oncecron.cli.command import (
     STORE_OPTIONS,
@@ -158,7 +157,8 @@ def of_program() -> Diagnosis:
     """Say which oncecron runs, and whether another one is there, which cron or a shell may find."""
     here = os.path.abspath(sys.argv[0])
     python = ".".join(map(str, sys.version_info[:3]))
-    text = f"{here} is oncecron {__version__} in {installation.HOME}, with Python {python} ({sys.executable})"
+    which = f"{here} is oncecron {installation.version()} in {installation.HOME}"
+    text = f"{which}, with Python {python} ({sys.executable})"
     mixed = installation.mixed()
     if mixed:
         return Diagnosis("fail", "program", f"{here}: {mixed}")

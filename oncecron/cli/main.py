@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oncecron import __version__
 from oncecron.cli.command import COMPLETION_VARIABLE, UsageErrorWithCure, answer
 from oncecron.cli.group import LazyGroup, Listed
 from oncecron.cli.meant import MEANT
@@ -85,7 +84,9 @@ All commands: oncecron --help
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        answer(ctx, f"oncecron {__version__}")
+        from oncecron.host.installation import version  # noqa: PLC0415 - for this alone
+
+        answer(ctx, f"oncecron {version()}")
 
 
 def _others() -> Mapping[str, Listed]:

@@ -42,6 +42,15 @@ _OURS = ("oncecron/", "oncecron_")
 """How the names of our files begin in it: those of the core, and those of the plugins."""
 
 
+def version() -> str:
+    """Return the version, and the commit of a build that is not a release (tools/hatch/build_hook.py)."""
+    try:
+        with open(f"{HOME}/oncecron/commit", encoding="ascii") as file:
+            return f"{__version__} (commit {file.read().strip()})"
+    except OSError:
+        return __version__
+
+
 def own_command() -> list[str]:
     """Return the words that start this oncecron again, as it was started: by its script, or by `-m oncecron`."""
     words = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]

@@ -1,6 +1,8 @@
 """The distributions: what each has and needs, the same bytes from whoever builds it, the host's without the others."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -37,9 +39,10 @@ for name in {packages}:
 """
 
 
-def build(tree: Path, *words: object, mask: str = "022", zone: str = "UTC") -> None:
+def build(tree: Path, *words: object, mask: str = "022", **variables: str) -> None:
     command = ["sh", "-c", f'umask {mask}; exec "$@"', "sh", sys.executable, "-m", "hatchling"]
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000", "TZ": zone}
+    fixed = {"SOURCE_DATE_EPOCH": "1790000000", "ONCECRON_BUILD_RELEASE": "yes"}
+    environment = {**os.environ, **fixed, **variables}
     subprocess.run(
         [*command, "build", "-d", *words],
         cwd=tree,
@@ -66,7 +69,7 @@ def test_whoever_builds_gets_the_same_bytes(name: str, built: Path, tmp_path: Pa
     """Of the source and of the wheel, which is also the same when it is built from the source."""
     source = built / f"{name}-{VERSION}.tar.gz"
     _, _, plugin = name.partition("_")
-    build(ROOT / "plugins" / plugin if plugin else ROOT, tmp_path, mask="077", zone="Asia/Tokyo")
+    build(ROOT / "plugins" / plugin if plugin else ROOT, tmp_path, mask="077", TZ="Asia/Tokyo")
     assert (tmp_path / source.name).read_bytes() == source.read_bytes()
     wheel = wheel_of(name, built).read_bytes()
     assert wheel_of(name, tmp_path).read_bytes() == wheel
@@ -98,6 +101,67 @@ def test_a_distribution_has_its_packages_and_needs_few_others(name: str, built: 
     with zipfile.ZipFile(wheel_of("oncecron", built)) as of_host:
         theirs = {*of_host.namelist()}
     assert name == "oncecron" or not [each for each in names if each.partition("/")[2] in theirs]
+
+
+@pytest.mark.parametrize(
+    ("name", "tree"), [("oncecron", ROOT), ("oncecron_web", ROOT / "plugins" / "web")]
+)
+def test_links_and_badges_come_from_one_variable(
+    name: str, tree: Path, built: Path, tmp_path: Path
+) -> None:
+    """What a description names is there, in the repository or on the page; without the variable nothing is added."""
+    repository = "https://example.com/ann/oncecron"
+    build(tree, tmp_path, "-t", "wheel", ONCECRON_BUILD_REPOSITORY=repository)
+    texts = []
+    for directory in (built, tmp_path):
+        with zipfile.ZipFile(wheel_of(name, directory)) as wheel:
+            texts.append(wheel.read(f"{name}-{VERSION}.dist-info/METADATA").decode())
+    plain, text = texts
+    assert "Project-URL" not in plain
+    assert f"\nProject-URL: Source, {repository}\n" in text
+    if name == "oncecron":
+        readme = (ROOT / "README.md").read_text()
+        assert plain.endswith(readme)
+        _, _, description = text.partition("\n\n")
+        assert description.splitlines()[2].startswith(f"[![tests]({repository}/")
+        assert description.count("](") == readme.count("](") + 2
+        for kind, path in re.findall(
+            rf"\]\({repository}/(raw|blob)/v{VERSION}/([^)#]+)", description
+        ):
+            assert (ROOT / path).exists()
+            assert (kind == "raw") == path.endswith((".svg", ".png"))
+        assert {path[:8] for path in re.findall(r"\]\(([^)#]+)", description)} == {"https://"}
+
+
+def test_a_build_that_is_no_release_names_its_commit(host: Path, tmp_path: Path) -> None:
+    """By --version, and in the wheel of its source too; the commit that has the tag of its version is the release."""
+    tree = tmp_path / "tree"
+    kept = shutil.ignore_patterns(
+        ".git", ".venv*", ".*_cache", "build", "dist", "__pycache__", "tests", "docs"
+    )
+    shutil.copytree(ROOT, tree, symlinks=True, ignore=kept)
+
+    def git(*words: str) -> str:
+        person = ("-c", "user.name=ann", "-c", "user.email=ann@example.com")
+        return subprocess.check_output(["git", *person, *words], cwd=tree, text=True)
+
+    def version() -> str:
+        build(tree, tmp_path / "out", ONCECRON_BUILD_RELEASE="")
+        install(host, wheel_of("oncecron", tmp_path / "out"))
+        return subprocess.check_output([host / "bin" / "oncecron", "--version"], text=True)
+
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "A change")):
+        git(*words)
+    commit = git("rev-parse", "HEAD")[:12]
+    assert version() == f"oncecron {VERSION} (commit {commit})\n"
+    subprocess.run(["tar", "-xf", f"out/oncecron-{VERSION}.tar.gz"], cwd=tmp_path, check=True)
+    build(tmp_path / f"oncecron-{VERSION}", tmp_path / "again", "-t", "wheel")
+    wheels = [wheel_of("oncecron", tmp_path / name).read_bytes() for name in ("out", "again")]
+    assert wheels[0] == wheels[1]
+    git("tag", f"v{VERSION}")
+    assert version() == f"oncecron {VERSION}\n"
+    (tree / "README.md").write_text("# Another\n")
+    assert version() == f"oncecron {VERSION} (commit {commit} with changes)\n"
 
 
 def needed_by_the_host() -> Iterator[str]:
@@ -135,7 +199,15 @@ def host(tmp_path: Path, built: Path) -> Path:
 def install(environment: Path, *wheels: Path) -> None:
     """Install wheels by pip, which finds nothing else."""
     command = [sys.executable, "-m", "pip", "--python", environment / "bin" / "python", "install"]
-    command += ["-q", "--no-deps", "--no-index", "--root-user-action", "ignore", *wheels]
+    command += [
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--force-reinstall",
+        "--root-user-action",
+        "ignore",
+        *wheels,
+    ]
     subprocess.run(command, check=True)
 
 

@@ -14,12 +14,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import debian
 import pytest
 from log_of import PostgresLog
 from servers import Database, eventually
 from servers.process import public_directory
 from servers.require import not_proven, program
-from servers.roots import MACHINE, RELEASES, Root
+from servers.roots import MACHINE, RELEASES, ROOTS, Root
 
 import oncecron
 
@@ -40,7 +41,11 @@ def build(tree: Path, directory: Path, **environment: str) -> Path:
     """Build all packages of a tree."""
     command = [sys.executable, tree / "tools" / "packages.py", directory]
     done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        command,
+        env={**os.environ, "ONCECRON_BUILD_RELEASE": "yes", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if "No matching distribution found" in done.stderr:
         not_proven(f"the packages cannot be built without the package index: {done.stderr}")
@@ -489,11 +494,33 @@ def test_lintian_has_nothing_to_say(packages: Path) -> None:
     assert subprocess.run(command, capture_output=True, text=True, check=False).stdout == ""
 
 
+CHECKERS = ("spdx-tools==0.8.5", "twine==7.0.0")
+
+
+@pytest.mark.skipif(not ALL, reason="the long form: ONCECRON_TEST_ROOTS=all")
+def test_an_index_and_the_standard_take_what_is_made(packages: Path) -> None:
+    """The wheels and sources as twine checks them before an upload, the list of what is inside as SPDX 2.3 has it."""
+    directory = ROOTS / "checkers"
+
+    def fetch() -> None:
+        subprocess.run([sys.executable, "-m", "venv", directory], check=True)
+        subprocess.run([directory / "bin/pip", "install", "-q", *CHECKERS], check=True)
+
+    debian.once(directory, fetch)
+    made = [*packages.glob("*.whl"), *packages.glob("*.tar.gz")]
+    assert len(made) == 6
+    subprocess.run([directory / "bin/twine", "check", "--strict", *made], check=True)
+    subprocess.run(
+        [directory / "bin/pyspdxtools", "-i", of(packages, ".spdx.json"), "--version", "SPDX-2.3"],
+        check=True,
+    )
+
+
 def test_the_same_tree_gives_the_same_packages(packages: Path, tmp_path: Path) -> None:
     """Whoever builds it, wherever; the sums and the list of what is inside are among them."""
     command = 'umask 077; cd /; TZ=Asia/Tokyo LC_ALL=C exec "$@"'
     again = [sys.executable, ROOT / "tools" / "packages.py", tmp_path / "again"]
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000"}
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000", "ONCECRON_BUILD_RELEASE": "yes"}
     subprocess.run(
         ["sh", "-c", command, "sh", *again], env=environment, check=True, capture_output=True
     )

@@ -34,7 +34,7 @@ def tarball() -> Path:
     """Build it, with the Python that was built before, if one was."""
     require_root("a Python that is built in a Debian of its own")
     directory = public_directory("standalone")
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000"}
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1790000000", "ONCECRON_BUILD_RELEASE": "yes"}
     for tool in ("packages", "standalone"):
         command = [sys.executable, ROOT / "tools" / f"{tool}.py", directory]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
