@@ -36,6 +36,8 @@ KINDS = ("pooled", "postgres", "redis", "sentinel", "sqlite")
 SHORT, FULL = 0.25, 2.0
 """Minutes."""
 CLEAN_DRILLS = 10
+BEGUN = 120
+"""Seconds after which a drill has certainly done with its control, and begun."""
 NOT_SHOWN = {
     "fence-asleep": "the jobs of a drill write nothing under their fencing token",
     "deadline-from-receipt": "its window is 0.4 s of a lease, which two minutes of all faults seldom meet",
@@ -225,7 +227,7 @@ def test_ctrl_c_leaves_nothing(
         assert host.run("k", "--tick", "one", "--", "true").status == 0
         before = contents(url)
         process = driller.start("--store", url, "--minutes", 5, "--yes")
-        eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), 30)
+        eventually(lambda: any(driller.temporary.glob("*/control/journal/*/*")), 60)
         assert set(contents(url)) > set(before)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
@@ -245,7 +247,7 @@ def test_a_drill_that_is_killed_leaves_nothing(
     with standing(store, request, public_path) as url:
         before = contents(url)
         process = driller.start("--store", url, "--minutes", 5, "--yes")
-        eventually(lambda: '"stopped"' in recorded(driller), 60)
+        eventually(lambda: '"stopped"' in recorded(driller), BEGUN)
         process.kill()
         process.wait()
         assert eventually(lambda: list(driller.temporary.iterdir()) == [], 60)
@@ -265,7 +267,7 @@ def test_the_next_drill_removes_what_a_killed_keeper_left(
     """Processes and files whatever it drills; the namespace when it drills the same store."""
     url = database.url("owner")
     process = driller.start("--store", url, "--minutes", 5, "--yes")
-    eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), 30)
+    eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), BEGUN)
     keepers = [each for each in process_table() if each.parent == process.pid]
     keepers = [each for each in keepers if b"drill" in command_line(each.pid)]
     assert len(keepers) == 1

@@ -11,7 +11,7 @@ import mutations
 import pytest
 from broken_stores import BrokenStore
 from servers import Database, eventually
-from test_drill import SHORT, Driller, standing, told
+from test_drill import BEGUN, SHORT, Driller, standing, told
 
 IS_LONG = os.environ.get("ONCECRON_TEST_DRILLS") == "long"
 MINUTES = 2.0 if IS_LONG else 0.5
@@ -71,7 +71,7 @@ def test_a_drill_finds_a_schema_that_is_lost(public_path: Path, database: Databa
     driller = Driller(public_path)
     url = database.url("owner")
     process = driller.start("--store", url, "--minutes", 0.2, "--yes", "--json", "-")
-    eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), 60)
+    eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), BEGUN)
     [[name]] = database.execute(
         "select nspname from pg_namespace where nspname like 'oncecron_drill%'"
     )
@@ -91,7 +91,7 @@ def drilled(driller: Driller, store: BrokenStore) -> dict[str, Any]:
     words = ("--store", store.url, "--minutes", MINUTES, "--yes", "--json", "-", "--seed", SEED)
     drill = driller.start(*words)
     # A namespace that is lost before anything was fired is a store that is away.
-    eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), 60)
+    eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), BEGUN)
     for _ in range(int(MINUTES * 60 / (WELL + BROKEN))):
         if has_ended(drill, WELL):
             break
