@@ -31,7 +31,8 @@ class ClassCount(FaultCount):
 class Outside:
     """How often a class of faults that the promise leaves out was tried, and after how many of these jobs met."""
 
-    tried: int
+    tried: int | None
+    """None: it is not one kind of fault that could be counted."""
     overlapped: int
 
 
@@ -195,7 +196,7 @@ def _outside(classes: dict[str, Outside]) -> list[str]:
     if not classes:
         return []
     found = [
-        f"{name}: tried {count.tried}, overlapped {count.overlapped}"
+        f"{name}: {'' if count.tried is None else f'tried {count.tried}, '}overlapped {count.overlapped}"
         for name, count in classes.items()
     ]
     return [

@@ -311,10 +311,13 @@ class DrillRun(Run):
 class ControlRun(DrillRun):
     """The run of a plain lock, until it has been caught."""
 
+    _next_look = 0.0
+
     def is_long_enough(self) -> bool:
         """Return so too where it has not been, after a while."""
-        if self.elapsed < min(SECONDS, self.wanted.minutes * 60):
+        if self.elapsed < max(self._next_look, min(SECONDS, self.wanted.minutes * 60)):
             return False
+        self._next_look = self.elapsed + PULSE
         return self.elapsed >= LONGEST or have_met(self.journal)
 
     def say_how_far(self) -> None:

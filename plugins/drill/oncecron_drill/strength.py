@@ -19,6 +19,10 @@ from oncecron_drill.rules.verdict import Violation
 
 FEWEST = 60
 """Faults that must hit for CLEAN: they rule out that one in twenty breaks a promise."""
+TOGETHER = "several faults of one job together"
+"""What excuses, though each of them is within the promise."""
+_MEETINGS = ("overlap", "beside")
+"""Rules of which two jobs, or two commands of one item, lived at once."""
 OF_THE_STORE = "the store itself"
 """The class of what befell it by others than the drill."""
 
@@ -65,20 +69,34 @@ def promised(history: History, kinds: Mapping[str, FaultCount]) -> dict[str, Cla
 
 
 def outside(history: History, holes: Sequence[Violation]) -> dict[str, Outside]:
-    """Return for each class outside the promise how many of its faults hit, and of these after how many jobs met."""
+    """Return for each class outside the promise how many of its faults hit, and after how many of these jobs met.
+
+    What is excused and comes of none of them comes of several faults together, as of a wrapper and then its guard.
+    """
     classes: Mapping[str, str] = history.head["kinds"]
-    tried: Counter[str] = Counter()
-    met: Counter[str] = Counter()
+    met = [(hole, _firings(history, hole)) for hole in holes if hole.rule in _MEETINGS]
+    found = {name: [0, 0] for name in OUTSIDE if name in classes.values()}
+    explained: set[int] = set()
     for fault in history.faults:
-        name = classes.get(fault.kind)
-        if name in OUTSIDE and has_hit(history.firings, fault):
-            tried[name] += 1
-            met[name] += any(_comes_of(hole, fault) for hole in holes)
-    return {name: Outside(tried[name], met[name]) for name in OUTSIDE if name in classes.values()}
+        name = classes.get(fault.kind, "")
+        if name in found and has_hit(history.firings, fault):
+            its = {number for number, each in enumerate(met) if _comes_of(*each, fault)}
+            found[name][0] += 1
+            found[name][1] += bool(its)
+            explained |= its
+    counts = {name: Outside(tried, overlapped) for name, (tried, overlapped) in found.items()}
+    others = len(met) - len(explained)
+    return counts | ({TOGETHER: Outside(None, others)} if others else {})
 
 
-def _comes_of(hole: Violation, fault: Fault) -> bool:
-    """Return whether what is excused is of a firing that a fault has hit, and came while that lasted."""
-    ours = {firing.id for firing in hole.firings}
+def _firings(history: History, hole: Violation) -> set[int]:
+    of_items = (
+        event for event in history.items if (event.key, event.tick) == (hole.key, hole.tick)
+    )
+    return {firing.id for firing in hole.firings} or {event.firing for event in of_items}
+
+
+def _comes_of(hole: Violation, firings: set[int], fault: Fault) -> bool:
+    """Return whether a fault has hit what is excused, and lasted when that came."""
     lasted = fault.at <= max(hole.moments) and min(hole.moments) <= undone(fault) + WAKING
-    return lasted and any(firing in ours for firing, _, _ in fault.hit)
+    return lasted and any(firing in firings for firing, _, _ in fault.hit)

@@ -11,8 +11,8 @@ from invented import Invented
 from oncecron_drill.assess import assess
 from oncecron_drill.certificate import as_text
 from oncecron_drill.faults import BOTH_KILLED, BOTH_STOPPED, LONG_FROZEN, OUTSIDE, HostFaults
-from oncecron_drill.history import Control
-from oncecron_drill.strength import FEWEST, below
+from oncecron_drill.history import Control, ItemEvent
+from oncecron_drill.strength import FEWEST, TOGETHER, below
 
 KILL, STOP, BOTH = "kill the guard", "stop the guard", "stop wrapper and guard"
 CLASSES = {KILL: "a process killed", STOP: "a process stopped", BOTH: BOTH_STOPPED}
@@ -109,6 +109,40 @@ def test_a_hole_is_apart_and_makes_nothing_clean() -> None:
     assert f"{BOTH_STOPPED}: tried 3, overlapped 1" in " ".join(apart.split())
     assert "together" not in verdict
     assert "overlap" not in verdict
+
+
+def test_an_overlap_of_several_faults_is_told_too() -> None:
+    """Each of them is within the promise, and both together are not: nothing that is excused is left untold."""
+    run = drilled(kill=40, stop=20)
+    overlapping(run, 1)
+    [both] = [fault for fault in run.history.faults if fault.kind == BOTH]
+    wrapper, guard = both.hit
+    both.kind, both.hit = "stop the wrapper", [wrapper]
+    run.history.faults.append(dataclasses.replace(both, kind=STOP, hit=[guard]))
+    found = assess(run.history)
+    assert [each.rule for each in found.holes] == ["overlap"]
+    assert found.outside[TOGETHER].overlapped == 1
+    assert f"{TOGETHER}: overlapped 1" in " ".join(as_text(found).split())
+
+
+def test_items_that_were_worked_on_at_once_are_counted_too() -> None:
+    """Though the log has no firing of theirs."""
+    run = drilled(kill=40, stop=20)
+    run.history.head["items"] = {"letters": 0}
+    for number, (event, at) in enumerate(
+        [("begin", 300.0), ("overlap", 308.0), ("begin", 308.0), ("end", 311.0)]
+    ):
+        firing = 900 if event == "begin" and number == 0 else 901
+        run.history.items.append(ItemEvent("letters", event, "1", "t", firing, at))
+    run.fault(301.0, 310.0, "h2", BOTH).hit = [
+        (900, "wrapper", "stopped"),
+        (900, "guard", "stopped"),
+    ]
+    run.history.head["retried"] = ["letters"]
+    run.history.quiet = run.history.end = 400.0
+    found = assess(run.history)
+    assert [each.rule for each in found.holes] == ["beside"]
+    assert {name: each.overlapped for name, each in found.outside.items()} == {BOTH_STOPPED: 1}
 
 
 def test_a_drill_without_holes_says_so() -> None:
