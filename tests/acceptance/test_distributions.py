@@ -40,7 +40,7 @@ for name in {packages}:
 
 
 def build(tree: Path, *words: object, mask: str = "022", **variables: str) -> None:
-    command = ["sh", "-c", f'umask {mask}; exec "$@"', "sh", sys.executable, "-m", "hatchling"]
+    command = ["/bin/sh", "-c", f'umask {mask}; exec "$@"', "sh", sys.executable, "-m", "hatchling"]
     fixed = {"SOURCE_DATE_EPOCH": "1790000000", "ONCECRON_BUILD_RELEASE": "yes"}
     environment = {**os.environ, **fixed, **variables}
     subprocess.run(
@@ -162,6 +162,9 @@ def test_a_build_that_is_no_release_names_its_commit(host: Path, tmp_path: Path)
     assert version() == f"oncecron {VERSION}\n"
     (tree / "README.md").write_text("# Another\n")
     assert version() == f"oncecron {VERSION} (commit {commit} with changes)\n"
+    build(tree, tmp_path / "out", "-t", "wheel", ONCECRON_BUILD_RELEASE="", PATH="/nonexistent")
+    with zipfile.ZipFile(wheel_of("oncecron", tmp_path / "out")) as wheel:  # without git
+        assert "oncecron/commit" not in wheel.namelist()
 
 
 def needed_by_the_host() -> Iterator[str]:

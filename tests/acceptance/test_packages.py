@@ -440,7 +440,8 @@ def test_an_rpm_from_its_installation_to_its_removal(
     host(*rpm, "-e", "oncecron-drill")
     assert host("sh", "-c", "oncecron drill --help >/dev/null 2>&1 || echo gone") == "gone\n"
     said = host(*rpm, "-e", "oncecron", "oncecron-web").splitlines()
-    assert said == ["oncecron: /etc/oncecron.toml stays", "oncecron: /var/lib/oncecron stays"]
+    kept = ("/etc/oncecron.toml", "/var/lib/oncecron")
+    assert said == [f"oncecron: {path} stays; to remove it: rm -r {path}" for path in kept]
     left = {path for path in host.changes() - before if not path.startswith("/var/lib/oncecron")}
     assert left == {"/etc/oncecron.toml", "/root/done"}
 

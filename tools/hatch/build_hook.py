@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -85,12 +86,14 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
 def commit(root: Path, version: str) -> str:
     """Return the commit of what is not a release, and whether there are changes; empty for a release, or no clone."""
-    if os.environ.get("ONCECRON_BUILD_RELEASE") or not (root / ".git").exists():
+    is_clone = (root / ".git").exists() and shutil.which("git")
+    if os.environ.get("ONCECRON_BUILD_RELEASE") or not is_clone:
         return ""
     changed = bool(_git(root, "status", "--porcelain"))
     if f"v{version}" in _git(root, "tag", "--points-at", "HEAD").split() and not changed:
         return ""
-    return _git(root, "rev-parse", "HEAD")[:12] + " with changes" * changed
+    found = _git(root, "rev-parse", "HEAD")[:12]
+    return found + " with changes" * (changed and bool(found))
 
 
 def _git(root: Path, *words: str) -> str:
