@@ -137,7 +137,8 @@ class Ledger:
 
     def _fault(self, kind: str, begin: float, end: float | None, target: str, *hit: Any) -> None:
         number = len(self._faults) + 1
-        self._faults.append(history.Fault(number, begin, kind, target, "", list(hit), end))
+        group = "network" if "cut" in kind else ""
+        self._faults.append(history.Fault(number, begin, kind, target, "", list(hit), end, group))
 
     def _changed(self, process: Process, number: int = 0) -> None:
         """Note that a wrapper or a guard can no longer act, or can again; not that it has left by itself."""

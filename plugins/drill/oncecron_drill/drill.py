@@ -254,7 +254,7 @@ class DrillRun(Run):
         self._watch = watch
         self._progress = progress
         self._full = [
-            Fault(FULL_ID + number, now(), FULL, host.name)
+            Fault(FULL_ID + number, now(), FULL, host.name, group="disk")
             for number, host in enumerate(hosts)
             if host.is_full
         ]

@@ -55,6 +55,8 @@ class Fault:
     """Whom a signal reached: (firing, role, what); role: wrapper, guard or job (all of the tree); what: `killed`,
     `stopped`, `signalled` by what it may handle, or `failed` by a bug that was put there."""
     healed: float | None = None
+    group: str = ""
+    """What of a host it befalls: processes, clock, disk, proxy or network; empty for the store."""
 
 
 @dataclasses.dataclass

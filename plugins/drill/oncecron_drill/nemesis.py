@@ -131,7 +131,7 @@ class Nemesis:
         weights = [kind.weight * self._pace.favour.get(kind.name, 1.0) for kind in kinds]
         [kind] = self._random.choices(kinds, weights)
         place = f"{name} {kind.group}"
-        fault = Fault(next(self._ids), now(), kind.name, name)
+        fault = Fault(next(self._ids), now(), kind.name, name, group=kind.group)
         done = None if place in self._running else kind.begin()
         if done is None:
             return False

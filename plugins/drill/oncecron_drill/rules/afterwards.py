@@ -26,11 +26,11 @@ def blocked(joined: Joined) -> Iterator[Violation]:
     The time in which nobody got an answer does not count.
     """
     history = joined.history
-    slow = sum(undone(each) - each.at for each in history.faults if each.at > history.quiet)
     for key, its in history.head.get("keys", {}).items():
-        within = its["period"] + its["seconds"] + history.head["ttl"] + BOUND + slow
+        within = its["period"] + its["seconds"] + history.head["ttl"] + BOUND
         asked = _asked(joined, key, history.quiet + its["period"])
-        within += _set_back(joined, asked)
+        within += _set_back(joined, key, asked)
+        within += _without_an_answer(joined, history.quiet + within)
         until = history.quiet + within
         if its.get("once") or history.end < until or not asked:
             continue
@@ -49,16 +49,31 @@ def blocked(joined: Joined) -> Iterator[Violation]:
             )  # fmt: skip
 
 
-def _set_back(joined: Joined, asked: list[Firing]) -> float:
+def _without_an_answer(joined: Joined, until: float) -> float:
+    history = joined.history
+    return sum(
+        min(undone(each), history.end) - each.at
+        for each in history.faults
+        if history.quiet < each.at <= min(until, history.end) and joined.is_shared(each)
+    )
+
+
+def _set_back(joined: Joined, key: str, asked: list[Firing]) -> float:
     """Return by how many seconds a last start may lie in the future, which counts as now for --min-gap.
 
-    On SQLite it is told by its host's clock.
+    On SQLite it is told by the clock of its host, if that was ahead when the key was fired.
     """
     history = joined.history
     if history.head["store"] != "sqlite" or not any(option(each, "--min-gap") for each in asked):
         return 0.0
-    steps = [0.0, *map(clock_step, history.faults)]
-    return max(steps) - min(steps)
+    ahead = (
+        min(undone(fault), firing.ended or history.end) + clock_step(fault) - history.quiet
+        for fault in history.faults
+        for firing in history.firings
+        if clock_step(fault) and (firing.key, firing.host) == (key, fault.target)
+        and firing.at <= undone(fault) and (firing.ended or history.end) >= fault.at
+    )  # fmt: skip
+    return max([0.0, *ahead])
 
 
 def incomplete(joined: Joined) -> Iterator[Violation]:

@@ -139,7 +139,7 @@ def _was_left(joined: Joined, before: Attempt, until: float) -> bool:
     What its firing met before it started may have kept it from renewing.
     """
     since = before.firing.at if before.firing else before.at
-    if before.row is None or not joined.felt(before.row["host"], since, until):
+    if before.row is None or not joined.felt(before.row["host"], since, until, before.row["key"]):
         return False
     if was_lost(before.row):
         return True
@@ -202,8 +202,8 @@ def standbys(joined: Joined) -> Iterator[Violation]:
             waited = option(firing, "--wait") is not None  # for its turn, not as a standby
             if waited or option(firing, "--failover") is None or firing.at + asked_by > ended:
                 continue
-            hindered = joined.felt(firing.host, firing.at, ended) or joined.felt(
-                leader.host, before.at, ended
+            hindered = joined.felt(firing.host, firing.at, ended, start.key) or joined.felt(
+                leader.host, before.at, ended, start.key
             )
             handed_on = row["outcome"] == "stopped" and row["requested_by"] is None
             is_lost = was_lost(row) or _lost_between(joined, before, start)

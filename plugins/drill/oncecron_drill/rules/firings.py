@@ -69,19 +69,22 @@ def unexplained(joined: Joined) -> Iterator[Violation]:
 def _without_a_word(joined: Joined, firing: Firing, rows: list[Row]) -> str | None:
     status = firing.status or 0
     hit = joined.hits(firing)
-    if status - 128 in ENDING and hit:
+    if status - 128 in ENDING and joined.hits(firing, state="signalled"):
         return None
     if status not in (75, 78, 126, 127):
         return f"left with {status} without a start, for no reason that is known"
     if _SAID not in firing.stderr:
         return f"left with {status} without a word"
-    if status == 75 and not (
-        hit or rows or joined.felt(firing.host, firing.at, firing.ended or firing.at)
-    ):
+    if status == 75 and not (hit or rows or _felt(joined, firing)):
         return f"left with 75, though no fault touched it: {words(firing)}"
     if status in (126, 127) and not _is_known_broken(joined, firing):
         return f"left with {status} without a skip `broken`: {words(firing)}"
     return None
+
+
+def _felt(joined: Joined, firing: Firing) -> bool:
+    until = firing.ended or joined.history.end
+    return bool(joined.felt(firing.host, firing.at, until, firing.key))
 
 
 def _is_known_broken(joined: Joined, firing: Firing) -> bool:
@@ -177,7 +180,13 @@ def _waits_beyond(joined: Joined, by_tick: _ByTick, firings: list[Firing]) -> It
             and joined.claimed_after(start) <= (firing.ended or 0.0)
             and alive_until(start) + 2 * joined.history.head["ttl"] >= firing.at
         ]  # fmt: skip
-        silent = [row for row, _ in joined.startless if row["key"] == firing.key]
+        silent = [
+            holder
+            for row, holder in joined.startless
+            if row["key"] == firing.key
+            and holder and holder.at <= (firing.ended or 0.0)
+            and (holder.ended or math.inf) + 2 * joined.history.head["ttl"] >= firing.at
+        ]  # fmt: skip
         its = by_tick.get((firing.host, firing.key, firing.tick), [])
         final = [row for row in its if row["reason"] != "held"]
         if not (others or silent or final or any(_is_another_tick(joined, row) for row in its)):
@@ -194,7 +203,7 @@ def _is_another_tick(joined: Joined, held: Row) -> bool:
 
 def _store_was_ill(joined: Joined, firing: Firing) -> bool:
     until = (firing.ended or firing.at) + SKIP_LOST
-    return any(joined.is_shared(fault) for fault in joined.felt(firing.host, firing.at, until))
+    return any(map(joined.is_shared, joined.felt(firing.host, firing.at, until)))
 
 
 def _uncounted_no_store(joined: Joined, firings: list[Firing]) -> Iterator[Violation]:
@@ -292,14 +301,6 @@ def _reached(joined: Joined, firing: Firing) -> float:
 # Silence
 
 
-def _was_asked_to_stop(joined: Joined, firing: Firing) -> bool:
-    return any(
-        operation.words[:2] in (["stop", firing.key], ["release", firing.key])
-        and operation.at < (firing.ended or math.inf)
-        for operation in joined.history.operations
-    )
-
-
 def noise(joined: Joined) -> Iterator[Violation]:
     """Nothing is printed at a success or a refusal, but while the store is away that a record is kept, or who waits.
 
@@ -311,11 +312,13 @@ def noise(joined: Joined) -> Iterator[Violation]:
         lines = [line for line in firing.stderr.splitlines() if _WAITS not in line]
         if joined.starts_of(firing):  # the job's own are its own business
             lines = [line for line in lines if line.startswith(_SAID)]
-            if _was_asked_to_stop(joined, firing):  # its job may have ended with 0 all the same
+            if joined.asked(
+                firing.key, firing.at, firing.ended or math.inf
+            ):  # and yet it ended with 0
                 lines = [line for line in lines if _STOPPED not in line]
         if len(joined.starts_of(firing)) > 1:
             lines = [line for line in lines if _TIMED_OUT not in line]
-        if joined.felt(firing.host, firing.at, firing.ended or firing.at):
+        if _felt(joined, firing):
             lines = [
                 line for line in lines if not any(word in line for word in (*_KEPT, _STANDS_BY))
             ]

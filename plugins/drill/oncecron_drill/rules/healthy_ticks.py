@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from oncecron_drill.history import Firing, Start
 from oncecron_drill.rules.joined import (
+    HOLDS,
     MOMENT,
     Joined,
     Row,
@@ -18,6 +19,7 @@ from oncecron_drill.rules.joined import (
 )
 from oncecron_drill.rules.verdict import Violation
 
+_ASKED_FOR = {"paused": ("pause", "key"), "drained": ("drain", "host")}
 _AS_IT_SAYS = ("late", "recent", "passed", "unmet", "broken", "no-store", "interrupted")
 
 
@@ -26,8 +28,8 @@ class _Fired(NamedTuple):
     tick: str
     healthy: list[Firing]
     """Those that were refused, and met no fault."""
-    others_hit: bool
-    """One of the others did: it may have taken the tick with it."""
+    hit: list[Firing]
+    """Those that met one: they may have taken the tick with them."""
 
 
 def missed(joined: Joined) -> Iterator[Violation]:
@@ -72,25 +74,25 @@ def _by_tick(joined: Joined) -> Iterator[_Fired]:
             firing for firing in refused if firing not in hit and not joined.starts_of(firing)
         ]
         if healthy:
-            yield _Fired(key, tick, healthy, bool(hit))
+            yield _Fired(key, tick, healthy, hit)
 
 
 def _was_hit(joined: Joined, firing: Firing) -> bool:
     until = joined.history.end if firing.ended is None else firing.ended
-    return bool(joined.hits(firing) or joined.felt(firing.host, firing.at, until))
+    return bool(joined.hits(firing) or joined.felt(firing.host, firing.at, until, firing.key))
 
 
 def _explains(joined: Joined, fired: _Fired, firing: Firing, row: Row) -> bool:
-    reason = row["reason"]
-    if reason in ("paused", "drained"):
+    reason, ended = row["reason"], (firing.ended or firing.at) + MOMENT
+    if reason in _ASKED_FOR:
+        word, whose = _ASKED_FOR[reason]
+        subjects = (getattr(firing, whose), "--all")
         return any(
-            operation.at <= (firing.ended or firing.at) + MOMENT
-            and taken_back(joined, operation)[1] >= firing.at - MOMENT
+            operation.at <= ended and taken_back(joined, operation)[1] >= firing.at - MOMENT
             for operation in joined.history.operations
-            if operation.words[0] in ("pause", "drain")
-            and operation.subject in (fired.key, firing.host, "--all")
+            if operation.words[0] == word and operation.subject in subjects
         )
-    if reason in _AS_IT_SAYS or fired.others_hit:
+    if reason in _AS_IT_SAYS or any(other.at <= ended for other in fired.hit):
         return True
     return reason == "held" and _was_busy(joined, fired, firing, row)
 
@@ -127,5 +129,6 @@ def _asked_until(joined: Joined, holder: Firing) -> float:
 
 
 def _healed(joined: Joined, holder: Firing, since: float, until: float) -> Iterator[float]:
-    """Yield when what a firing's host felt within a time, and what hit no process of it, was undone."""
-    return (undone(fault) for fault in joined.felt(holder.host, since, until) if not fault.hit)
+    """Yield when the network of a firing's host, or the store, that was ill within a time was well again."""
+    felt = joined.felt(holder.host, since, until)
+    return (undone(fault) for fault in felt if fault.group in HOLDS or joined.is_shared(fault))

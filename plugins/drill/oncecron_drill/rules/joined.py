@@ -30,6 +30,9 @@ RECORDING = 15.0
 FORGOTTEN = 2.0
 """Seconds before a failover of which a store that may forget (head: `loses`) can have lost what it acknowledged."""
 
+HOLDS = ("proxy", "network")
+"""Groups of faults in which what was sent may arrive when they are undone."""
+
 UNDONE_BY = {"pause": "resume", "drain": "undrain"}
 ENDED_BY = ("TERM", "INT", "QUIT")
 """Signals that ask a job to end."""
@@ -67,10 +70,7 @@ class Joined:
         for row in history.log.executions:
             if row["fencing_token"] is not None:
                 self._rows[part_of_row(row), row["fencing_token"]].append(row)
-        self._hits: dict[int, list[tuple[Fault, str, str]]] = defaultdict(list)
-        for fault in history.faults:
-            for firing_id, role, state in fault.hit:
-                self._hits[firing_id].append((fault, role, state))
+        self._by_id = {firing.id: firing for firing in history.firings}
         self.starts = [start for start in history.starts if not self.is_unclaimed(start)]
         for start in sorted(self.starts, key=lambda start: start.at):
             self.parts[part_of(start)].append(start)
@@ -176,6 +176,29 @@ class Joined:
 
     # What was done to whom
 
+    @functools.cached_property
+    def _hits(self) -> dict[int, list[tuple[Fault, str, str]]]:
+        """Whom each fault reached, of what lived then."""
+        found: dict[int, list[tuple[Fault, str, str]]] = defaultdict(list)
+        until: dict[int, float] = {}
+        for fault in sorted(self.history.faults, key=lambda fault: fault.at):
+            for firing_id, role, state in fault.hit:
+                firing = self._by_id.get(firing_id)  # of items there is none
+                if firing:
+                    end = until.setdefault(firing_id, self._lives_until(firing))
+                    if not firing.at - MOMENT <= fault.at <= end:
+                        continue
+                    until[firing_id] = max(end, undone(fault) + RECORDING)
+                found[firing_id].append((fault, role, state))
+        return found
+
+    def _lives_until(self, firing: Firing) -> float:
+        """Return until when a guard may have lived, if nobody hindered it: beyond a killed wrapper, and its job."""
+        starts = self.starts_of(firing)
+        if firing.ended is None or any(start.lives for start in starts):
+            return self.history.end
+        return max([firing.ended, *map(alive_until, starts)]) + RECORDING
+
     def hits(
         self, firing: Firing, role: str | None = None, state: str | None = None
     ) -> list[Fault]:
@@ -226,15 +249,31 @@ class Joined:
                 out_until = max(out_until, end)
         return until <= out_until + WAKING
 
-    def felt(self, host: str, since: float, until: float) -> list[Fault]:
-        """Return the faults of a host, or of what all hosts share, within a time."""
+    def was_hindered(
+        self, firing: Firing, role: str, since: float, until: float, within: float
+    ) -> bool:
+        """Return whether who had to act from `since` on could not, and `until` comes before it had the time for it."""
+        return any(
+            out.since <= since + within and until <= out.until + within
+            for out in self.out(firing.id, role)
+        )
+
+    def felt(self, host: str, since: float, until: float, key: str | None = None) -> list[Fault]:
+        """Return the faults of a host, or of what all hosts share, within a time.
+
+        `key`: but for those that reached firings of other keys alone.
+        """
         return [
             fault
             for fault in self.history.faults
             if fault.at <= until + MOMENT
             and undone(fault) >= since - MOMENT
-            and (fault.target == host or self.is_shared(fault))
+            and (self.is_shared(fault) or (fault.target == host and self._concerns(fault, key)))
         ]  # fmt: skip
+
+    def _concerns(self, fault: Fault, key: str | None) -> bool:
+        firings = [self._by_id.get(firing) for firing, _, _ in fault.hit]
+        return key is None or not firings or any(firing and firing.key == key for firing in firings)
 
     def asked(self, key: str, since: float, until: float) -> list[Operation]:
         """Return by what people asked the holders of a key to end within a time: what is asked lives with the lease."""
@@ -255,7 +294,7 @@ class Joined:
         return any(
             fault.at - FORGOTTEN <= until and undone(fault) >= since
             for fault in self.history.faults
-            if fault.kind in self.history.head.get("loses", ())
+            if fault.kind in self.history.head.get("loses", ()) and self.is_shared(fault)
         )
 
     # Words

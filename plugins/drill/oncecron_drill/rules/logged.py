@@ -5,11 +5,13 @@ hole where the store may have forgotten meanwhile, where nobody could have ended
 SQLite, which goes by the clocks of the hosts, where one of them was set.
 """
 
+import math
 from collections.abc import Iterator
 
 from oncecron.log.protocol import RULES
 from oncecron_drill.history import Firing, Start
 from oncecron_drill.rules.joined import (
+    RECORDING,
     Joined,
     Row,
     alive_until,
@@ -48,28 +50,44 @@ def _is_excused(joined: Joined, rule: str, rows: list[Row], starts: list[Start])
     unheard = [firing for row, firing in joined.startless if firing and row in rows]
     times = [(start.at, alive_until(start)) for start in starts]
     times += [(firing.at, firing.ended or joined.history.end) for firing in unheard]
-    since = min((at for at, _ in times), default=joined.begin)
-    until = max((until for _, until in times), default=joined.history.end)
+    if not times:
+        return False  # told by `started`: nobody fired it
+    since, until = min(at for at, _ in times), max(until for _, until in times)
     if joined.forgets(since, until):
         return True
     return rule in _BY_TIME and (
-        _clock_was_set(joined, since, until)
-        or any(_was_left_alone(joined, joined.firing_of(start), start.at) for start in starts)
-        or any(_was_left_alone(joined, firing, firing.at) for firing in unheard)
+        _clock_was_set(joined, rows[0]["key"], since, until)
+        or any(
+            _was_left_alone(joined, joined.firing_of(start), start.at, alive_until(start))
+            for start in starts
+        )
+        or any(
+            _was_left_alone(joined, firing, firing.at, firing.ended or until) for firing in unheard
+        )
     )
 
 
-def _was_left_alone(joined: Joined, firing: Firing | None, since: float) -> bool:
+def _was_left_alone(joined: Joined, firing: Firing | None, since: float, until: float) -> bool:
+    """Return whether neither wrapper nor guard could act while a job lived, or its end was to be recorded."""
     times = joined.jointly_out(firing.id, grace_of(firing)) if firing else ()
-    return any(until >= since for _, until in times)
+    return any(end >= since and begin <= until + RECORDING for begin, end in times)
 
 
-def _clock_was_set(joined: Joined, since: float, until: float) -> bool:
-    """Return whether the clock that a store goes by was set at about the time of some starts, by that clock."""
+def _clock_was_set(joined: Joined, key: str, since: float, until: float) -> bool:
+    """Return whether a clock that a store goes by was set at about the time of some starts, by that clock.
+
+    On SQLite those are the clocks of the hosts that fired the key then: any of them may have taken a lease away.
+    """
     by_hosts = joined.history.head["store"] == "sqlite"
+    hosts = {
+        firing.host
+        for firing in joined.history.firings
+        if by_hosts and firing.key == key
+        and firing.at <= until and (firing.ended or math.inf) >= since - joined.history.head["ttl"]
+    }  # fmt: skip
     return any(
         fault.at <= until + step and undone(fault) >= since - step
         for fault in joined.history.faults
         for step in [abs(clock_step(fault))]
-        if step and (by_hosts or joined.is_shared(fault))
+        if step and (fault.target in hosts or joined.is_shared(fault))
     )

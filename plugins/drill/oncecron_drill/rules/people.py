@@ -1,10 +1,11 @@
 """What people ask for is done, and said: nothing starts that is paused or drained, what was stopped is dead."""
 
+import math
 from collections.abc import Iterator
 
 from oncecron_drill.history import Operation, Start
 from oncecron_drill.rules.exclusion import is_excused
-from oncecron_drill.rules.joined import UNDONE_BY, Joined, alive_until, taken_back
+from oncecron_drill.rules.joined import RECORDING, UNDONE_BY, Joined, alive_until, taken_back
 from oncecron_drill.rules.verdict import Violation
 
 _ENDED_BY_STOPS = ("stop", "release")
@@ -28,7 +29,7 @@ def hindered(joined: Joined) -> Iterator[Violation]:
                     joined, operation, start, kind,
                     f"was started although {joined.operation_text(operation)} had returned, "
                     f"{start.at - operation.ended:.3f} s before",
-                    hole=joined.forgets(operation.at, start.at),
+                    hole=joined.forgets(operation.at, operation.ended),
                 )  # fmt: skip
 
 
@@ -88,7 +89,7 @@ def _is_explained(joined: Joined, operation: Operation) -> bool:
     if status < 0:
         return any(fault.target == operation.host for fault in near)
     if operation.words[0] in _ENDED_BY_STOPS and status == _NOT_YET:
-        return _any_fault(joined, operation)
+        return bool(near) or _holder_felt(joined, operation)
     if operation.words[0] in _ENDED_BY_STOPS and status == _UNKNOWN:
         return "no host has fired key" in operation.stderr and not _is_known(joined, operation)
     return status in (_AWAY, _REFUSED) and bool(near)
@@ -97,17 +98,25 @@ def _is_explained(joined: Joined, operation: Operation) -> bool:
 def _is_known(joined: Joined, operation: Operation) -> bool:
     return any(
         start.key == operation.subject and start.at < operation.at
-        and not joined.forgets(start.at, operation.ended or start.at)
+        and not joined.forgets(start.at, alive_until(start) + RECORDING)
         for start in joined.starts
     )  # fmt: skip
 
 
-def _any_fault(joined: Joined, operation: Operation) -> bool:
+def _holder_felt(joined: Joined, operation: Operation) -> bool:
     since, until = (
         operation.at - joined.history.head.get("ttl", 0.0),
         operation.ended or operation.at,
     )
-    return any(joined.felt(host, since, until) for host in joined.hosts)
+    holders = [
+        firing
+        for firing in joined.history.firings
+        if firing.key == operation.subject
+        and firing.at <= until and (firing.ended or math.inf) + RECORDING >= since
+    ]  # fmt: skip
+    return any(
+        joined.felt(firing.host, max(firing.at, since), until, firing.key) for firing in holders
+    )
 
 
 def _of(

@@ -4,6 +4,7 @@ What the job itself wrote is the truth. The log has the wrapper's pid. The numbe
 where the store had a fault meanwhile: what it lost is put back, or recorded later, as another row.
 """
 
+import math
 from collections.abc import Iterator
 
 from oncecron.log.protocol import contradiction
@@ -23,6 +24,8 @@ from oncecron_drill.rules.joined import (
 from oncecron_drill.rules.statuses import was_called_off
 from oncecron_drill.rules.verdict import Violation
 
+DYING = 15.0
+"""Seconds in which a guard ends what a killed job has left: the grace, and what a loaded machine takes."""
 STARTUP = 5.0
 """Seconds that a job may take to its first line; one that is killed before leaves a record and no start."""
 
@@ -113,7 +116,10 @@ def _wrong_signal(joined: Joined, start: Start, row: Row) -> str | None:
     ):
         return None
     killed = joined.hits_of(start, "guard", "killed")
-    if joined.hits_of(start, "job", "killed") or any(hit.at > alive_until(start) for hit in killed):
+    own = joined.hits_of(start, "job", "killed")
+    if any(hit.at > alive_until(start) - DYING for hit in own) or any(
+        hit.at > alive_until(start) for hit in killed
+    ):
         return None  # a guard may see its job killed before it is killed itself
     if start.ended is not None:
         return f"is recorded as ended by signal {row['signal']}, but ended with {start.status}"
@@ -144,7 +150,7 @@ def _wrongly_ended(joined: Joined, start: Start, row: Row) -> str | None:
 def _wrongly_lost(joined: Joined, start: Start, row: Row) -> str | None:
     firing = joined.firing_of(start)
     since = firing.at if firing else start.at
-    if not joined.felt(start.host, since, alive_until(start) + RECORDING):
+    if not joined.felt(start.host, since, alive_until(start) + RECORDING, start.key):
         return "is recorded as lost, but no fault touched its host or the store"
     if row["exit_code"] is not None and start.ended is not None:
         return _wrong_code(start, row)
@@ -179,7 +185,7 @@ def started(joined: Joined) -> Iterator[Violation]:
             what = None if given_up else "belongs to no firing"
         elif outcome == "lost":
             until = (joined.history.end if firing.ended is None else firing.ended) + RECORDING
-            if not joined.felt(row["host"], firing.at, until):
+            if not joined.felt(row["host"], firing.at, until, row["key"]):
                 what = "was never started, and no fault touched its host or the store"
             elif row["duration"] is None and not _may_be_silent(joined, firing):
                 what = "was never started, and its firing has not said so"
@@ -204,7 +210,10 @@ _NOT_STARTED = ("a record is lost", "no command is running", "the next attempt c
 def _may_be_silent(joined: Joined, firing: Firing) -> bool:
     said = [firing.stderr, *(row["note"] or "" for row in joined.runs_of(firing))]
     has_told = any(words in text for words in _NOT_STARTED for text in said)
-    is_lost = has_told or joined.forgets(firing.at, joined.history.end)
+    until = (firing.ended or math.inf) + RECORDING
+    if _SPOOLED in firing.stderr:  # and delivered at any time
+        until = math.inf
+    is_lost = has_told or joined.forgets(firing.at, until)
     is_dead = any(joined.hits(firing, "guard", how) for how in ("killed", "failed"))
     return is_lost or gives_up(firing) or is_dead
 

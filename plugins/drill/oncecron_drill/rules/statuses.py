@@ -11,6 +11,7 @@ from operator import itemgetter
 from oncecron_drill.history import Firing
 from oncecron_drill.rules.exclusion import is_excused
 from oncecron_drill.rules.joined import (
+    RECORDING,
     Joined,
     Row,
     alive_until,
@@ -42,7 +43,7 @@ def exits(joined: Joined) -> Iterator[Violation]:
         what = None
         if firing.status is None or firing.ended is None:
             outs = joined.out(firing.id, "wrapper")
-            if not any(out.until >= joined.history.end for out in outs):
+            if not any(out.since <= joined.history.end <= out.until for out in outs):
                 what = "never ended"
         elif firing.status == 70 or any(bug in firing.stderr for bug in _BUGS):
             if not joined.hits(firing, "guard", "failed"):
@@ -72,7 +73,8 @@ def _wrong_status(joined: Joined, firing: Firing) -> str | None:
         allowed.add(75)
     if joined.hits(firing, state="signalled"):
         allowed |= {128 + number for number in ENDING}
-    if goes_on(firing) and joined.felt(firing.host, firing.at, firing.ended or firing.at):
+    until = firing.ended or joined.history.end
+    if goes_on(firing) and joined.felt(firing.host, firing.at, until, firing.key):
         allowed |= BETWEEN_PARTS
     if firing.status in allowed:
         return None
@@ -137,8 +139,12 @@ def timeouts(joined: Joined) -> Iterator[Violation]:
             continue
         limit += grace_of(firing)
         for start in joined.starts_of(firing):
-            lived = alive_until(start) - start.at
-            hindered = joined.hits_of(start, "wrapper") + joined.hits_of(start, "guard")
+            lived, by = alive_until(start) - start.at, start.at + limit
+            needed = grace_of(firing) + KILLING
+            hindered = any(
+                joined.was_hindered(firing, role, by, alive_until(start), needed)
+                for role in ("wrapper", "guard")
+            )
             if lived > limit + KILLING and not hindered:
                 what = f"let its job live for {lived:.1f} s: timeout and grace were over after {limit:g} s"
                 yield of_firing(joined, firing, "timeout", what)
@@ -147,11 +153,15 @@ def timeouts(joined: Joined) -> Iterator[Violation]:
 def orphans(joined: Joined) -> Iterator[Violation]:
     """No job outlives a killed wrapper: its guard ends it, if nobody hinders that."""
     for firing in joined.history.firings:
-        if firing.ended is None or (firing.status or 0) >= 0 or joined.hits(firing, "guard"):
+        if firing.ended is None or (firing.status or 0) >= 0:
             continue
+        within = grace_of(firing) + KILLING
         for start in joined.starts_of(firing):
-            outlived = alive_until(start) - firing.ended
-            if outlived > grace_of(firing) + KILLING:
+            until = alive_until(start)
+            outlived = until - firing.ended
+            if outlived > within and not joined.was_hindered(
+                firing, "guard", firing.ended, until, within
+            ):
                 what = f"was killed, and its guard let its job (pid {start.pid}) live for {outlived:.1f} s"
                 yield of_firing(joined, firing, "orphan", what)
 
@@ -159,10 +169,14 @@ def orphans(joined: Joined) -> Iterator[Violation]:
 def leftovers(joined: Joined) -> Iterator[Violation]:
     """Nothing that a success leaves running gets a signal: it is there on purpose."""
     for start in joined.starts:
-        late = [name for at, name in start.signals if at > (start.ended or math.inf)]
+        ended = start.ended or math.inf
+        late = [(at, name) for at, name in start.signals if at > ended]
         firing = joined.firing_of(start)
-        if late and firing and has_succeeded(start) and not joined.hits(firing, "guard"):
-            what = f"sent {late[0]} to what its job (pid {start.pid}) had left running"
+        if (
+            late and firing and has_succeeded(start)
+            and not joined.was_hindered(firing, "guard", ended, late[0][0], RECORDING)
+        ):  # fmt: skip
+            what = f"sent {late[0][1]} to what its job (pid {start.pid}) had left running"
             yield of_firing(joined, firing, "leftover", what)
 
 

@@ -174,7 +174,8 @@ def test_a_command_says_that_it_is_done(run: Invented) -> None:
     ("words", "status", "target", "found"),
     [
         (("stop", KEY), 69, "store", []), (("stop", KEY), 69, "h2", ["command"]),
-        (("release", KEY), 75, "h2", []), (("pause", "backup"), 75, "h3", ["command"]),
+        (("release", KEY), 75, "h1", []), (("release", KEY), 75, "h2", ["command"]),
+        (("pause", "backup"), 75, "h3", ["command"]),
         (("pause", "backup"), 78, "store", []), (("drain", "h2"), -9, "h3", []),
         (("drain", "h2"), -9, "store", ["command"]),
     ],
@@ -182,7 +183,8 @@ def test_a_command_says_that_it_is_done(run: Invented) -> None:
 def test_a_fault_explains_what_it_may(
     run: Invented, words: tuple[str, ...], status: int, target: str, found: list[str]
 ) -> None:
-    """The store's, or that of the host where it was typed; of whoever has to answer, any."""
+    """The store's, or that of the host where it was typed; or of one that has to answer, as it runs the key."""
+    run.start(run.fire(108.0, tick="t2"), lasts=1.0)
     run.fault(109.0, 112.0, target)
     run.operate(110.0, *words, status=status, stderr="oncecron: because\n")
     assert broken(run) == found
