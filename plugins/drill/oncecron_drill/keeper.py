@@ -2,8 +2,8 @@
 
 It learns of the end from a pipe whose other end the drill alone holds, so `kill -9` is an end like any other. Then it
 kills what still runs on the hosts and in front of the store, and removes the namespace and the directory. It holds the
-lock of a note in the directory. Where it was killed too, the next drill of this user on this machine finds the note
-without that lock, and does the same.
+lock of the directory, which has a note of what else is to be removed. Where it was killed too, the next drill of this
+user on this machine finds the directory without that lock, and does the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import shutil
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from oncecron.core.errors import StoreError
 from oncecron.host.stderr import complain
@@ -58,12 +58,14 @@ class Ground:
 
     @property
     def note(self) -> Path:
-        """The file that says what is to be removed from which store. The keeper holds its lock."""
+        """The file that says what is to be removed from which store; there is none before there may be something."""
         return self.directory / self.NOTE
 
     def write_note(self, *, has_namespace: bool) -> None:
         """Say whether there is, or may be, a namespace to remove."""
-        self.note.write_text(json.dumps({"store": self.store, "has_namespace": has_namespace}))
+        new = self.note.with_suffix(".new")
+        new.write_text(json.dumps({"store": self.store, "has_namespace": has_namespace}))
+        new.rename(self.note)
 
     def processes(self) -> list[Process]:
         """Return all that runs on its hosts and in front of its store."""
@@ -85,9 +87,9 @@ class Ground:
     def clear(self) -> None:
         """Kill and remove all of it. Where the namespace cannot be removed now, the note stays for the next drill."""
         self.end_processes()
-        noted = json.loads(self.note.read_text())
-        is_removed = not noted["has_namespace"] or (
-            noted["store"] == self.store and self._remove_namespace()
+        noted = self._noted()
+        is_removed = not noted.get("has_namespace") or (
+            noted.get("store") == self.store and self._remove_namespace()
         )
         for path in self.directory.iterdir():
             if path.is_dir():
@@ -96,6 +98,13 @@ class Ground:
                 path.unlink(missing_ok=True)
         if is_removed:
             self.directory.rmdir()
+
+    def _noted(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.note.read_text())
+        except (FileNotFoundError, ValueError):  # it was killed before; or the disk has lost power
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def _remove_namespace(self) -> bool:
         if self.address is None:
@@ -119,21 +128,45 @@ def keeping(address: Address | None, store: str) -> Iterator[Ground]:
     `store`: the address without a password.
     """
     _clear_what_is_dead(address, store)
-    ground = Ground(Path(tempfile.mkdtemp(prefix=_DIRECTORY)), address, store)
-    ground.write_note(has_namespace=False)
-    with ground.note.open() as locked:
-        fcntl.flock(locked, fcntl.LOCK_EX)
-        told, lives = os.pipe()
-        keeper = os.fork()
-        if not keeper:
-            os.close(lives)
-            _keep(ground, told)
+    directory, lock = _make_directory()
+    ground = Ground(directory, address, store)
+    told, lives = os.pipe()
+    keeper = os.fork()
+    if not keeper:
+        os.close(lives)
+        _keep(ground, told)
     os.close(told)
     try:
         yield ground
     finally:
         os.close(lives)
         os.waitpid(keeper, 0)
+        os.close(lock)
+
+
+def _make_directory() -> tuple[Path, int]:
+    """Make a directory and lock it; another drill that begins at this moment may take it for one of the dead."""
+    while True:
+        directory = Path(tempfile.mkdtemp(prefix=_DIRECTORY))
+        with contextlib.suppress(FileNotFoundError):
+            lock = _lock(directory, fcntl.LOCK_EX)
+            if directory.exists():
+                return directory, lock
+            os.close(lock)
+
+
+def _lock(directory: Path, how: int) -> int:
+    """Lock a directory of this user, and return its descriptor. Raises `OSError`."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(directory, flags)
+    try:
+        if os.fstat(descriptor).st_uid != os.getuid():
+            raise PermissionError(directory)
+        fcntl.flock(descriptor, how)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
 
 
 def _keep(ground: Ground, told: int) -> NoReturn:
@@ -154,9 +187,9 @@ def _clear_what_is_dead(address: Address | None, store: str) -> None:
     """Clear what drills of this user have left whose keeper is dead; a namespace in another store stays noted."""
     for directory in Path(tempfile.gettempdir()).glob(f"{_DIRECTORY}*"):
         ground = Ground(directory, address, store)
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            if directory.is_symlink() or directory.stat().st_uid != os.getuid():
-                continue
-            with ground.note.open() as locked:
-                fcntl.flock(locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(OSError):
+            lock = _lock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
                 ground.clear()
+            finally:
+                os.close(lock)

@@ -82,9 +82,8 @@ class Watch:
         )  # before it is asked: another thread may have beaten meanwhile
         before = self._store.beat(number)
         if before is not None and before < confirmed:
-            lost = (
-                f"the store had confirmed write {confirmed} and answered {before} when it was asked"
-            )
+            answer = "had none" if before < 0 else f"answered {before}"
+            lost = f"the store had confirmed write {confirmed} and {answer} when it was asked"
             self._fault(LOST, at, f"{confirmed - before} of them", ended=now())
             self._note(f"{lost}: it lost what it had confirmed")
             self._find("lost-write", f"{lost}: a failover or restart lost it", now())

@@ -261,13 +261,14 @@ class Joined:
     def felt(self, host: str, since: float, until: float, key: str | None = None) -> list[Fault]:
         """Return the faults of a host, or of what all hosts share, within a time.
 
-        `key`: but for those that reached firings of other keys alone.
+        `key`: but for those that reached firings of other keys alone. A full disk ends no lease, and changes no answer.
         """
         return [
             fault
             for fault in self.history.faults
             if fault.at <= until + MOMENT
             and undone(fault) >= since - MOMENT
+            and fault.group != "disk"
             and (self.is_shared(fault) or (fault.target == host and self._concerns(fault, key)))
         ]  # fmt: skip
 

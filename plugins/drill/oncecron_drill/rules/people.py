@@ -111,7 +111,7 @@ def _holder_felt(joined: Joined, operation: Operation) -> bool:
     holders = [
         firing
         for firing in joined.history.firings
-        if firing.key == operation.subject
+        if firing.key == operation.subject and joined.runs_of(firing)
         and firing.at <= until and (firing.ended or math.inf) + RECORDING >= since
     ]  # fmt: skip
     return any(

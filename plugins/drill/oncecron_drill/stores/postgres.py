@@ -29,6 +29,7 @@ select pg_catalog.current_setting('server_version'),
     else pg_catalog.substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 1, 8) end,
   extract(epoch from pg_catalog.clock_timestamp())::float8
 """
+_GONE = "select pg_catalog.to_regnamespace('{ns}') is null"
 # Of a session whose host was killed: the server may notice that hours later.
 _IN_THE_WAY = """
 select pg_catalog.pg_terminate_backend(l.pid) from pg_catalog.pg_locks l
@@ -44,6 +45,7 @@ class PostgresDrill(Connection):
         super().__init__(address.target, namespace)
         self._address, self._ns = address, quoted(namespace)
         self._counts = False
+        self._is_lost = False
 
     @property
     def servers(self) -> Sequence[tuple[str, int]]:
@@ -112,8 +114,7 @@ class PostgresDrill(Connection):
             with other._explained("{owner}"):
                 connection = other._connected()
                 if not self._counts:
-                    connection.execute("select 1")
-                    return None
+                    return self._find_it(connection)
                 statement = (
                     f"with old as (select number from {self._ns}.drill_beat for update) "
                     f"update {self._ns}.drill_beat b set number = greatest(b.number, %s) from old returning old.number"
@@ -121,7 +122,7 @@ class PostgresDrill(Connection):
                 try:
                     row: Any = connection.execute(statement, (number,)).fetchone()
                 except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-                    self._counts, row = False, None  # it lost the table, which is told once
+                    self._counts, self._is_lost, row = False, True, None  # which is told once
                 return int(row[0]) if row else -1
         finally:
             other.close()
@@ -135,6 +136,14 @@ class PostgresDrill(Connection):
                 False
             ]
             yield is_ours
+
+    def _find_it(self, connection: psycopg.Connection) -> int | None:
+        """Look for the schema of a drill that has no table in it; say once that it is gone."""
+        row: Any = connection.execute(_GONE.format(ns=self._ns)).fetchone()
+        if self._is_lost or not row[0]:
+            return None
+        self._is_lost = True
+        return -1
 
 
 def open_drilled(address: Address, namespace: str) -> PostgresDrill:

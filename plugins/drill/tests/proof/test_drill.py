@@ -19,7 +19,7 @@ import mutations
 import pytest
 from servers import Database, PgBouncer, PostgresServer, RedisServer, Sentinels, eventually
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
-from servers.process import command_line, process_table, spawn
+from servers.process import as_ourselves, command_line, process_table, spawn
 
 from oncecron.stores.address import parse_address
 from oncecron_drill import drill as drills
@@ -78,8 +78,8 @@ class Driller:
         }  # fmt: skip
 
     def start(self, *words: object) -> "subprocess.Popen[bytes]":
-        """Begin."""
-        command = [*self.words, *map(str, words)]
+        """Begin; it is told to end if these tests are killed."""
+        command = [*as_ourselves("TERM"), *self.words, *map(str, words)]
         return spawn(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
     def __call__(self, *words: object, deadline: float = 400) -> Ended:
@@ -258,6 +258,26 @@ def test_a_drill_that_is_killed_leaves_nothing(
 def recorded(driller: Driller) -> str:
     """Return what the drill has written of firings and faults."""
     return "".join(path.read_text() for path in driller.temporary.glob("*/history.ndjson"))
+
+
+@pytest.mark.timeout(200)
+def test_a_drill_ends_with_the_tests_that_began_it(driller: Driller, tmp_path: Path) -> None:
+    """Also where they are killed: it is told to end, and removes what it has made."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    store = f"sqlite://{tmp_path}/s.db"
+    code = f"""
+from pathlib import Path
+from test_drill import Driller
+driller = Driller(Path({str(tmp_path)!r}))
+driller("--store", {store!r}, "--minutes", 5, "--yes")
+"""
+    tests = spawn([sys.executable, "-c", code], env=environment)
+    began = tmp_path / "temporary"
+    eventually(lambda: any(began.glob("*/journal/*/*")), 60)
+    tests.kill()
+    assert eventually(lambda: list(began.iterdir()) == [], 60)
+    driller.temporary = began
+    assert eventually(lambda: driller.left() == [])
 
 
 @pytest.mark.timeout(300)

@@ -66,15 +66,19 @@ def test_a_drill_finds_a_broken_copy(public_path: Path, request: pytest.FixtureR
 @pytest.mark.chaos
 @one_of_them
 @pytest.mark.timeout(300)
-def test_a_drill_finds_a_schema_that_is_lost(public_path: Path, database: Database) -> None:
-    """Though no log is left that could be judged."""
+@pytest.mark.parametrize("early", [True, False])
+def test_a_drill_finds_a_schema_that_is_lost(
+    public_path: Path, database: Database, early: bool
+) -> None:
+    """Though no log is left that could be judged; also before anything was fired."""
     driller = Driller(public_path)
     url = database.url("owner")
     process = driller.start("--store", url, "--minutes", 0.2, "--yes", "--json", "-")
-    eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), BEGUN)
-    [[name]] = database.execute(
-        "select nspname from pg_namespace where nspname like 'oncecron_drill%'"
-    )
+    query = "select nspname from pg_namespace where nspname like 'oncecron_drill%'"
+    eventually(lambda: database.execute(query) != [], 60)
+    if not early:
+        eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), BEGUN)
+    [[name]] = database.execute(query)
     database.execute(f"drop schema {name} cascade")
     out, err = process.communicate(timeout=200)
     assert process.returncode == 1, err

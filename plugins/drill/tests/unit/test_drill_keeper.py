@@ -1,0 +1,72 @@
+"""What a drill leaves that was killed, at whichever moment, is removed by the next one; what lives is not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from oncecron.stores.address import parse_address
+from oncecron_drill.keeper import Ground, keeping
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+STORE = "sqlite:///nowhere/s.db"
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        None,  # killed when its directory was made
+        "", "[]", '{"store": ',  # what a power cut may leave
+        '{"store": "elsewhere", "has_namespace": false}',
+    ],
+)  # fmt: skip
+def test_what_was_killed_at_any_moment_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: str | None
+) -> None:
+    """Its directory and all that is in it."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead = tmp_path / "oncecron-drill-abcd1234"
+    (dead / "state" / "drill-1").mkdir(parents=True)
+    (dead / "history.ndjson").write_text("{")
+    if note is not None:
+        (dead / Ground.NOTE).write_text(note)
+    with keeping(parse_address(STORE), STORE) as ground:
+        assert [*tmp_path.iterdir()] == [ground.directory]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_lives_and_what_is_no_drill_s_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another drill holds the lock of its directory; a link leads to what somebody else has made."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    living, link = tmp_path / "oncecron-drill-living00", tmp_path / "oncecron-drill-link0000"
+    (tmp_path / "other").mkdir()
+    link.symlink_to(tmp_path / "other")
+    living.mkdir()
+    lock = os.open(living, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with keeping(parse_address(STORE), STORE):
+        assert living.exists()
+    os.close(lock)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [link.name, living.name, "other"]
+    with keeping(parse_address(STORE), STORE):
+        assert not living.exists()
+
+
+def test_a_namespace_in_another_store_stays_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next drill into that store removes it; the rest of it is removed now."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dead = tmp_path / "oncecron-drill-abcd1234"
+    dead.mkdir()
+    (dead / Ground.NOTE).write_text('{"store": "elsewhere", "has_namespace": true}')
+    (dead / "history.ndjson").write_text("{")
+    with keeping(parse_address(STORE), STORE):
+        assert [path.name for path in dead.iterdir()] == [Ground.NOTE]
