@@ -47,7 +47,7 @@ def judge(path: str) -> tuple[Certificate, History]:
     try:
         return assess(history), history
     except UNREADABLE as error:
-        _refuse(path, f"its history cannot be judged: {reason_of(error)}", error)
+        _refuse(path, f"its history: {reason_of(error)}", error)
 
 
 def _read(path: str) -> bytes:

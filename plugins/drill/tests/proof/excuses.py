@@ -17,7 +17,7 @@ from oncecron_drill.rules.attempts import doubles, standbys
 from oncecron_drill.rules.exclusion import overlaps, tokens
 from oncecron_drill.rules.firings import noise, unexplained, untrue
 from oncecron_drill.rules.healthy_ticks import missed
-from oncecron_drill.rules.joined import Joined
+from oncecron_drill.rules.joined import HOLDS, Joined
 from oncecron_drill.rules.logged import audited
 from oncecron_drill.rules.once_per_item import items
 from oncecron_drill.rules.people import commands, hindered, stopped
@@ -149,12 +149,15 @@ def _of_another_key(run: Invented, causes: list[Cause]) -> bool:
 
 
 def _of_another_kind(_run: Invented, causes: list[Cause]) -> bool:
-    """Let a disk be full instead, or the store be well again with all that it had."""
+    """Let a disk be full instead, a clock be wrong, or the store be well again with all that it had."""
     moved = False
     for cause in causes:
         if not isinstance(cause, Fault) or cause.hit:
             continue
-        if cause.target != "store":
+        if cause.group in HOLDS:
+            cause.kind, cause.group, moved = "step the clock", "clock", True
+            cause.detail = "+1 s"
+        elif cause.target != "store":
             cause.kind, cause.group, moved = "disk full", "disk", True
         elif cause.kind == "failover":
             cause.kind, moved = "restart", True

@@ -461,6 +461,14 @@ def test_a_refusal_has_a_reason_that_holds(reason: str, busy: bool, found: list[
     assert "missed" not in every(run)
 
 
+def test_who_was_hit_later_has_taken_no_tick_with_it() -> None:
+    """A refusal before it came to the store has another reason."""
+    run = Invented()
+    run.skip(run.fire(100.0, "h2", "t2"), "done")
+    run.stop(run.fire(110.0, "h3", "t2", status=-9), "wrapper", at=110.2, until=110.2, how="killed")
+    assert "missed" in every(run)
+
+
 @pytest.mark.parametrize(("at", "found"), [(99.0, []), (110.0, ["missed"])])
 def test_a_pause_explains_what_was_fired_under_it(at: float, found: list[str]) -> None:
     """And nothing else."""
@@ -502,6 +510,33 @@ def test_a_job_does_not_outlive_its_killed_wrapper(
     )
     start.signals.append((111.1, "TERM"))
     assert [rule for rule in every(run) if rule == "orphan"] == found
+
+
+@pytest.mark.parametrize(("at", "found"), [(101.0, ["orphan"]), (139.0, [])])
+def test_a_guard_that_was_stopped_long_before_can_end_an_orphan(
+    at: float, found: list[str]
+) -> None:
+    """It had gone on."""
+    run = Invented()
+    firing = run.fire(100.0, status=-9)
+    start = run.start(firing, lasts=60.0, ended=None, status=None)
+    firing.ended = 140.0
+    run.stop(firing, "wrapper", at=140.0, until=140.0, how="killed")
+    run.stop(firing, "guard", at=at, until=at + 20.0)
+    assert [rule for rule in every(run) if rule == "orphan"] == found
+    assert start.last_sign == 160.1
+
+
+@pytest.mark.parametrize(("at", "found"), [(101.0, ["timeout"]), (139.0, [])])
+def test_a_guard_that_was_stopped_long_before_can_end_a_job_in_time(
+    at: float, found: list[str]
+) -> None:
+    """It had gone on."""
+    run = Invented()
+    firing = run.fire(100.0, status=124, options=("--timeout", "40s", "--grace", "1s"))
+    run.start(firing, lasts=60.0, signals=[(140.1, "TERM")])
+    run.stop(firing, "guard", at=at, until=at + 20.0)
+    assert [rule for rule in every(run) if rule == "timeout"] == found
 
 
 @pytest.mark.parametrize(("at", "found"), [(100.5, []), (130.0, ["leftover"])])

@@ -130,6 +130,18 @@ def test_a_signal_to_one_attempt_explains_no_other(
     assert [rule for rule in broken(run) if rule == "outcome"] == found
 
 
+@pytest.mark.parametrize(("at", "found"), [(102.0, ["outcome"]), (118.0, [])])
+def test_what_was_killed_is_dead_soon(at: float, found: list[str]) -> None:
+    """What lives on for long died of something else."""
+    run = Invented()
+    firing = run.fire(status=137)
+    start = run.start(firing, lasts=20.0)
+    start.ended = start.status = None
+    row(run).update(outcome="failed", exit_code=None, signal=9)
+    run.stop(firing, "job", at=at, until=at, how="killed")
+    assert broken(run) == found
+
+
 @pytest.mark.parametrize(("limit", "found"), [("1s", []), ("1m", ["outcome"])])
 def test_a_timeout_comes_in_time(limit: str, found: list[str]) -> None:
     """Not long before what --timeout says."""
@@ -256,6 +268,18 @@ def test_an_audit_finds_who_could_not_act(
     find(run, finding)
     run.stop(run.history.firings[0], *roles, at=100.5, until=103.0)
     assert (broken(run), holes(run)) == (found, [] if found else ["audit"])
+
+
+@pytest.mark.parametrize(("at", "found"), [(100.5, []), (140.5, ["audit"])])
+def test_an_audit_finds_who_could_act_in_this_attempt(at: float, found: list[str]) -> None:
+    """That nobody could in a later one of the same firing explains nothing."""
+    run = Invented()
+    firing = run.fire(status=3, options=("--retries", "1"))
+    run.start(firing)
+    run.start(firing, at=140.0, attempt=2)
+    find(run, "late-end")
+    run.stop(firing, "wrapper", "guard", at=at, until=at + 3.0)
+    assert [rule for rule in broken(run) if rule == "audit"] == found
 
 
 @pytest.mark.parametrize(

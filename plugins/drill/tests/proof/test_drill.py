@@ -273,7 +273,7 @@ driller("--store", {store!r}, "--minutes", 5, "--yes")
 """
     tests = spawn([sys.executable, "-c", code], env=environment)
     began = tmp_path / "temporary"
-    eventually(lambda: any(began.glob("*/journal/*/*")), 60)
+    eventually(lambda: any(began.glob("*/journal/*/*")), BEGUN)
     tests.kill()
     assert eventually(lambda: list(began.iterdir()) == [], 60)
     driller.temporary = began

@@ -21,8 +21,8 @@ ASKED = {
     "felt", "hits", "hits_of", "forgets", "could_not_act", "jointly_out", "out", "asked", "was_hindered",
 }  # fmt: skip
 """How a rule asks for an excuse."""
-TELLS = ("_unexcused",)
-"""Functions that ask what had happened, and excuse nothing by it."""
+TELLS = ("_unexcused", "_had_ended")
+"""Functions that ask what had happened, and excuse nothing by it: they tell it, or doubt another excuse."""
 
 
 def test_every_rule_has_its_excuses_here() -> None:

@@ -47,6 +47,7 @@ def test_what_lives_and_what_is_no_drill_s_is_left_alone(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     living, link = tmp_path / "oncecron-drill-living00", tmp_path / "oncecron-drill-link0000"
     (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").write_text("dear")
     link.symlink_to(tmp_path / "other")
     living.mkdir()
     lock = os.open(living, os.O_RDONLY)
@@ -55,6 +56,7 @@ def test_what_lives_and_what_is_no_drill_s_is_left_alone(
         assert living.exists()
     os.close(lock)
     assert sorted(path.name for path in tmp_path.iterdir()) == [link.name, living.name, "other"]
+    assert (tmp_path / "other" / "file").exists()
     with keeping(parse_address(STORE), STORE):
         assert not living.exists()
 
