@@ -21,7 +21,8 @@ from oncecron_drill import history
 from oncecron_drill.faults import HostFaults
 from oncecron_drill.firing_hosts import FiringHost
 from oncecron_drill.generator import TTL
-from oncecron_drill.run_under_faults import Run, Wanted
+from oncecron_drill.run_under_faults import Run
+from oncecron_drill.wanted import Wanted
 
 EACH = 10.0
 """Seconds between two lines of progress."""

@@ -32,10 +32,11 @@ from oncecron_drill.history import Fault, History, Log, now
 from oncecron_drill.keeper import PREFIX, Ground
 from oncecron_drill.nemesis import Pace
 from oncecron_drill.place import Place, make_hosts
-from oncecron_drill.run_under_faults import Run, UnreadableError, Wanted
+from oncecron_drill.run_under_faults import Run, UnreadableError
 from oncecron_drill.store_watch import FORGETFUL, Progress, Watch
 from oncecron_drill.stores import DrilledStore, open_drilled
 from oncecron_drill.stores.another import ANOTHER, AnotherServer
+from oncecron_drill.wanted import Wanted
 
 ORDER = (
     *("stubborn", "leader", "gives-up", "failover", "shared", "letters", "limited", "schedule"),

@@ -26,7 +26,7 @@ WELL_WITHIN = 60.0
 
 
 class Place:
-    """The store as the run sees it: see `oncecron_drill.run_under_faults.Store`."""
+    """The store as the run sees it: see `oncecron_drill.wanted.Store`."""
 
     faults: Sequence[StoreFault] = ()
 

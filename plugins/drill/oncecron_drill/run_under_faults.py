@@ -13,23 +13,22 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from oncecron.core.masking import masked
-from oncecron_drill.another_wrapper import Wrapper
-from oncecron_drill.faults import FURTHEST_STEP, OUTLIVING, HostFaults, StoreFault
+from oncecron_drill.faults import FURTHEST_STEP, OUTLIVING, HostFaults
 from oncecron_drill.firing_hosts import FiringHost, firing_of, locked_files
-from oncecron_drill.generator import ITEM_KEYS, KEYS, TTL, Key, Shot, shots
+from oncecron_drill.generator import KEYS, TTL, Key, Shot, shots
 from oncecron_drill.history import CALM_TICK, Firing, Log, Recorder, now
 from oncecron_drill.nemesis import USUAL, Nemesis, Pace
 from oncecron_drill.processes import command_line, send
-from oncecron_drill.proxy import FaultProxy
-from oncecron_drill.pulse import PAUSE, Pulse
+from oncecron_drill.pulse import Pulse
+from oncecron_drill.wanted import Store, Wanted
 
 CALM = TTL + 30
 """Seconds in which each key must run when every fault is undone, for the longest; the hosts go on until then."""
@@ -55,61 +54,8 @@ TOO_LATE = 10.0
 """Seconds by which a machine with too much to do may be late; what is later is not fired at all."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Wanted:
-    """What a run is asked for."""
-
-    store: str
-    seed: int
-    minutes: float
-    directory: Path
-    oncecron: Sequence[str]
-    """The words that start it."""
-    keys: Sequence[Key] = KEYS
-    item_keys: Sequence[Key] = ITEM_KEYS
-    faults: Callable[[str], bool] = lambda _: True
-    outside: bool = True
-    """Whether to try too what the promise leaves out."""
-    pulse: float = PAUSE
-    """Seconds between two beats."""
-    wrapper: Wrapper | None = None
-    """What fires instead of oncecron."""
-
-    @property
-    def lease(self) -> float:
-        """Seconds after which the lock of a dead holder is free."""
-        return self.wrapper.lease if self.wrapper else TTL
-
-
 class UnreadableError(Exception):
     """The log cannot be read when all is over."""
-
-
-class Store(Protocol):
-    """What a run asks of the store that its hosts use."""
-
-    @property
-    def faults(self) -> Sequence[StoreFault]:
-        """Return what the nemesis may do to it."""
-
-    @property
-    def proxies(self) -> Mapping[str, Sequence[FaultProxy]]:
-        """Return, by name of a firing host, what only that host's traffic passes."""
-
-    def fenced_write(self) -> list[str]:
-        """Return a command that writes under a fencing token; a job adds key and token. 0 is accepted."""
-
-    def register(self) -> list[tuple[str, int]]:
-        """Return key and token of the accepted writes, those of a key in the order in which they came to be."""
-
-    def leftovers(self) -> list[str]:
-        """Say in a sentence each what there is that should be gone when nothing runs."""
-
-    def well(self) -> None:
-        """Wait until the store does what is asked of it."""
-
-    def beat(self) -> object:
-        """Write once, by a new session, so that it counts as a heartbeat does; by any thread, and however long."""
 
 
 class Run:
