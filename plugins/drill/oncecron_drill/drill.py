@@ -44,13 +44,14 @@ ORDER = (
     *("fails", "overtaken", "waits", "minute", "alone", "instants", "daemon", "loud"),
 )
 """The keys of a drill; with fewer, the first ones. What is fenced writes elsewhere, and a drill does not."""
-GAP, MOST_AT_ONCE = 0.4, 10
+GAP, MOST_AT_ONCE = 0.3, 10
 """Seconds between two faults, on average, and how many last at a time."""
 FAVOUR = {
     "late answers, then silence": 2.0, "a proxy that resets": 2.0, "lose an answer": 2.0, "refuse connections": 2.0,
+    "kill the wrapper": 2.0, "kill the guard": 2.0, "kill the job": 2.0,
     "step the clock": 0.3,
 }  # fmt: skip
-"""What shows a hole only at the right moment is tried more often."""
+"""What shows a hole only at the right moment is tried more often, and what is over at once."""
 FRESH = 0.3
 """How likely each look for a job that has just begun strikes it."""
 SELDOM = 0.2

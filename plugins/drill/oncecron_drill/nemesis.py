@@ -113,26 +113,29 @@ class Nemesis:
         [target] = self._random.choices(targets, [self._pace.weigh(each) for each in targets])
         if target == "store":
             return self._begin_at_store(Fault(next(self._ids), now(), "", target))
-        return self._begin_at_host(target, self._kinds[target])
+        return self._begin_at_host(target, self._free(target))
+
+    def _free(self, name: str) -> list[Kind]:
+        """Return the kinds of a host of whose group none lasts."""
+        kinds = self._kinds[name]
+        return [kind for kind in kinds if f"{name} {kind.group}" not in self._running]
 
     def _begin_at_new_job(self) -> bool:
         table = process_table()
         for name in self._random.sample(list(self._hosts), len(self._hosts)):
-            kinds = [
-                kind
-                for kind in self._kinds[name]
-                if kind.fresh and f"{name} {kind.group}" not in self._running
-            ]
+            kinds = [kind for kind in self._free(name) if kind.fresh]
             if kinds and self._hosts[name].has_just_begun(table):
                 return self._begin_at_host(name, kinds)
         return False
 
     def _begin_at_host(self, name: str, kinds: Sequence[Kind]) -> bool:
+        if not kinds:
+            return False
         weights = [kind.weight * self._pace.favour.get(kind.name, 1.0) for kind in kinds]
         [kind] = self._random.choices(kinds, weights)
         place = f"{name} {kind.group}"
         fault = Fault(next(self._ids), now(), kind.name, name, group=kind.group)
-        done = None if place in self._running else kind.begin()
+        done = kind.begin()
         if done is None:
             return False
         fault.detail, fault.hit = done
