@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Sequence
 
 from oncecron.core.errors import UsageError
+from oncecron.core.masking import masked_words
 from oncecron_drill.generator import TTL, Key, Shot
 
 OF_JOBS = ("overlap", "double", "orphan", "left", "blocked")
@@ -20,6 +21,7 @@ LONGEST_LEASE = 60.0
 _NAMES = ("key", "command", "tick", "proxy")
 _PLACES = re.compile(r"(?<!\$)\{(\w+)\}")
 """`${name}` is the shell's."""
+_BLANK = re.compile(r"\s|^$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +37,12 @@ class Wrapper:
     """What it promises, by the names of the rules; nothing else is judged."""
     lease: float = TTL
     """Seconds after which the lock of a dead holder is free."""
+
+    @property
+    def shown(self) -> str:
+        """The command line as people read it, without a password."""
+        words = masked_words(self.words)
+        return " ".join(shlex.quote(word) if _BLANK.search(word) else word for word in words)
 
     def command(self, shot: Shot, job: Sequence[str], proxy: str = "") -> list[str]:
         """Return what cron would start."""

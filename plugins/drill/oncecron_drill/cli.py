@@ -15,7 +15,6 @@ from oncecron.cli.progress_bar import progress_bar
 from oncecron.config.options import CONFIG, NAMESPACE, STORE, Option
 from oncecron.config.settings import Settings
 from oncecron.core.errors import EX_CANTCREAT, EX_UNKNOWN, OutputError, UsageError
-from oncecron.core.masking import masked_line
 from oncecron.host.stderr import complain
 from oncecron.stores import check_with_driver
 from oncecron.stores.address import masked
@@ -198,7 +197,7 @@ def _what_fires(
 
     server = None if text is None else parse_server(text)
     wrapper = parse(typed, is_proxied=server is not None)
-    return None, masked_line(typed), wrapper, server
+    return None, wrapper.shown, wrapper, server
 
 
 def _minutes(text: str) -> float:

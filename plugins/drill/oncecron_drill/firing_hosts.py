@@ -151,7 +151,7 @@ class Tree:
         everybody = descendants(wrapper, table)
         self._has_guard = has_guard
         if not has_guard:
-            self.job = [process for process in everybody if _is_job(process.pid)]
+            self.job = [process for process in everybody if is_job(process.pid)]
             others = [process for process in everybody if process not in self.job]
             self.wrapper = [process for process in others if process.pid == wrapper]
             self.guard = [process for process in others if process.pid != wrapper]
@@ -177,7 +177,8 @@ class Tree:
         return bool(everybody)
 
 
-def _is_job(pid: int) -> bool:
+def is_job(pid: int) -> bool:
+    """Return whether a process is a job of a drill, or forked by one."""
     return command_line(pid)[: len(WITNESS_WORDS)] == [word.encode() for word in WITNESS_WORDS]
 
 

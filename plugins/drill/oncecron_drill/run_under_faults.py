@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 from oncecron.core.masking import masked
 from oncecron_drill.faults import FURTHEST_STEP, OUTLIVING, HostFaults
-from oncecron_drill.firing_hosts import FiringHost, firing_of, locked_files
+from oncecron_drill.firing_hosts import FiringHost, firing_of, is_job, locked_files
 from oncecron_drill.generator import KEYS, TTL, Key, Shot, shots
 from oncecron_drill.history import CALM_TICK, Firing, Log, Recorder, now
 from oncecron_drill.nemesis import USUAL, Nemesis, Pace
@@ -45,6 +45,8 @@ LONGEST_END = 60.0
 """Seconds for the firings that are under way to end, when no more are fired."""
 LONGEST_NOTICE = 45.0
 """Seconds until a server has noticed that a client is gone without a word."""
+LONGEST_QUEUE = 180.0
+"""The same where a lock makes them wait for each other, for as long as all of them take."""
 MOST_OF_A_KEY = 2
 """Firings of a key that another wrapper has under way on a host at a time: its lock may wait for ever."""
 TURN = 0.01
@@ -344,7 +346,7 @@ class Run:
         del self.living[firing.id]
 
     def _let_them_end(self) -> None:
-        end = now() + LONGEST_END
+        end = now() + (LONGEST_QUEUE if self.wanted.wrapper else LONGEST_END)
         while now() < end:
             self._reap()
             waiting = self.look()
@@ -451,6 +453,7 @@ class Run:
             f"{host.name}: process {process.pid} lives: {_command(process.pid)}"
             for process in processes
             if firing_of(process.pid) not in self._unguarded()
+            if self.wanted.wrapper is None or is_job(process.pid)
         ]
         send(processes, signal.SIGKILL)
         return left

@@ -52,6 +52,9 @@ COLUMNS = (
 )  # fmt: skip
 
 
+STAR = "\\*"
+
+
 class Place(NamedTuple):
     """Where a lock keeps its state while it is drilled; `server` is HOST:PORT, empty where it has none."""
 
@@ -65,13 +68,17 @@ class Lock(NamedTuple):
     name: str
     kind: str
     command: str = ""
+    documented: Sequence[str] = ()
+    """The columns of which its own documentation says that they can happen."""
 
     def words(self, place: Place) -> list[str]:
         """Return the options of `oncecron drill`."""
         if not self.command:
             return ["--store", place.url]
-        command = self.command.replace("{url}", place.url.replace(place.server, "{proxy}"))
-        return ["--wrapper", command, *(("--proxy", place.server) if place.server else ())]
+        if not place.server:
+            return ["--wrapper", self.command.replace("{url}", place.url)]
+        url = place.url.replace(place.server, "{proxy}")
+        return ["--wrapper", self.command.replace("{url}", url), "--proxy", place.server]
 
 
 ETCDCTL = FETCHED / "etcd" / "root" / "usr" / "bin" / "etcdctl"
@@ -79,14 +86,24 @@ LOCKS = (
     Lock("oncecron, PostgreSQL", "postgres"),
     Lock("oncecron, Redis", "redis"),
     Lock("oncecron, SQLite", "sqlite"),
-    Lock("etcdctl lock", "etcd", f"env ETCDCTL_API=3 {ETCDCTL} --endpoints={{url}} lock {{key}} -- {{command}}"),
+    Lock(
+        "etcdctl lock", "etcd", f"env ETCDCTL_API=3 {ETCDCTL} --endpoints={{url}} lock {{key}} -- {{command}}",
+        COLUMNS[3:5],
+    ),
     Lock(
         "dislock", "postgres",
         "env DATABASE_URL={url} LOCK_KEY={key} LOCK_STRATEGY=lease RUN_LOCK_TTL_SECONDS=10 "
         f"{FETCHED}/dislock/bin/dislock DATABASE_URL {{command}}",
+        COLUMNS[3:5],
     ),
-    Lock("psql script", "postgres", f"{HERE}/locks/psql-lock {{url}} {{key}} {{command}}"),
-    Lock("SET NX script", "redis", f"{HERE}/locks/redis-lock {{url}} {{key}} 30000 {{command}}"),
+    Lock(
+        "psql script", "postgres", f"{HERE}/locks/psql-lock {{url}} {{key}} {{command}}",
+        COLUMNS[3:5],
+    ),
+    Lock(
+        "SET NX script", "redis", f"{HERE}/locks/redis-lock {{url}} {{key}} 30000 {{command}}",
+        COLUMNS[3:6],
+    ),
     Lock("flock, one host", "file", "flock -n {url}/{key} {command}"),
 )  # fmt: skip
 DISLOCK_TABLE = """
@@ -205,11 +222,10 @@ def row(file: Path) -> dict[str, Any]:
     rules = Counter(found.rule for found in verdict.violations)
     return {
         "jobs": certificate.starts,
-        "faults that hit": sum(count.hit for count in certificate.faults.values()),
+        "faults that hit": sum(count.hit for count in certificate.classes.values()),
         **{name: overlaps[name] for name in COLUMNS[3:7]},
         "a tick twice": rules["double"] if _is_judged(history.head, "double") else None,
         "nobody ran": rules["blocked"],
-        "verdict": certificate.verdict,
         "day": dt.datetime.now(dt.UTC).date().isoformat(),
     }
 
@@ -231,14 +247,21 @@ def cause(sentence: str) -> str:
 
 
 def table(measured: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines of the table in docs/drill.md."""
+    """Yield the lines of the table in docs/drill.md; COLUMNS[3:7] are its overlaps."""
     yield f"| {' | '.join(COLUMNS)} |"
     yield f"|---{'|--:' * (len(COLUMNS) - 1)}|"
     for lock in LOCKS:
         if lock.name in measured["rows"]:
             its = measured["rows"][lock.name]
-            cells = ("-" if its[name] is None else str(its[name]) for name in COLUMNS[1:])
+            cells = (cell(lock, name, its[name]) for name in COLUMNS[1:])
             yield f"| {lock.name} | {' | '.join(cells)} |"
+
+
+def cell(lock: Lock, column: str, number: int | None) -> str:
+    """Return the text of a figure; a star where the lock's own documentation says that it can happen."""
+    if number is None:
+        return "-"
+    return f"{number}{STAR}" if number and column in lock.documented else str(number)
 
 
 def known() -> dict[str, Any]:

@@ -79,6 +79,13 @@ def test_flock_is_clean_but_for_ticks(driller: Driller, place: Path) -> None:
     assert (status, rules(found)) == (1, {"double", "overlap"})
 
 
+def test_a_lock_that_waits_is_waited_for(driller: Driller, place: Path) -> None:
+    """Each host has two firings of a key at most, and all of them end."""
+    _, found = drilled(driller, f"flock {place}/{{key}} {{command}}")
+    assert rules(found) == set(), told(found)
+    assert found["latency"]["p95"] > 1.0  # some waited
+
+
 def test_its_connections_go_through_a_proxy(driller: Driller, new_redis: Any) -> None:
     """But those of the first host; and what was cut is told."""
     server: RedisServer = new_redis(aof=True)

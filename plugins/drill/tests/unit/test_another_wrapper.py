@@ -110,6 +110,16 @@ def test_a_tick_is_promised_only_by_who_is_told_of_it() -> None:
     assert "double" in parse("flock -n /tmp/{key}-{tick} {command}", is_proxied=False).rules
 
 
+def test_it_is_shown_as_it_was_typed() -> None:
+    """But for a password, and behind that too."""
+    for text in ("flock -n /tmp/{key} {command}", "sh -c ': {key}; exec {command}'"):
+        assert parse(text, is_proxied=False).shown == text
+    text = "env DB=postgresql://me:hunter2@db/x sh -c 'lock {key} {command}'"
+    shown = parse(text, is_proxied=False).shown
+    assert "hunter2" not in shown
+    assert shown.endswith("sh -c 'lock {key} {command}'")
+
+
 @pytest.mark.parametrize("text", ["", "db", ":1", "db:", "db:x", "db:0", "db:65536", "db:٣"])
 def test_an_address_has_a_host_and_a_port(text: str) -> None:
     """Else the line says what one looks like."""
