@@ -392,19 +392,25 @@ def test_it_takes_no_namespace_that_may_be_in_use(driller: Driller, tmp_path: Pa
     assert (ended.status, "--namespace" in ended.err) == (64, True)
 
 
+def prepare(driller: Driller, database: Database, path: Path) -> str:
+    """Let the owner make the namespace that a drill may not make; return its name."""
+    refused = driller("--store", database.url("runner"), "--yes")
+    assert refused.status == 78
+    command = shlex.split(refused.err.split("`")[1])
+    owner = Oncecron(database.url("owner"), path)
+    del command[command.index("--store") : command.index("--store") + 2]  # it has no password
+    assert owner(*command[1:]).status == 0
+    name = command[command.index("--namespace") + 1]
+    assert f"drill with --namespace {name}" in refused.err
+    return name
+
+
 @pytest.mark.timeout(300)
 def test_a_role_that_may_not_make_one_gets_the_command(
     driller: Driller, database: Database, tmp_path: Path
 ) -> None:
     """It is a whole command for the owner; then the drill works, and leaves the namespace to him."""
-    refused = driller("--store", database.url("runner"), "--yes")
-    assert refused.status == 78
-    command = shlex.split(refused.err.split("`")[1])
-    owner = Oncecron(database.url("owner"), tmp_path)
-    del command[command.index("--store") : command.index("--store") + 2]  # it has no password
-    assert owner(*command[1:]).status == 0
-    name = command[command.index("--namespace") + 1]
-    assert f"drill with --namespace {name}" in refused.err
+    name = prepare(driller, database, tmp_path)
     words = ("--namespace", name, "--hosts", 2, "--keys", 2)
     found = driller.certificate(database.url("runner"), 0.1, *words)
     assert found["verdict"] != "violated", told(found)

@@ -11,7 +11,10 @@ import mutations
 import pytest
 from broken_stores import BrokenStore
 from servers import Database, eventually
-from test_drill import BEGUN, SHORT, Driller, standing, told
+from test_drill import BEGUN, SHORT, Driller, prepare, standing, told
+
+from oncecron.stores.address import parse_address
+from oncecron_drill.stores import open_drilled
 
 IS_LONG = os.environ.get("ONCECRON_TEST_DRILLS") == "long"
 MINUTES = 2.0 if IS_LONG else 0.5
@@ -66,19 +69,20 @@ def test_a_drill_finds_a_broken_copy(public_path: Path, request: pytest.FixtureR
 @pytest.mark.chaos
 @one_of_them
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("prepared", [True, False])
 def test_a_drill_finds_a_schema_that_is_lost(
-    public_path: Path, database: Database, early: bool
+    public_path: Path, database: Database, prepared: bool
 ) -> None:
-    """Though no log is left that could be judged; also before anything was fired."""
+    """Though no log is left that could be judged, nothing was fired, and in one of a DBA it had no table of its own."""
     driller = Driller(public_path)
-    url = database.url("owner")
-    process = driller.start("--store", url, "--minutes", 0.2, "--yes", "--json", "-")
+    words = ["--minutes", 0.2, "--yes", "--json", "-"]
+    if prepared:
+        words += ["--namespace", prepare(driller, database, public_path)]
+    url = database.url("runner" if prepared else "owner")
+    process = driller.start("--store", url, *words)
     query = "select nspname from pg_namespace where nspname like 'oncecron_drill%'"
-    eventually(lambda: database.execute(query) != [], 60)
-    if not early:
-        eventually(lambda: any(driller.temporary.glob("*/journal/*/*")), BEGUN)
-    [[name]] = database.execute(query)
+    eventually(lambda: any(driller.temporary.glob("*/control")), BEGUN)
+    [[name]] = eventually(lambda: database.execute(query), 60)
     database.execute(f"drop schema {name} cascade")
     out, err = process.communicate(timeout=200)
     assert process.returncode == 1, err
@@ -88,6 +92,17 @@ def test_a_drill_finds_a_schema_that_is_lost(
         if each["rule"] == "lost-write"
     ]
     assert len(lost) == 1, lost
+
+
+def test_a_schema_that_is_lost_before_it_has_a_table_is_seen_once(database: Database) -> None:
+    """By a role that may not make one; what is told again would be another loss."""
+    store = open_drilled(parse_address(database.url("runner")), "oncecron_drill_a")
+    database.execute("create schema oncecron_drill_a")
+    store.prepare()
+    assert [store.beat(1), store.beat(2)] == [None, None]
+    database.execute("drop schema oncecron_drill_a cascade")
+    assert [store.beat(3), store.beat(4)] == [-1, None]
+    store.close()
 
 
 def drilled(driller: Driller, store: BrokenStore) -> dict[str, Any]:
