@@ -145,26 +145,29 @@ def test_a_build_that_is_no_release_names_its_commit(host: Path, tmp_path: Path)
         person = ("-c", "user.name=ann", "-c", "user.email=ann@example.com")
         return subprocess.check_output(["git", *person, *words], cwd=tree, text=True)
 
-    def version() -> str:
-        build(tree, tmp_path / "out", ONCECRON_BUILD_RELEASE="")
-        install(host, wheel_of("oncecron", tmp_path / "out"))
-        return subprocess.check_output([host / "bin" / "oncecron", "--version"], text=True)
+    def commit_in(directory: str, *words: str, **variables: str) -> str:
+        build(tree, tmp_path / directory, *words, ONCECRON_BUILD_RELEASE="", **variables)
+        with zipfile.ZipFile(wheel_of("oncecron", tmp_path / directory)) as wheel:
+            has = "oncecron/commit" in wheel.namelist()
+            return wheel.read("oncecron/commit").decode() if has else "none"
 
     for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "A change")):
         git(*words)
     commit = git("rev-parse", "HEAD")[:12]
-    assert version() == f"oncecron {VERSION} (commit {commit})\n"
+    assert commit_in("out") == f"{commit}\n"
     subprocess.run(["tar", "-xf", f"out/oncecron-{VERSION}.tar.gz"], cwd=tmp_path, check=True)
     build(tmp_path / f"oncecron-{VERSION}", tmp_path / "again", "-t", "wheel")
-    wheels = [wheel_of("oncecron", tmp_path / name).read_bytes() for name in ("out", "again")]
-    assert wheels[0] == wheels[1]
+    wheels = [wheel_of("oncecron", tmp_path / name) for name in ("out", "again")]
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    install(host, wheels[0])
+    said = subprocess.check_output([host / "bin" / "oncecron", "--version"], text=True)
+    assert said == f"oncecron {VERSION} (commit {commit})\n"
+
     git("tag", f"v{VERSION}")
-    assert version() == f"oncecron {VERSION}\n"
+    assert commit_in("release", "-t", "wheel") == "none"
     (tree / "README.md").write_text("# Another\n")
-    assert version() == f"oncecron {VERSION} (commit {commit} with changes)\n"
-    build(tree, tmp_path / "out", "-t", "wheel", ONCECRON_BUILD_RELEASE="", PATH="/nonexistent")
-    with zipfile.ZipFile(wheel_of("oncecron", tmp_path / "out")) as wheel:  # without git
-        assert "oncecron/commit" not in wheel.namelist()
+    assert commit_in("changed", "-t", "wheel") == f"{commit} with changes\n"
+    assert commit_in("without git", "-t", "wheel", PATH="/nonexistent") == "none"
 
 
 def needed_by_the_host() -> Iterator[str]:
