@@ -84,6 +84,8 @@ def rewrite(
     errors = sum(len(plan.rewritten.errors) for plan in plans)
     for plan in plans:
         _report(plan)
+        if command == "wrap":
+            warnings.warn_of_python_home(plan)
     if command == "wrap" and len(plans) > 1:
         warnings.warn_of_shared_keys(plans)
     if errors:
@@ -238,7 +240,6 @@ def _carry_out(
             _give_difference(plan.source, plan.rewritten.data)
         if command == "wrap":
             warnings.warn_of_missing_store(plan)
-            warnings.warn_of_python_home(plan)
         if writing:
             _say(f"{visible(plan.source.path)}: {_put(given, plan, done)}")
         elif "check" in given:

@@ -59,7 +59,7 @@ def warn_of_python_home(plan: Plan) -> None:
         script = shutil.which(os.fsdecode(prefix.program)) if prefix else None
         if script and after.environment(entry).get(b"PYTHONHOME") and _heeds_variables(script):
             complain(
-                f"{visible(source.path)}: PYTHONHOME stops oncecron itself in the wrapped lines; let it ignore that: "
+                f"{source.place_of(entry.number)}: PYTHONHOME stops oncecron itself; to let it ignore that: "
                 f"`sed -i '1s/$/ -E/' {visible(os.path.realpath(script))}`"
             )
             return

@@ -65,6 +65,15 @@ def test_there_and_back_through_pipes(host: Oncecron) -> None:
     assert piped(host, "unwrap", data=wrapped.out) == Ended(0, MINE, "")
 
 
+def test_a_variable_that_stops_the_program_is_named(host: Oncecron) -> None:
+    """With the line that mends this installation, which pip made; `unwrap` says nothing."""
+    wrapped = piped(host, "wrap", data=b"PYTHONHOME=/x\n" + MINE)
+    said = f"line 3: PYTHONHOME stops oncecron itself; to let it ignore that: `sed -i '1s/$/ -E/' {CONSOLE_SCRIPT}`\n"
+    assert said in wrapped.err
+    assert "PYTHONHOME" not in piped(host, "wrap").err
+    assert piped(host, "unwrap", data=wrapped.out).err == ""
+
+
 def test_with_strict_nothing_changes_if_a_line_is_left(host: Oncecron, crontab: Path) -> None:
     """The original comes out, or stays; each such line is named, and a comment leaves one out."""
     done = piped(host, "wrap", "--strict")

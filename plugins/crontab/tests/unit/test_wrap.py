@@ -618,7 +618,7 @@ def test_a_variable_that_stops_the_program_is_reported(
     settings = EVERYTHING._replace(program=str(script))
     warn_of_python_home(Plan(source, crontab, wrap(crontab, settings)))
     said = capfd.readouterr().err
-    assert ("the crontab of ann: PYTHONHOME stops oncecron itself" in said) == warns
+    assert ("the crontab of ann, line 2: PYTHONHOME stops oncecron itself; " in said) == warns
     assert said.endswith(f"`sed -i '1s/$/ -E/' {script}`\n") == warns
     assert said.count("\n") == warns
 
