@@ -274,6 +274,15 @@ def test_judging_again_can_be_kept_again(tmp_path: Path) -> None:
     assert (printed.status, json.loads(printed.out)) == (1, json.loads(path.read_text()))
 
 
+def test_a_file_that_cannot_be_written_any_more_costs_no_certificate(tmp_path: Path) -> None:
+    """It has been printed before."""
+    ended = drill(
+        "--judge", kept(tmp_path / "h.json", whole()), "--json", tmp_path / "no" / "h.json"
+    )
+    assert (ended.status, ended.out.startswith("oncecron drill: VIOLATED")) == (73, True)
+    assert "cannot write " in ended.err
+
+
 def test_control_characters_of_a_history_reach_no_terminal(tmp_path: Path) -> None:
     """A file of somebody else is text."""
     history = whole()
