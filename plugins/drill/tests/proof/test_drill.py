@@ -334,8 +334,9 @@ def test_a_full_disk_is_no_verdict(driller: Driller, database: Database) -> None
 def contents(url: str) -> dict[str, Any]:
     """Return what stands in a store, by namespaces: enough to see a change of any."""
     if url.startswith("sqlite"):
-        found = {}
-        for path in sorted(Path(url.removeprefix("sqlite://")).parent.glob("*.db")):
+        directory = Path(url.removeprefix("sqlite://")).parent
+        found: dict[str, Any] = {path.name: None for path in directory.glob("*.lock")}
+        for path in sorted(directory.glob("*.db")):
             with closing(sqlite3.connect(path)) as file:
                 found[path.name] = file.execute("select * from job_execution").fetchall()
         return found
