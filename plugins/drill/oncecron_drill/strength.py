@@ -97,6 +97,10 @@ def _firings(history: History, hole: Violation) -> set[int]:
 
 
 def _comes_of(hole: Violation, firings: set[int], fault: Fault) -> bool:
-    """Return whether a fault has hit what is excused, and lasted when that came."""
-    lasted = fault.at <= max(hole.moments) and min(hole.moments) <= undone(fault) + WAKING
-    return lasted and any(firing in firings for firing, _, _ in fault.hit)
+    """Return whether a fault has hit what is excused, and lasted when that came: what is killed does not wake."""
+    return any(
+        fault.at <= max(hole.moments)
+        and (state == "killed" or min(hole.moments) <= undone(fault) + WAKING)
+        for firing, _, state in fault.hit
+        if firing in firings
+    )

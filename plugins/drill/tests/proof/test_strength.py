@@ -111,6 +111,17 @@ def test_a_hole_is_apart_and_makes_nothing_clean() -> None:
     assert "overlap" not in verdict
 
 
+def test_what_is_killed_does_not_wake() -> None:
+    """The job of a dead wrapper and guard meets another one long after the two were killed together."""
+    run = drilled(kill=40, stop=20)
+    overlapping(run, 1)
+    [both] = [fault for fault in run.history.faults if fault.kind == BOTH]
+    both.hit, both.healed = [(firing, role, "killed") for firing, role, _ in both.hit], both.at
+    found = assess(run.history)
+    assert [each.rule for each in found.holes] == ["overlap"]
+    assert {name: each.overlapped for name, each in found.outside.items()} == {BOTH_STOPPED: 1}
+
+
 def test_an_overlap_of_several_faults_is_told_too() -> None:
     """Each of them is within the promise, and both together are not: nothing that is excused is left untold."""
     run = drilled(kill=40, stop=20)
