@@ -11,8 +11,9 @@ from oncecron.cli.doctor import CRON_PATH
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.text import listed, visible
 from oncecron.plugins import Plugin
-from oncecron_crontab.cli.installed import crontabs_of_host, installed_cron
+from oncecron_crontab.cli.installed import crontabs_of_host
 from oncecron_crontab.crons import CRONS
+from oncecron_crontab.installed_cron import installed_cron
 from oncecron_crontab.lint import check_variables
 from oncecron_crontab.lint.line import linted_entries
 

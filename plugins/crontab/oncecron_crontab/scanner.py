@@ -47,8 +47,10 @@ JOINED = (
 )
 OWN_REASONS = (NUL, MARK, WIDE, JOINED)
 """The reasons that are not those of a cron."""
+_RETURNS = re.compile(rb"\r\Z|(?<!\\)(?:\\\\)*\\r\Z")
 _MARKS = {b"\xef\xbb\xbf": MARK, b"\xff\xfe": WIDE, b"\xfe\xff": WIDE}
 RETURN = "the line ends with CR LF, and the CR is a part of the command; remove it, such as with `dos2unix`"
+RETURN_SHOWN = r"the line ends with \r, which a shell reads as r, and as which `crontab -l` may show a CR; remove it"
 NO_VALUE = "Debian 12's cron rejects a file with a variable that has no value; write two quotes behind the ="
 """Debian 13 and cronie read it as an empty value."""
 
@@ -186,9 +188,13 @@ class Crontab(NamedTuple):
         return [Problem(line.number, NO_VALUE) for line in self.variables if line.has_no_value]
 
     def returns(self) -> list[Problem]:
-        """Return the first line that ends with CR LF, if cron passes the CR on."""
-        found = (each.number for each in self.entries() if each.command.endswith(b"\r"))
-        return [Problem(number, RETURN) for number in found][:1]
+        """Return the first line that ends with CR LF, if cron passes the CR on, or with the letters for it."""
+        found = (
+            Problem(each.number, RETURN if each.command.endswith(b"\r") else RETURN_SHOWN)
+            for each in self.entries()
+            if _RETURNS.search(each.command)
+        )
+        return [*found][:1]
 
 
 def scan(data: bytes, *, system: bool = False, cron: Cron = CRONS["debian"]) -> Crontab:

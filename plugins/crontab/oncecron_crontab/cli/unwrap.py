@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncecron.cli.command import TableCommand
-from oncecron_crontab.cli.installed import installed_cron
 from oncecron_crontab.cli.rewriting import CRONTABS, REWRITING_OPTIONS, rewrite
+from oncecron_crontab.installed_cron import installed_cron
 from oncecron_crontab.wrap import unwrap
 
 if TYPE_CHECKING:

@@ -115,6 +115,7 @@ def _problems(source: LintedCrontab) -> Iterator[Diagnostic]:
         yield found("not-read", 1, source.not_read)
     for number, reason in crontab.doubts():
         yield found("invalid", number, reason)
+    yield from [found("return", *each) for each in crontab.returns()]
     for number, reason in crontab.problems():
         if reason.startswith(_NEWLINE):
             why = f"the last line has no newline: {crontab.cron.title} rejects the file or ignores the line"

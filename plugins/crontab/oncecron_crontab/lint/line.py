@@ -50,7 +50,7 @@ FINDINGS = (
     *("schedule", "zone", "shards", "random-sleep", "frequent", "never", "field", "duplicate"),
     *(PINNED, BACKGROUND, EACH_HOST),
     *("key", "tick", "items", "store", "sudo", "percent", "quote"),
-    *("options", "invalid", "newline", "not-read", "directive", "variable", "section"),
+    *("options", "invalid", "newline", "return", "not-read", "directive", "variable", "section"),
 )
 """The kinds of findings: all that makes a line run twice, nowhere, at another time than it says, or fail unseen."""
 STANDARD_INPUT = "-"

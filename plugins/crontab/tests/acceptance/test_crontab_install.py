@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from answers import refused
+from debian import by_its_own_library
 from servers.namespaces import Machine
 from servers.oncecron import Ended, Oncecron
 from servers.other_crons import unpacked
@@ -19,6 +21,7 @@ from servers.waiting import eventually
 
 from oncecron.core.errors import InputError
 from oncecron_crontab.cli import user_crontab
+from oncecron_crontab.crons import CRONS
 
 MINE = b"# oncecron: key=bill\n0 2 * * * cd /app && ./bill.sh\n@reboot /opt/start\n"
 STORED = b"ONCECRON_STORE=local\n" + MINE
@@ -37,6 +40,7 @@ STAND_IN = """\
 # crontab(1) with the crontab in a file, and with a fault
 file={directory}/installed
 case "$*" in
+*-e) {editing} ;;
 *-l) {reading}
   if [ -e "$file" ]; then exec cat "$file"; fi; echo "no crontab for me" >&2; exit 1 ;;
 *-r) rm "$file" ;;
@@ -151,17 +155,78 @@ def test_without_a_crontab_nothing_is_installed(debian: Machine, host: Oncecron)
 
 
 def test_comments_at_the_top_are_the_user_s(debian: Machine, host: Oncecron) -> None:
-    """`crontab -l` drops up to three, which it takes for its own header; that header alone is left out."""
+    """`crontab -l` drops up to three, which it takes for its own header; that header alone is left out.
+
+    `crontab -e`, which is asked because of the letters, drops them too.
+    """
     path = f"{SPOOL}/root"
     for header in (b"", HEADER):
         command = [*debian.prefix, "/bin/sh", "-c", f"cat >{path} && chmod 600 {path}"]
-        subprocess.run(command, check=True, input=header + MINE)
+        data = header + MINE + b"0 3 * * * tr -d '\\r'\n"
+        subprocess.run(command, check=True, input=data)
         done = host("crontab", "wrap", "--install")
         assert done.status == 0, done
         lines = installed(debian).splitlines()
         assert lines[3:5:2] == [b"# oncecron: key=bill"]
         assert b"oncecron run --key bill " in lines[4]
         assert installed(debian).count(b"DO NOT EDIT") == 1
+
+
+EVERY_BYTE = bytes(byte for byte in range(1, 256) if byte != ord("\n"))
+LETTERS = (
+    b"# " + EVERY_BYTE + b"\n# \\r \r \\b \b\nA=b\r\n0 2 * * * tr -d '\\r' | printf 'a\\r\\n'\n"
+    b"0 3 * * * \\\r grep '\\bx\\b'\b\n# oncecron: key=k\r\n0 4 * * * true \\\\r\n0 5 * * * /opt/x\r\n"
+)
+"""All bytes, and those for which Debian's `crontab -l` shows letters beside the letters themselves."""
+
+
+@pytest.mark.parametrize("user", ["root", "nobody", "as nobody"])
+def test_every_byte_stays(debian: Machine, host: Oncecron, public_path: Path, user: str) -> None:
+    """Whoever reads: in the wrapped lines, the comments, the backup, and after `unwrap`. Nothing is left in /tmp."""
+    name, options = user.removeprefix("as "), ("--user", user) if user == "nobody" else ()
+    if user == "as nobody":
+        host.prefix += ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]
+        host.environment["XDG_STATE_HOME"] = str(public_path / "state")
+        (public_path / "state").mkdir()
+        shutil.chown(public_path / "state", "nobody")
+    (public_path / "temporary").mkdir(mode=0o1777)
+    host.environment["TMPDIR"] = str(public_path / "temporary")
+    install(debian, LETTERS, name)
+    done = host("crontab", "wrap", "--install", *options)
+    assert (done.status, done.out.count(b"\n+0 ")) == (0, 4), done
+    backup = re.search(rb" (\S+/crontabs/\S+)`", done.out)
+    assert backup
+    assert Path(backup[1].decode()).read_bytes() == LETTERS
+    wrapped = installed(debian, name)
+    assert b"'/opt/x\r'\n" in wrapped
+    assert wrapped.count(b"\r") == LETTERS.count(b"\r")
+    assert wrapped.count(b"\b") == LETTERS.count(b"\b")
+    assert host("crontab", "unwrap", "--install", *options).status == 0
+    assert installed(debian, name).split(b"\n", 3)[3] == LETTERS
+    assert not list((public_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize("line", [b"# a \r\n", b"# a \\b\n"])
+def test_what_cannot_be_read_is_not_replaced(debian: Machine, host: Oncecron, line: bytes) -> None:
+    """A comment at the top of a file that crontab(1) has not written: `-e` leaves it out, and `-l` shows letters."""
+    path = f"{SPOOL}/root"
+    command = [*debian.prefix, "/bin/sh", "-c", f"cat >{path} && chmod 600 {path}"]
+    subprocess.run(command, check=True, input=b"# b\n" + line + MINE)
+    words = "cannot read the crontab of root: line 2 has a \\r or \\b, and `crontab -l` shows"
+    refused(host("crontab", "wrap", "--install"), 66, words, "install the crontab without it")
+    assert installed(debian) == b"# b\n" + line + MINE
+
+
+@pytest.mark.parametrize("cron", ["cronie", "busybox"])
+def test_other_crons_show_every_byte(debian: Machine, cron: str) -> None:
+    """So they are believed."""
+    install(debian, LETTERS)
+    shown = {
+        "cronie": by_its_own_library(unpacked(), "usr/bin/crontab"),
+        "busybox": [str(unpacked() / "usr/bin/busybox"), "crontab"],
+    }[cron]
+    done = subprocess.run([*debian.prefix, *shown, "-l"], check=True, capture_output=True)
+    assert done.stdout == installed(debian)
 
 
 # With one that fails
@@ -174,10 +239,14 @@ Broken = Callable[..., Oncecron]
 def broken(public_path: Path) -> Broken:
     """Give a host whose crontab(1) runs shell code of the test before it reads or installs."""
 
-    def make(*, reading: str = "", installing: str = "", data: bytes = STORED) -> Oncecron:
+    def make(
+        *, reading: str = "", installing: str = "", editing: str = "", data: bytes = STORED
+    ) -> Oncecron:
         stand_in = public_path / "bin" / "crontab"
         stand_in.parent.mkdir(exist_ok=True)
-        text = STAND_IN.format(directory=public_path, reading=reading, installing=installing)
+        text = STAND_IN.format(
+            directory=public_path, reading=reading, installing=installing, editing=editing
+        )
         stand_in.write_text(text)
         stand_in.chmod(0o755)
         (public_path / "installed").write_bytes(data)
@@ -208,6 +277,22 @@ def test_where_no_process_starts_a_crontab_is_not_read(
 
     monkeypatch.setattr(user_crontab.subprocess, "run", refuse)
     with pytest.raises(InputError, match=r"cannot read the crontab of .*: Operation not permitted"):
+        user_crontab.read(None)
+
+
+@pytest.mark.parametrize("cron", [None, "debian", "cronie", "busybox"])
+def test_an_editor_is_asked_where_letters_may_be_shown(
+    broken: Broken, monkeypatch: pytest.MonkeyPatch, cron: str | None
+) -> None:
+    """Not where a cron is installed that shows all: that of busybox would install what it edits."""
+    data = b"0 1 * * * true\n0 2 * * * tr -d '\\r'\n"
+    host = broken(data=data, editing='echo "no editor" >&2; exit 1')
+    monkeypatch.setenv("PATH", host.environment["PATH"])
+    monkeypatch.setattr(user_crontab, "installed_cron", lambda: CRONS[cron] if cron else None)
+    if cron in ("cronie", "busybox"):
+        assert user_crontab.read(None) == data
+        return
+    with pytest.raises(InputError, match=r"line 2 has .* which it is: no editor; run the command"):
         user_crontab.read(None)
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from oncecron.host import local_time
 from oncecron.host.local_time import canonical, find_zone
 from oncecron_crontab.cli import wrap as wrap_command
-from oncecron_crontab.cli.installed import installed_cron
 from oncecron_crontab.crons import CRONS, Cron
+from oncecron_crontab.installed_cron import installed_cron
 from oncecron_crontab.lint import LintedCrontab, lint
 from oncecron_crontab.lint.line import linted_entries
 from oncecron_crontab.percent_sign import shell_command, split_command

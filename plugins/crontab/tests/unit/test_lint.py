@@ -207,6 +207,8 @@ CASES = [
     ("invalid", "0 2 * * * a\0\n", "reads the rest as another line; remove the byte", "0 2 * * * a\n"),
     ("invalid", f"0 2 * * * {'a' * 999}\n", "`command` in [job.KEY]", f"0 2 * * * {'a' * 900}\n"),
     ("invalid", "A=\n0 2 * * * a\n", "Debian 12's cron rejects a file with a variable that has no value; write two quotes", 'A=""\n0 2 * * * a\n'),
+    ("return", "0 2 * * * a\r\n", "remove it, such as with `dos2unix`", "0 2 * * * printf 'a\\r'\n"),
+    ("return", "0 2 * * * a\\r\n", "a shell reads as r", "0 2 * * * tr -d \\\\r\n"),
     ("newline", "0 2 * * * a", "the last line has no newline", "0 2 * * * a\n"),
     ("directive", f"# oncecron: key=q\n{line('--tz UTC -- a')}", "then `oncecron crontab wrap`", f"# oncecron: key=k\n{line('--tz UTC -- a')}"),
     ("directive", "# oncecron: kee=a\n0 2 * * * a\n", "unknown option 'kee'; did you mean key?", "# oncecron: off\n0 2 * * * a\n"),
