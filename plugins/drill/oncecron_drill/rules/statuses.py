@@ -13,6 +13,7 @@ from oncecron_drill.rules.exclusion import is_excused
 from oncecron_drill.rules.joined import (
     RECORDING,
     Joined,
+    Out,
     Row,
     alive_until,
     goes_on,
@@ -132,22 +133,29 @@ def _outlived(joined: Joined, firing: Firing) -> str | None:
 
 
 def timeouts(joined: Joined) -> Iterator[Violation]:
-    """No process of a job outlives its --timeout and grace, if nobody hindered wrapper or guard."""
+    """No process of a job outlives its timeout and grace, but for the time in which wrapper or guard could not act."""
     for firing in joined.history.firings:
         limit = seconds(firing, "--timeout")
         if limit is None:
             continue
         limit += grace_of(firing)
         for start in joined.starts_of(firing):
-            lived, by = alive_until(start) - start.at, start.at + limit
-            needed = grace_of(firing) + KILLING
-            hindered = any(
-                joined.was_hindered(firing, role, by, alive_until(start), needed)
-                for role in ("wrapper", "guard")
-            )
-            if lived > limit + KILLING and not hindered:
+            lived = alive_until(start) - start.at
+            outs = joined.out(firing.id, "wrapper") + joined.out(firing.id, "guard")
+            if lived - _hindered(outs, start.at, alive_until(start)) > limit + KILLING:
                 what = f"let its job live for {lived:.1f} s: timeout and grace were over after {limit:g} s"
                 yield of_firing(joined, firing, "timeout", what)
+
+
+def _hindered(outs: list[Out], since: float, until: float) -> float:
+    """Return the seconds within a time that one or more of these last."""
+    seconds = 0.0
+    for out in sorted(outs):
+        begin, end = max(out.since, since), min(out.until, until)
+        if begin < end:
+            seconds += end - begin
+            since = end
+    return seconds
 
 
 def orphans(joined: Joined) -> Iterator[Violation]:
