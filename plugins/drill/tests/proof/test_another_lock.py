@@ -37,13 +37,16 @@ def place(public_path: Path) -> Path:
 
 
 def drilled(driller: Driller, wrapper: str, *words: object) -> tuple[int, dict[str, Any]]:
-    """Drill another lock, and return the exit status and the certificate."""
+    """Drill another lock, and return the exit status and the certificate, which its history gives again."""
     options = ("--minutes", MINUTES, "--seed", SEED, "--yes", "--json", "-", *words)
     ended = driller("--wrapper", wrapper, *options)
     assert ended.out, ended.err
     certificate: dict[str, Any] = json.loads(ended.out)["certificate"]
     assert list(driller.temporary.iterdir()) == []
     assert driller.left() == []
+    (file := driller.temporary.parent / "drill.json").write_bytes(ended.out)
+    again = driller("--judge", file, "--json", "-")
+    assert (again.status, json.loads(again.out)["certificate"]) == (ended.status, certificate)
     return ended.status, certificate
 
 

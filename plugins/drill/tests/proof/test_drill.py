@@ -15,7 +15,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import mutations
 import pytest
 from servers import Database, PgBouncer, PostgresServer, RedisServer, Sentinels, eventually
 from servers.oncecron import CONSOLE_SCRIPT, Ended, Oncecron
@@ -429,20 +428,6 @@ def test_a_store_that_is_away_is_not_drilled(driller: Driller) -> None:
 # The long form
 
 long = pytest.mark.skipif(not IS_LONG, reason="the long form: ONCECRON_TEST_DRILLS=long")
-
-
-@long
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", [name for name in mutations.ALL if name not in NOT_SHOWN])
-def test_each_mutation_is_found_within_two_minutes(
-    name: str, request: pytest.FixtureRequest, public_path: Path
-) -> None:
-    """Where it shows soonest."""
-    mutation = mutations.ALL[name]
-    script = mutations.copy(mutation, public_path / "mutated")
-    with standing(mutation.stores[0], request, public_path) as url:
-        found = Driller(public_path, script).certificate(url, FULL)
-    assert found["verdict"] == "violated", told(found)
 
 
 @long
