@@ -159,17 +159,15 @@ def _hindered(outs: list[Out], since: float, until: float) -> float:
 
 
 def orphans(joined: Joined) -> Iterator[Violation]:
-    """No job outlives a killed wrapper: its guard ends it, if nobody hinders that."""
+    """No job outlives a killed wrapper: its guard ends it, but for the time in which it could not act."""
     for firing in joined.history.firings:
         if firing.ended is None or (firing.status or 0) >= 0:
             continue
-        within = grace_of(firing) + KILLING
+        guard = joined.out(firing.id, "guard")
         for start in joined.starts_of(firing):
-            until = alive_until(start)
-            outlived = until - firing.ended
-            if outlived > within and not joined.was_hindered(
-                firing, "guard", firing.ended, until, within
-            ):
+            outlived = alive_until(start) - firing.ended
+            hindered = _hindered(guard, firing.ended, alive_until(start))
+            if outlived - hindered > grace_of(firing) + KILLING:
                 what = f"was killed, and its guard let its job (pid {start.pid}) live for {outlived:.1f} s"
                 yield of_firing(joined, firing, "orphan", what)
 
