@@ -328,7 +328,7 @@ def _start(file: Path, firings: dict[int, Firing]) -> Start | None:
     for line in lines[1:]:
         at = line["at"]
         start.last_sign = max(start.last_sign, at)
-        if line["pid"] == start.pid:
+        if line.get("pid") == start.pid:  # that something lives in the end is the drill's own line
             start.own_sign = at
         match line["event"]:
             case "overlap":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from oncecron_drill.checker import OF_JOBS as CARRIED_OUT
 from oncecron_drill.checker import check
 from oncecron_drill.firing_hosts import Tree
 from oncecron_drill.generator import ITEM_KEYS, KEYS, WITNESS_WORDS, Shot, shots
-from oncecron_drill.history import Fault, Firing, History, Log, Start
+from oncecron_drill.history import Fault, Firing, History, Log, Start, load
 from oncecron_drill.stores.another import parse_server
 
 if TYPE_CHECKING:
@@ -182,3 +183,37 @@ def test_what_a_job_leaves_running_is_not_promised() -> None:
     stopped = Fault(1, 4.0, "stop the job", "h1", hit=[(1, "job", "stopped")], healed=19.0)
     assert said not in _overlap(stopped, own_sign=5.0)
     assert said in _overlap(dataclasses.replace(stopped, healed=9.0), own_sign=10.0)
+
+
+def test_the_signs_of_a_job_are_told_from_those_of_what_it_started(tmp_path: Path) -> None:
+    """And from the line that the drill itself adds where something lives in the end."""
+    (journal := tmp_path / "journal" / "k").mkdir(parents=True)
+    start = {
+        "event": "start",
+        "at": 1.0,
+        "pid": 11,
+        "firing": 1,
+        "attempt": 1,
+        "token": None,
+        "execution_id": None,
+    }
+    start |= {"host": "h1", "key": "k", "shard": "0", "tick": "t1"}
+    lines = [
+        start,
+        {"event": "beat", "at": 2.0, "pid": 11},
+        {"event": "beat", "at": 3.0, "pid": 12},
+        {"event": "lives", "at": 9.0},
+    ]
+    (journal / "0-h1").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    firing = Firing(1, 0.5, "h1", "k", "t1", ["--", "lock"], 10)
+    events = [
+        {"event": "head", "items": {}},
+        {"event": "firing", **dataclasses.asdict(firing)},
+        {"event": "quiet", "at": 8.0},
+        {"event": "end", "at": 9.0},
+    ]
+    text = "".join(json.dumps(event) + "\n" for event in events)
+    (tmp_path / "history.ndjson").write_text(text)
+    (tmp_path / "log.json").write_text(json.dumps(dataclasses.asdict(Log())))
+    [loaded] = load(tmp_path).starts
+    assert (loaded.own_sign, loaded.last_sign, loaded.lives) == (2.0, 9.0, True)
