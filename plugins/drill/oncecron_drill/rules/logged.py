@@ -57,20 +57,19 @@ def _is_excused(joined: Joined, rule: str, rows: list[Row], starts: list[Start])
         return True
     return rule in _BY_TIME and (
         _clock_was_set(joined, rows[0]["key"], since, until)
-        or any(
-            _was_left_alone(joined, joined.firing_of(start), start.at, alive_until(start))
-            for start in starts
-        )
-        or any(
-            _was_left_alone(joined, firing, firing.at, firing.ended or until) for firing in unheard
-        )
+        or any(_was_left_alone(joined, joined.firing_of(start), start.at) for start in starts)
+        or any(_was_left_alone(joined, firing, firing.at) for firing in unheard)
     )
 
 
-def _was_left_alone(joined: Joined, firing: Firing | None, since: float, until: float) -> bool:
+def _was_left_alone(joined: Joined, firing: Firing | None, since: float) -> bool:
     """Return whether neither wrapper nor guard could act while a job lived, or its end was to be recorded."""
-    times = joined.jointly_out(firing.id, grace_of(firing)) if firing else ()
-    return any(end >= since and begin <= until + RECORDING for begin, end in times)
+    if firing is None:
+        return False
+    later = [other.at for other in joined.starts_of(firing) if other.at > since]
+    until = min(later, default=(firing.ended or joined.history.end) + RECORDING)
+    times = joined.jointly_out(firing.id, grace_of(firing))
+    return any(end >= since and begin <= until for begin, end in times)
 
 
 def _clock_was_set(joined: Joined, key: str, since: float, until: float) -> bool:
