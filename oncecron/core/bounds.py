@@ -8,7 +8,7 @@ from __future__ import annotations
 from oncecron.core import clock
 from oncecron.core.errors import RecordRefusedError
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import is_key, recordable
+from oncecron.core.model import LONGEST_PLACE, is_key, recordable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +36,7 @@ _WHOLE = {
 _LENGTHS = {
     "tick": 800, "host": 1020, "holder_host": 1020, "reason": 1020, "user": 4000, "requested_by": 4000,
     "command": 1 << 16, "note": 1 << 16, "detail": 1 << 16, "refused": 1 << 16, "output": 8 << 20,
+    "place": 4 * LONGEST_PLACE,
 }  # fmt: skip
 """In bytes of UTF-8. `output` has room for the most that `--capture` keeps (`LARGEST_SIZE`), each byte as an escape."""
 

@@ -111,6 +111,8 @@ class Attempt(NamedTuple):
     """Of the firing's own execution."""
     cause: Cause = "schedule"
     """Of the firing's own execution."""
+    place: str | None = None
+    """Of the firing's own execution, as the store keeps it (`place_text`)."""
 
 
 class HeldLease(NamedTuple):
@@ -193,6 +195,8 @@ class Grant(NamedTuple):
 
     attempt: int
     cause: Cause
+    follows: int | None = None
+    """The execution after which it goes on: from its place, if that has one."""
 
 
 class Expire(NamedTuple):
@@ -332,7 +336,8 @@ def _without_valid_lease(
     if isinstance(safeguard, AskAgain):
         return safeguard
     cause = _cause(firing, follows)
-    return Grant(state.attempts + 1, cause)  # 8; the grant looks at the safeguards itself
+    unfinished = newest.execution_id if newest and newest.outcome != "succeeded" else None
+    return Grant(state.attempts + 1, cause, unfinished)  # 8; it looks at the safeguards itself
 
 
 def _has_unknown_end(newest: Attempt | None, lease: HeldLease | None) -> bool:

@@ -6,7 +6,7 @@ have the same fields behind a prefix (`own_`, `newest_`, `lease_`, `last_`):
 
     now, host_now       the store's clock, and the host's when it looked; without `host_now` they are one clock
     version             what `grant` and `expire` compare
-    own_...             the fields of an attempt, fencing_token, cause, has_lease
+    own_...             the fields of an attempt, fencing_token, cause, place, has_lease
     newest_...          execution_id, attempt, outcome, retrying, requested_by, started_at, host, pid, user
     attempts, forgotten
     lease_...           execution_id, tick, started_at, ttl, expires_at, heartbeat_at, has_session, backend_pid,
@@ -24,7 +24,15 @@ from __future__ import annotations
 
 from oncecron.core.decision import Attempt, HeldLease, State, Stop
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Holder, Lease, LostRun, owner_digest, trust_after
+from oncecron.core.model import (
+    Holder,
+    Lease,
+    LostRun,
+    owner_digest,
+    place_of,
+    place_text,
+    trust_after,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,6 +98,7 @@ def _attempt(facts: Facts, prefix: str) -> Attempt | None:
         Holder(facts[prefix + "host"], int(facts[prefix + "pid"]), facts[prefix + "user"]),
         _whole(facts, prefix + "fencing_token") or 0,
         facts.get(prefix + "cause", "schedule"),
+        facts.get(prefix + "place"),
     )
 
 
@@ -163,6 +172,7 @@ def first_lease(firing: Firing, started: Facts, sent: float) -> Lease:
         *(int(started["attempt"]), int(started["execution_id"]), int(started["fencing_token"])),
         *(firing.ttl, float(started["started_at"]), trust_after(sent, firing.ttl)),
         cause=started["cause"],
+        place=place_of(started.get("place")),
     )
 
 
@@ -176,6 +186,7 @@ def next_lease(lease: Lease, started: Facts, sent: float) -> Lease:
         trusted_until=trust_after(sent, lease.ttl),
         request=None,
         cause=started["cause"],
+        place=place_of(started.get("place")),
     )
 
 
@@ -244,4 +255,5 @@ def ending_values(ending: Ending) -> Values:
         "lost_reason": ending.lost_reason,
         "request": request and request.kind,
         "requested_by": request and request.author,
+        "place": place_text(ending.place),
     }

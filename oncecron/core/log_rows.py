@@ -54,11 +54,13 @@ class Execution(NamedTuple):
     """The last request that its holder received: `stop` or `release`."""
     requested_by: str | None = None
     """The author of the request: USER@HOST."""
+    place: str | None = None
+    """Where the next attempt of its tick goes on: what its job left last, masked; what is not UTF-8 is escaped."""
 
     def without_texts(self) -> Execution:
         """Return it without what may be long, for reports that have many executions in memory."""
-        is_short = not self.command and self.note is None
-        return self if is_short else self._replace(command="", note=None)
+        is_short = not self.command and self.note is None and self.place is None
+        return self if is_short else self._replace(command="", note=None, place=None)
 
 
 INTERNAL = "oncecron/"

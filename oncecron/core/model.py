@@ -224,6 +224,34 @@ class Lease(NamedTuple):
     """The request that the last renewal returned."""
     cause: Cause = "schedule"
     """Why this attempt was started."""
+    place: bytes = b""
+    """Where the work of its tick goes on: what the attempt before left, or what was confirmed since; empty: none."""
+
+
+LONGEST_PLACE = 4096
+"""In bytes."""
+
+
+def place_text(place: bytes | None) -> str | None:
+    r"""Return a place as stores and records keep it: a backslash, and what is not ASCII, as escapes (`\\`, `\xff`)."""
+    if place is None:
+        return None
+    return place.replace(b"\\", rb"\\").decode("ascii", "backslashreplace")
+
+
+def place_of(text: str | None) -> bytes:
+    """Return the place that a store has kept; empty if it has none, or if another program has written it."""
+    try:
+        parts = [_bytes_of(part) for part in (text or "").encode("ascii").split(rb"\\")]
+    except ValueError:
+        return b""
+    place = b"\\".join(parts)
+    return b"" if len(place) > LONGEST_PLACE or b"\0" in place else place
+
+
+def _bytes_of(part: bytes) -> bytes:
+    first, *escaped = part.split(rb"\x")
+    return first + b"".join(bytes([int(each[:2], 16)]) + each[2:] for each in escaped)
 
 
 def owner_digest(owner: str) -> str:
@@ -336,6 +364,8 @@ class Ending(NamedTuple):
     """With `lost`."""
     request: Request | None = None
     """The request that the holder received."""
+    place: bytes | None = None
+    """What the job has left for the next attempt of its tick; None: nothing new, empty: it took its place back."""
 
 
 class Retention(NamedTuple):

@@ -36,6 +36,7 @@ from oncecron.core.model import (
     REFUSAL_REASONS,
     REQUEST_KINDS,
     Ending,
+    place_text,
 )
 from oncecron.core.units import DAY, LARGEST_SIZE
 from oncecron.host import safe_paths, stderr
@@ -465,6 +466,7 @@ def execution_record(
         "requested_by": ending.request and ending.request.author,
         "output": ending.output and ending.output.text,
         "output_cut": ending.output and ending.output.cut,
+        "place": place_text(ending.place),
         "shards": firing.shards,
         "retries": firing.retries,
     }

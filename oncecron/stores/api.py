@@ -70,6 +70,8 @@ class LeaseStore(Protocol):
     ) -> Lease | Refusal | AskAgain | Unconfirmed:
         """Claim (key, tick). A refusal is recorded as a skip, if possible (`Refusal.recorded`), unless it is `own`.
 
+        The lease has the place that the attempt before it left, unless that succeeded (`Grant.follows`).
+
         `watched`: the heartbeat from the last answer `stale`, or from a `held` at least a third of the ttl ago.
         `alone`: continue without the session lock, after two seconds of `contended`. `awaited`: the execution that the
         firing waits for; it has been refused `held` before, and another `held` is not recorded again.
@@ -86,8 +88,10 @@ class LeaseStore(Protocol):
         It writes nothing, and installs nothing.
         """
 
-    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+    def renew(self, lease: Lease, *, deadline: float, place: bytes | None = None) -> Lease | None:
         """Renew the lease; return it with its new end of trust, or None if it is lost for good.
+
+        A `place` is recorded in the same step, and the answer has it; None: it has not changed, empty: there is none.
 
         On a new connection this is a re-adoption, and it never takes a lease from another owner. An execution that the
         store has lost is put back with its old token, if no other claim was granted since. The lease has the request to

@@ -36,7 +36,8 @@ from oncecron.core.log_rows import (
     Traced,
     TracedSkip,
 )
-from oncecron.core.model import LEAST, OUTCOMES, Output, Retention, is_key
+from oncecron.core.masking import without_logins
+from oncecron.core.model import LEAST, OUTCOMES, Output, Retention, is_key, place_of
 from oncecron.core.presence import fields_of
 from oncecron.core.progress import no_progress
 from oncecron.core.tick import instant_of, minute_tick
@@ -427,7 +428,11 @@ def _order(traced: TracedSkip) -> tuple[object, ...]:
 
 
 def _traced(*row: Any) -> Traced:
-    return Traced(Execution._make(row[:-3]), *row[-3:])
+    execution = Execution._make(row[:-3])
+    if execution.place is not None:
+        shown = place_of(execution.place).decode("utf-8", "backslashreplace")
+        execution = execution._replace(place=without_logins(shown) or None)
+    return Traced(execution, *row[-3:])
 
 
 def _traced_skip(*row: Any) -> TracedSkip:

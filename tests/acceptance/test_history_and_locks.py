@@ -23,7 +23,7 @@ from oncecron.core.model import owner_digest
 EXECUTION = [
     *("execution_id", "key", "shard", "tick", "attempt", "outcome", "exit_code", "signal", "host"),
     *("pid", "user", "command", "started_at", "finished_at", "duration", "fencing_token"),
-    *("owner", "note", "shards", "cause", "lost_reason", "request", "requested_by"),
+    *("owner", "note", "shards", "cause", "lost_reason", "request", "requested_by", "place"),
 ]
 
 

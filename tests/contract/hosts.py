@@ -84,8 +84,8 @@ class Host:
         assert isinstance(answer, Refusal), answer
         return answer
 
-    def renew(self, lease: Lease) -> Lease | None:
-        return self.store.renew(lease, deadline=self.deadline())
+    def renew(self, lease: Lease, place: bytes | None = None) -> Lease | None:
+        return self.store.renew(lease, deadline=self.deadline(), place=place)
 
     def finish(
         self,
@@ -95,9 +95,10 @@ class Host:
         note: str | None = None,
         output: Output | None = None,
         retention: Retention = EVERYTHING,
+        place: bytes | None = None,
     ) -> bool:
         """End an execution, and the session as a firing does."""
-        told = ending(outcome, note, output)
+        told = ending(outcome, note, output)._replace(place=place)
         in_time = self.store.finish(lease, told, retention, deadline=self.deadline())
         self.store.close()
         return in_time
@@ -109,9 +110,11 @@ class Host:
         *,
         note: str | None = None,
         output: Output | None = None,
+        place: bytes | None = None,
     ) -> bool:
         """End an attempt that is to be followed by another."""
-        return self.store.keep(lease, ending(outcome, note, output), deadline=self.deadline())
+        told = ending(outcome, note, output)._replace(place=place)
+        return self.store.keep(lease, told, deadline=self.deadline())
 
     def retry(self, lease: Lease) -> Lease | Refusal | None:
         return self.store.retry(lease, deadline=self.deadline())
@@ -182,6 +185,7 @@ def execution_record(
         "requested_by": None,
         "output": None,
         "output_cut": None,
+        "place": None,
         "shards": firing.shards,
         "retries": firing.retries,
     }

@@ -58,6 +58,7 @@ def _mostly(usual: Any, *others: Any, times: int = 5) -> SearchStrategy[Any]:
 
 
 _NOTE = _mostly(None, "why", "another why", times=3)
+_PLACE = _mostly(None, b"41", rb"a\xff\\" + b"\xff\xe9", b"", times=3)
 _OUTCOMES = ("succeeded", "failed", "failed", "not-started", "stopped", "timed-out", "lost")
 _TICK_NAMES = (*("m1", "m2", "m3", "none", "n1") * 3, "m1 by name", "ahead")
 _RESULTS = st.tuples(
@@ -81,19 +82,25 @@ _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
         "unheard": _mostly(False, True),
     },
     "ask again": {},
-    "renew": {},
-    "keep": {"outcome": st.sampled_from(("failed", "timed-out")), "note": _NOTE},
+    "renew": {"place": _PLACE},
+    "keep": {
+        "outcome": st.sampled_from(("failed", "timed-out")),
+        "note": _NOTE,
+        "place": _PLACE,
+    },
     "retry": {"unheard": _mostly(False, True)},
     "finish": {
         "outcome": st.sampled_from(_OUTCOMES),
         "note": _NOTE,
         "output": _mostly(None, "wrote"),
         "request": _mostly(None, "stop", "release"),
+        "place": _PLACE,
     },
     "deliver own": {
         "outcome": st.sampled_from((*_OUTCOMES, "running")),
         "note": _NOTE,
         "output": _mostly(None, "wrote"),
+        "place": _PLACE,
         "late": _mostly(False, True, times=1),
         "twice": _mostly(False, True),
     },

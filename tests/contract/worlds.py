@@ -16,7 +16,16 @@ from servers import eventually
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError, StoreError
 from oncecron.core.log_rows import HistoryQuery
-from oncecron.core.model import AskAgain, Firing, Lease, Output, Refusal, Request, Retention
+from oncecron.core.model import (
+    AskAgain,
+    Firing,
+    Lease,
+    Output,
+    Refusal,
+    Request,
+    Retention,
+    place_text,
+)
 from oncecron_each.item_model import Chunk, Draw, Item, ItemList, ItemResult
 from oncecron_each.reports import ItemQuery, item_lists, items, mend_items
 
@@ -137,24 +146,24 @@ class World:
             slot.awaited = answer.blocked_by.execution_id
         return answer
 
-    def _renew(self, slot: Slot, _: None) -> Any:
+    def _renew(self, slot: Slot, _: None, place: bytes | None = None) -> Any:
         if slot.lease is None or slot.unanswered:
             return "no lease"
-        renewed = slot.host.renew(slot.lease)
+        renewed = slot.host.renew(slot.lease, place)
         if renewed:
             slot.lease, slot.cut = renewed, False
         else:
             slot.lost()
         return renewed
 
-    def _keep(self, slot: Slot, _: None, *, outcome: str, note: str | None) -> Any:
+    def _keep(self, slot: Slot, _: None, *, outcome: str, **how: Any) -> Any:
         if slot.unanswered:
             return "its retry has no answer yet"
         if slot.cut and slot.live:
             self._renew(slot, None)  # a new session first takes its lock again
         if slot.lease is None:
             return "no lease"
-        slot.kept = slot.host.keep(slot.lease, outcome, note=note)
+        slot.kept = slot.host.keep(slot.lease, outcome, **how)
         if not slot.kept:
             slot.lost()
         return slot.kept
@@ -178,7 +187,7 @@ class World:
         if slot.lease is None:
             return "no lease"
         output = Output(how["output"], 3) if how["output"] else None
-        told = ending(how["outcome"], how["note"], output)
+        told = ending(how["outcome"], how["note"], output)._replace(place=how["place"])
         if how["request"]:
             told = told._replace(request=Request(how["request"], PEOPLE, 15, None))
         everything = Retention(executions=1e9, skips=1e9)
@@ -432,6 +441,8 @@ def _told(how: dict[str, Any]) -> dict[str, Any]:
     told = {name: how[name] for name in ("note", "late") if how.get(name)}
     if how.get("output"):
         told |= {"output": how["output"], "output_cut": 3}
+    if how.get("place") is not None:
+        told["place"] = place_text(how["place"])
     return told
 
 

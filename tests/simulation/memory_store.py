@@ -13,7 +13,14 @@ from oncecron.core import attempt, bounds, clock, facts
 from oncecron.core.decision import stop_refusal
 from oncecron.core.errors import StoreError
 from oncecron.core.log_rows import ALL_KEYS, is_internal
-from oncecron.core.model import LEAST, Retention, recordable_values, stored_request, trust_after
+from oncecron.core.model import (
+    LEAST,
+    Retention,
+    place_text,
+    recordable_values,
+    stored_request,
+    trust_after,
+)
 from oncecron.core.timing import HOST_FORGOTTEN_AFTER, MAX_CLOCK_SKEW
 from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
@@ -40,7 +47,7 @@ _TICK = ("tick", "tick_instant")
 _FIRED = ("key", "shard", *_TICK, "owner", *_HOLDER, "command", "fired_at", "shards", "retries")
 """What a start copies from its firing, and a retry from the attempt before."""
 _ENDED = ("outcome", "exit_code", "signal", "duration", "finished_at", "output", "output_cut")
-_STAYS = ("lost_reason", "request", "requested_by")
+_STAYS = ("lost_reason", "request", "requested_by", "place")
 """What an end replaces only by something."""
 _NOT_ENDED = dict.fromkeys((*_ENDED, *_STAYS, "note", "lost_at"))
 _REQUESTED = ("request", "requested_by", "request_acknowledged_at")
@@ -177,7 +184,7 @@ class Memory:
         )
         found = {"version": self.version(firing.key), "now": self.now()}
         found |= {name: part.marks[name] for name in ("fence", *_LAST)}
-        found |= _prefixed("own_", own, *_SHOWN, "fencing_token", "cause")
+        found |= _prefixed("own_", own, *_SHOWN, "fencing_token", "cause", "place")
         found["own_has_lease"] = own and own["execution_id"] == part.leased()
         found["running"] = bool(part.running)
         found |= self.stop_of(firing.key, firing.holder.host)
@@ -206,13 +213,15 @@ class Memory:
         return found | _prefixed("newest_", ordered[-1] if ordered else None, *_SHOWN)
 
     def grant(
-        self, firing: Firing, version: object, number: int, cause: str, presence: str, alone: bool
+        self, firing: Firing, version: object, grant: Grant, presence: str, alone: bool
     ) -> Row | None:
         if self.version(firing.key) != version:
             return None
         part, now = self.written(firing.key, firing.shard), self.now()
         marks, lateness = part.marks, firing.fired_at % 60
-        row = self._begin(part, facts.start_values(firing), number, cause, lateness)
+        place = (part.row(grant.follows) or {}).get("place")
+        values = facts.start_values(firing) | {"place": place}
+        row = self._begin(part, values, grant.attempt, grant.cause, lateness)
         part.lease = {"owner": firing.owner, "ttl": firing.ttl, "acquired_at": now}
         self._move(part.lease, row)
         marks["high_water"] = self._high_water(marks, firing.tick.instant)
@@ -307,9 +316,12 @@ class Memory:
         return self._held(*named) is not None
 
     def renew(self, *named: Any) -> tuple[Any] | None:
+        *named, place = named
         part = self._held(*named)
         if part is None:
             return None
+        if place is not None:
+            part.put(part.row(part.leased()), place=place)
         if part.lease["request"] and part.lease["request_acknowledged_at"] is None:
             part.lease["request_acknowledged_at"] = self.now()
         return (part.lease["request"],)
@@ -320,6 +332,7 @@ class Memory:
         if row and row["outcome"] == "running":
             values = recordable_values(facts.ending_values(ending)) | {"finished_at": self.now()}
             ended = {name: values[name] for name in _ENDED} | {"retrying": True}
+            ended |= {} if values["place"] is None else {"place": values["place"]}
             part.put(row, **ended, note=attempt.join(row["note"], values["note"]))
         return part is not None
 
@@ -340,7 +353,7 @@ class Memory:
             self._count(part, row | told | {"holder_host": None, "holder_pid": None, "count": 1})
             return stop
         number = max(self._attempts(part, row["tick"]) or [row["attempt"]]) + 1
-        copied = {name: row[name] for name in _FIRED}
+        copied = {name: row[name] for name in (*_FIRED, "place")}
         begun = self._begin(part, copied, number, "retry", part.marks["last_lateness"])
         self._move(held, begun)
         return begun
@@ -554,7 +567,7 @@ class MemoryStore(ClaimLoop):
         alone: bool,
         deadline: float,
     ) -> Lease | Unconfirmed | None:
-        given = (firing, state.version, grant.attempt, grant.cause, presence.after, alone)
+        given = (firing, state.version, grant, presence.after, alone)
         row, sent = self._call("grant", deadline, *given)
         return row and self._confirmed(facts.first_lease(firing, row, sent))
 
@@ -591,11 +604,12 @@ class MemoryStore(ClaimLoop):
     # LeaseStore
 
     @steadied
-    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
-        named = (lease.key, lease.shard, lease.execution_id, lease.owner)
+    def renew(self, lease: Lease, *, deadline: float, place: bytes | None = None) -> Lease | None:
+        named = (lease.key, lease.shard, lease.execution_id, lease.owner, place_text(place))
         held, sent = self._call("renew", deadline, *named)
         if held is None:
             return None
+        lease = lease if place is None else lease._replace(place=place)
         request = held[0] and stored_request(*held[0])
         return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
 

@@ -15,7 +15,14 @@ from oncecron.core.facts import (
     stop_of,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import AskAgain, Refusal, recordable_values, stored_request, trust_after
+from oncecron.core.model import (
+    AskAgain,
+    Refusal,
+    place_text,
+    recordable_values,
+    stored_request,
+    trust_after,
+)
 from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.postgres import look, schema
@@ -177,6 +184,8 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
             "zone": firing.zone,
             **presence._asdict(),
         }
+        if grant.follows is not None:
+            values["follows"] = grant.follows
         granted = self._compare_and_set(self._door("grant_v1", deadline), values, deadline)
         if granted is None or isinstance(granted, AskAgain) or "execution_id" not in granted:
             self._granting.discard(owned)
@@ -243,12 +252,16 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
     # With the lease
 
     @steadied
-    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+    def renew(self, lease: Lease, *, deadline: float, place: bytes | None = None) -> Lease | None:
         if self._dead and not self._locked:
             self._terminate(*self._dead, deadline)
         self._connection(deadline)
         sent = clock.lease_time(self.lease_clock)
-        renewed = self._renewal(lease.execution_id, lease.owner, deadline, listens=True)
+        renewed = self._renewal(
+            lease.execution_id, lease.owner, deadline, listens=True, place=place
+        )
+        if place is not None:
+            lease = lease._replace(place=place)
         if "locked" not in renewed:
             execution_id = self._put_back(lease, deadline)
             if execution_id is None:
@@ -261,9 +274,17 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
         return lease._replace(trusted_until=trust_after(sent, lease.ttl), request=request)
 
     def _renewal(
-        self, execution_id: int, owner: str, deadline: float, *, listens: bool
+        self,
+        execution_id: int,
+        owner: str,
+        deadline: float,
+        *,
+        listens: bool,
+        place: bytes | None = None,
     ) -> dict[str, str]:
         values = {**self._held(execution_id, owner, deadline), "listens": listens}
+        if place is not None:
+            values["place"] = place_text(place)
         renewed = self._call("renew_v1", values, deadline)
         self._locked = renewed.get("locked") == "t"
         return renewed
@@ -292,6 +313,7 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
             "cause": lease.cause,
             "client_backend": self._backend(deadline),
             "backend_start": BACKEND_START,
+            "place": place_text(lease.place or None),
         }
         execution_id = self._value("adopt_v1", values, deadline)
         return None if execution_id is None else int(execution_id)
@@ -301,6 +323,8 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
         values = {"execution_id": lease.execution_id, "owner": lease.owner, **ending_values(ending)}
         for name in ("lost_reason", "request", "requested_by"):  # they come with `finish`
             del values[name]
+        if ending.place is None:
+            del values["place"]
         return self._value("keep_v1", values, deadline) == "t"
 
     @steadied
@@ -353,6 +377,8 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
             "keep_executions": retention.executions,
             "keep_skips": retention.skips,
         }
+        if ending.place is None:
+            del values["place"]
         return self._value(self._door("finish_v1", deadline), values, deadline) == "t"
 
     @steadied

@@ -16,7 +16,7 @@ from oncecron.core.facts import (
     stop_of,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import Refusal, Unconfirmed, stored_request, trust_after
+from oncecron.core.model import Refusal, Unconfirmed, place_text, stored_request, trust_after
 from oncecron.core.timing import CALL_TIMEOUT, HEARTBEATS_PER_TTL, MAX_CLOCK_SKEW, SKIP_TIMEOUT
 from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
@@ -211,6 +211,7 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
             "cause": grant.cause,
             "evicting": scripts.EVICTING,
             "expected_within": firing.starting_deadline,
+            "follows": grant.follows,
         }
         return self._claim_step("grant", firing, values, deadline)
 
@@ -277,9 +278,14 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
         self._step(step, shard, values, deadline)
 
     @steadied
-    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
+    def renew(self, lease: Lease, *, deadline: float, place: bytes | None = None) -> Lease | None:
         shard = scripts.shard_of(lease.key, lease.shard)
-        answer, sent = self._timely_step("renew", shard, self._lease_values(lease), deadline)
+        if place is not None:
+            lease = lease._replace(place=place)
+        values = self._lease_values(lease)
+        if place is not None:
+            values["place"] = place_text(place)
+        answer, sent = self._timely_step("renew", shard, values, deadline)
         request = None
         if isinstance(answer, list):
             answer, *words = answer
@@ -296,7 +302,7 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
     @steadied
     def keep(self, lease: Lease, ending: Ending, *, deadline: float) -> bool:
         shard = scripts.shard_of(lease.key, lease.shard)
-        values = {**self._lease_values(lease), **ending_values(ending)}
+        values = {**self._lease_values(lease), **_ending_values(ending)}
         kept, _ = self._timely_step("keep", shard, values, deadline)
         self._kept = (lease, ending)
         if kept == 1 and (error := self._missing_replicas("the end", deadline)):
@@ -308,7 +314,7 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
         shard = scripts.shard_of(lease.key, lease.shard)
         values = self._lease_values(lease)
         if self._kept and self._kept[0].token == lease.token:
-            values |= ending_values(self._kept[1])
+            values |= _ending_values(self._kept[1])
         reply, sent = self._timely_step("retry", shard, values, deadline)
         answer = scripts.dictionary(reply)
         stop = stop_of(answer)
@@ -346,7 +352,7 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
         due = self._due if self._due != shard else None
         values = {
             **self._lease_values(lease),
-            **ending_values(ending),
+            **_ending_values(ending),
             **scripts.retention_values(retention, self._target.keep),
             "due": due,
         }
@@ -423,6 +429,8 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
 
     def _lease_values(self, lease: Lease) -> Values:
         firing, values = self._firing, lease_values(lease)
+        if lease.place:
+            values["place"] = place_text(lease.place)
         if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
             return values
         return start_values(firing) | values
@@ -457,6 +465,10 @@ def _shards(firing: Firing) -> tuple[str, str | None]:
     """Return the shard, and the first one of its key if it is another: it knows how each tick was divided."""
     first = scripts.shard_of(firing.key, 0) if firing.shard else None
     return scripts.shard_of(firing.key, firing.shard), first
+
+
+def _ending_values(ending: Ending) -> Values:
+    return {name: value for name, value in ending_values(ending).items() if value is not None}
 
 
 def _claim_values(firing: Firing, awaited: int | None) -> Values:

@@ -30,7 +30,7 @@ from oncecron.core.facts import (
     stop_of,
 )
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import stored_request, trust_after
+from oncecron.core.model import place_text, stored_request, trust_after
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.core.units import DAY
 from oncecron.host.names import boot_id
@@ -56,7 +56,7 @@ Values = dict[str, "Any"]
 
 _NOTHING_SAID = dict.fromkeys(
     (
-        *("exit_code", "signal", "note", "output", "output_cut"),
+        *("exit_code", "signal", "note", "output", "output_cut", "place"),
         *("lost_reason", "request", "requested_by"),
     )
 )
@@ -117,7 +117,10 @@ class SQLiteLeaseStore(ClaimLoop):
                 "cause": grant.cause,
                 "fencing_token": max(state.fence + 1, _microseconds(now)),
                 "started_at": now["now"],
+                "place": None,
             }
+            if grant.follows is not None:
+                started |= dict(store.one("find_place", execution_id=grant.follows) or ())
             values = _given(firing, now) | start_values(firing) | started
             values |= {
                 "mark": high_water_after(state.high_water, firing.tick.instant, now["now"]),
@@ -159,23 +162,26 @@ class SQLiteLeaseStore(ClaimLoop):
         return first_lease(firing, own._asdict(), now["lease_now"]) if renewed else None
 
     @steadied
-    def renew(self, lease: Lease, *, deadline: float) -> Lease | None:
-        """Renew the lease; see `LeaseStore.renew`.
+    def renew(self, lease: Lease, *, deadline: float, place: bytes | None = None) -> Lease | None:
+        """Renew the lease; see `LeaseStore.renew`. A place waits for the disk.
 
         If the file was replaced, the lease is lost and is not put back: processes that use the old file and processes
         that use the new one do not see each other's leases.
         """
-        with self._handle.until(deadline) as store, store.writing(durable=False):
+        with self._handle.until(deadline) as store, store.writing(durable=place is not None):
             now = moment(self._boot)
             values = lease_values(lease) | now
             if not store.execute("renew_lease", **values).rowcount:
                 return None
+            if place is not None:
+                store.execute("put_place", **values, place=place_text(place))
             request = store.one("find_request", **values)
             if request:
                 store.execute("hear_request", **values)
         return lease._replace(
             trusted_until=trust_after(now["lease_now"], lease.ttl),
             request=request and stored_request(*request),
+            place=lease.place if place is None else place,
         )
 
     @steadied
@@ -201,10 +207,11 @@ class SQLiteLeaseStore(ClaimLoop):
             values = lease_values(lease) | now | under
             if kept["execution_id"] != lease.execution_id:  # its answer was lost
                 store.execute("renew_lease", **values)
-                return next_lease(lease, kept, now["lease_now"])
+                return next_lease(lease, dict(kept), now["lease_now"])
             stop = find_stop(store, values)
             if stop is None:
-                return next_lease(lease, _begin(store, lease, values), now["lease_now"])
+                begun = _begin(store, lease, values) | {"place": kept["place"]}
+                return next_lease(lease, begun, now["lease_now"])
             refusal = stop_refusal(stop)
             skip = {"pid": kept["pid"], "holder_host": None, "holder_pid": None, "at": now["now"]}
             store.execute(

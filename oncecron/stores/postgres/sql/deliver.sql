@@ -14,7 +14,8 @@ begin
      set outcome = p ->> 'outcome', exit_code = (p ->> 'exit_code')::int, signal = (p ->> 'signal')::int,
          duration = (p ->> 'duration')::float8, finished_at = to_timestamp((p ->> 'finished_at')::float8),
          note = {ns}.joined_v1(x.note, p ->> 'note', v_late), lost_reason = coalesce(p ->> 'lost_reason', x.lost_reason),
-         request = coalesce(p ->> 'request', x.request), requested_by = coalesce(p ->> 'requested_by', x.requested_by)
+         request = coalesce(p ->> 'request', x.request), requested_by = coalesce(p ->> 'requested_by', x.requested_by),
+         place = coalesce(p ->> 'place', x.place)
    where x.execution_id = e.execution_id and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
   v_ends := found or v_held;
   if found then
@@ -40,13 +41,14 @@ begin
     begin
       insert into {ns}.job_execution
           (key_id, tick, tick_at, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user_name, command, fired_at,
-           started_at, finished_at, duration, fencing_token, owner, shards, retries, cause, lost_reason, request, requested_by, note)
+           started_at, finished_at, duration, fencing_token, owner, shards, retries, cause, lost_reason, request, requested_by, note,
+           place)
         values (p_key_id, p ->> 'tick', to_timestamp((p ->> 'tick_instant')::float8), v_attempt, (p ->> 'attempt')::int, p_outcome,
           (p ->> 'exit_code')::int, (p ->> 'signal')::int, p ->> 'host', (p ->> 'pid')::int, p ->> 'user', p ->> 'command',
           to_timestamp((p ->> 'fired_at')::float8), to_timestamp((p ->> 'started_at')::float8),
           to_timestamp((p ->> 'finished_at')::float8), (p ->> 'duration')::float8, (p ->> 'fencing_token')::bigint,
           (p ->> 'owner')::uuid, coalesce((p ->> 'shards')::int, 1), coalesce((p ->> 'retries')::int, 0),
-          p ->> 'cause', p_lost_reason, p ->> 'request', p ->> 'requested_by', p_note)
+          p ->> 'cause', p_lost_reason, p ->> 'request', p ->> 'requested_by', p_note, p ->> 'place')
         returning execution_id into v_id;
       perform {ns}.put_output_v1(v_id, p ->> 'output', (p ->> 'output_cut')::bigint);
       return true;

@@ -7,7 +7,8 @@
 -- The execution, the lease and the marks, where there is no lease: between two attempts there is no running execution
 -- that would keep another one out. p_divisions: the lines of shard 0's row that were looked at. p_alone: the session
 -- lock is taken only if it is free. p_full: if this percentage of max_connections, less those that superusers have for
--- themselves, is in use, the session is not to be held, and counts as a pooler's; null: it is held in any case.
+-- themselves, is in use, the session is not to be held, and counts as a pooler's; null: it is held in any case. p_follows: the
+-- execution whose place it begins with.
 create function {ns}.grant_v1(
   p_key_id integer, p_version bigint, p_divisions text,
   p_attempt integer, p_cause text,
@@ -15,9 +16,9 @@ create function {ns}.grant_v1(
   p_fired_at double precision, p_shards integer, p_retries integer,
   p_lateness double precision, p_ttl double precision, p_starting_deadline double precision,
   p_client_backend integer, p_backend_start timestamptz, p_alone boolean, p_full integer,
-  p_schedule text, p_zone text, p_before text, p_after text,
+  p_schedule text, p_zone text, p_before text, p_after text, p_follows bigint default null,
   out execution_id bigint, out fencing_token bigint, out started_at double precision, out own_backend boolean, out locked boolean,
-  out is_full boolean
+  out is_full boolean, out place text
 )
 language sql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
   with own as materialized (
@@ -46,11 +47,13 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
   started as (
     insert into {ns}.job_execution
         (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
-         owner, shards, retries, cause)
+         owner, shards, retries, cause, place)
       select own.key_id, p_tick, to_timestamp(p_tick_instant), p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command,
-             to_timestamp(p_fired_at), b.at, {ns}.next_number(own.fence::bigint), p_owner, p_shards, p_retries, p_cause
+             to_timestamp(p_fired_at), b.at, {ns}.next_number(own.fence::bigint), p_owner, p_shards, p_retries, p_cause,
+             case when p_follows is not null then
+               (select e.place from {ns}.job_execution e where e.execution_id = p_follows and e.key_id = p_key_id) end
         from own, bolt b where b.locked or not b.own_backend or p_alone
-      returning execution_id, fencing_token, started_at),
+      returning execution_id, fencing_token, started_at, place),
   held as (
     update {ns}.job_key k
        set version = {ns}.next_number(k.version), fence = s.fencing_token,
@@ -84,7 +87,7 @@ language sql volatile security definer set search_path = pg_catalog, pg_temp set
            divided_until = {ns}.later(d.divided_until, to_timestamp(p_tick_instant))
       from started s, first f
      where d.key_id = f.key_id and d.divisions is distinct from {ns}.divided(d.divisions, p_shards, p_tick))
-  select s.execution_id, s.fencing_token, date_part('epoch'::text, s.started_at::timestamptz), b.own_backend, b.locked, b.is_full
+  select s.execution_id, s.fencing_token, date_part('epoch'::text, s.started_at::timestamptz), b.own_backend, b.locked, b.is_full, s.place
     from started s, bolt b, held h
    where coalesce({ns}.see_again_v1(p_key_id, p_host, p_before, p_after, null, null),
                   {ns}.see_first_v1(p_key_id, p_host, p_after, null, null))

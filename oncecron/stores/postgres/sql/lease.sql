@@ -23,9 +23,10 @@ end $$;
 
 -- A heartbeat: compare-and-set on (execution, owner). Null: lost for good. It sets the expiry, even if the old one was
 -- later. On a new backend (a re-adoption) it also takes the session lock again, if it is free. It returns the request
--- to the holder, which has heard it then; p_listens: false for a claim that was sent again.
+-- to the holder, which has heard it then; p_listens: false for a claim that was sent again. p_place: null if it has not changed.
 create function {ns}.renew_v1(
   p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz, p_listens boolean,
+  p_place text default null,
   out locked boolean, out request text, out requested_by text, out request_signal integer, out request_grace double precision
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -44,6 +45,9 @@ begin
    where e.execution_id = p_execution_id and x.key_id = e.key_id and x.execution_id = p_execution_id and x.owner = p_owner
   returning x.* into k;
   if not found then return; end if;
+  if p_place is not null then
+    update {ns}.job_execution x set place = p_place where x.execution_id = p_execution_id;
+  end if;
   if not p_locked and abs(p_client_backend) = pg_backend_pid() then     -- a new session
     perform {ns}.set_up_session_v1(date_part('epoch'::text, k.ttl::interval));
   end if;
@@ -61,7 +65,7 @@ create function {ns}.adopt_v1(
   p_tick text, p_tick_instant double precision, p_owner uuid, p_host text, p_pid integer, p_user text, p_command text,
   p_fired_at double precision, p_shards integer, p_retries integer,
   p_attempt integer, p_started_at double precision, p_fencing_token bigint, p_ttl double precision, p_cause text,
-  p_client_backend integer, p_backend_start timestamptz
+  p_client_backend integer, p_backend_start timestamptz, p_place text default null
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -85,9 +89,9 @@ begin
     where x.key_id = k.key_id and x.outcome = 'running';
   insert into {ns}.job_execution
       (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
-       owner, shards, retries, cause, note)
+       owner, shards, retries, cause, note, place)
     values (k.key_id, p_tick, v_tick_at, p_attempt, p_attempt, 'running', p_host, p_pid, p_user, p_command, to_timestamp(p_fired_at),
-            to_timestamp(p_started_at), p_fencing_token, p_owner, p_shards, p_retries, p_cause, 'put back: the store had lost it')
+            to_timestamp(p_started_at), p_fencing_token, p_owner, p_shards, p_retries, p_cause, 'put back: the store had lost it', p_place)
     returning execution_id into v_execution;
   v_now := clock_timestamp();
   update {ns}.job_key x
@@ -118,7 +122,7 @@ $$;
 -- The end of an attempt that a retry is to follow: the lease is kept and renewed.
 create function {ns}.keep_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
-  p_note text, p_output text, p_output_cut bigint
+  p_note text, p_output text, p_output_cut bigint, p_place text default null
 ) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -130,7 +134,7 @@ begin
   if not found then return false; end if;
   update {ns}.job_execution x
      set outcome = p_outcome, exit_code = p_exit_code, signal = p_signal, duration = p_duration, finished_at = clock_timestamp(),
-         retrying = true, note = {ns}.joined_v1(x.note, p_note)
+         retrying = true, note = {ns}.joined_v1(x.note, p_note), place = coalesce(p_place, x.place)
    where x.execution_id = p_execution_id and x.outcome = 'running';
   if found and p_output is not null then perform {ns}.put_output_v1(p_execution_id, p_output, p_output_cut); end if;
   return true;
@@ -142,7 +146,7 @@ create function {ns}.retry_v1(
   p_execution_id bigint, p_owner uuid, p_locked boolean, p_client_backend integer, p_backend_start timestamptz,
   out stop_kind text, out stop_author text, out stop_reason text, out stop_since double precision,
   out execution_id bigint, out attempt integer, out fencing_token bigint, out started_at double precision, out cause text,
-  out locked boolean
+  out locked boolean, out place text
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set lock_timeout = '500ms' as $$
 declare
@@ -162,9 +166,9 @@ begin
     if stop_kind is not null then return; end if;
     insert into {ns}.job_execution
         (key_id, tick, tick_at, attempt, owner_attempt, outcome, host, pid, user_name, command, fired_at, started_at, fencing_token,
-         owner, shards, retries, cause)
+         owner, shards, retries, cause, place)
       select e.key_id, e.tick, e.tick_at, n.attempt, n.attempt, 'running', e.host, e.pid, e.user_name, e.command, e.fired_at, v_now,
-             {ns}.next_number(k.fence), e.owner, e.shards, e.retries, 'retry'
+             {ns}.next_number(k.fence), e.owner, e.shards, e.retries, 'retry', e.place
         from (select 1 + greatest(e.attempt, max(x.attempt)) as attempt
                 from {ns}.job_execution x where x.key_id = e.key_id and x.tick = e.tick) n
       returning * into e;
@@ -188,7 +192,7 @@ begin
          backend_start = case when v_session then coalesce(p_backend_start, x.backend_start) end
    where x.key_id = e.key_id;
   execution_id := e.execution_id; attempt := e.attempt; fencing_token := e.fencing_token;
-  started_at := date_part('epoch', e.started_at); cause := e.cause;
+  started_at := date_part('epoch', e.started_at); cause := e.cause; place := e.place;
   locked := p_locked or v_session and {ns}.take_lock_v1(e.key_id);
 end $$;
 
@@ -243,11 +247,11 @@ language sql volatile set search_path = pg_catalog, pg_temp as $$
   select f.key_id, f.prunes from freed f where not f.listened or pg_notify({ns}.channel_v1(f.key_id), '')::text is not null
 $$;
 
--- Any other end: with a note, an output or a request, or where the lease is lost.
+-- Any other end: with a note, an output, a request or a place, or where the lease is lost.
 create function {ns}.finish_otherwise_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
   p_note text, p_output text, p_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
-  p_keep_executions double precision, p_keep_skips double precision
+  p_keep_executions double precision, p_keep_skips double precision, p_place text
 ) returns boolean
 language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
 declare
@@ -265,7 +269,8 @@ begin
          note = case when v_held and p_note is null then x.note
                      else {ns}.joined_v1(x.note, p_note, case when not v_held then 'ended after its lease was lost' end) end,
          lost_reason = coalesce(p_lost_reason, case when not v_held then coalesce(x.lost_reason, 'revoked') end),
-         request = coalesce(p_request, x.request), requested_by = coalesce(p_requested_by, x.requested_by)
+         request = coalesce(p_request, x.request), requested_by = coalesce(p_requested_by, x.requested_by),
+         place = coalesce(p_place, x.place)
    where x.execution_id = p_execution_id and x.owner = p_owner and (x.outcome = 'running' or x.outcome = 'lost' and x.duration is null);
   v_ends := found or v_held;
   if not found then
@@ -291,15 +296,15 @@ end $$;
 create function {ns}.finish_v1(
   p_execution_id bigint, p_owner uuid, p_outcome text, p_exit_code integer, p_signal integer, p_duration double precision,
   p_note text, p_output text, p_output_cut bigint, p_lost_reason text, p_request text, p_requested_by text,
-  p_keep_executions double precision, p_keep_skips double precision
+  p_keep_executions double precision, p_keep_skips double precision, p_place text default null
 ) returns boolean
 language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
   select case when x.key_id is null then {ns}.finish_otherwise_v1(p_execution_id, p_owner, p_outcome, p_exit_code, p_signal,
-                p_duration, p_note, p_output, p_output_cut, p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips)
+                p_duration, p_note, p_output, p_output_cut, p_lost_reason, p_request, p_requested_by, p_keep_executions, p_keep_skips, p_place)
               else p_keep_executions is null or not x.prunes
                 or {ns}.prune_quietly_v1(x.key_id, p_keep_executions, p_keep_skips)::text is not null end
     from {ns}.finish_plainly_v1(
-      case when p_outcome <> 'not-started' and coalesce(p_note, p_output, p_lost_reason, p_request, p_requested_by) is null
+      case when p_outcome <> 'not-started' and coalesce(p_note, p_output, p_lost_reason, p_request, p_requested_by, p_place) is null
            then p_execution_id end,
       p_owner, p_outcome, p_exit_code, p_signal, p_duration) x
 $$;

@@ -86,7 +86,7 @@ create function {ns}.look_at_log_v1(
   out attempts integer, out forgotten boolean, out other_shards integer, out lock text, out lease_backend_start bigint,
   out own_execution_id bigint, out own_attempt integer, out own_outcome text, out own_retrying boolean,
   out own_requested_by text, out own_started_at double precision, out own_host text, out own_pid integer, out own_user text,
-  out own_fencing_token bigint, out own_cause text, out own_has_lease boolean
+  out own_fencing_token bigint, out own_cause text, out own_place text, out own_has_lease boolean
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
   select t.execution_id, t.attempt, t.outcome, case when t.retrying then true end, t.requested_by,
@@ -98,7 +98,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
            {ns}.lock_state_v1(k.key_id, p_client_backend, k.expires_at > clock_timestamp())),
          {ns}.microseconds(k.backend_start),
          o.execution_id, o.attempt, o.outcome, case when o.retrying then true end, o.requested_by,
-         date_part('epoch'::text, o.started_at::timestamptz), o.host, o.pid, o.user_name, o.fencing_token, o.cause,
+         date_part('epoch'::text, o.started_at::timestamptz), o.host, o.pid, o.user_name, o.fencing_token, o.cause, o.place,
          case when o.execution_id = k.execution_id then true end
     from {ns}.job_key k
     left join lateral (

@@ -5,7 +5,7 @@ create view {ns}.executions as
          e.command, e.started_at, e.finished_at, e.duration, e.fencing_token,
          -- A digest: with the owner id itself, a reader could end the lease.
          left(encode(sha256(convert_to(e.owner::text, 'UTF8')), 'hex'), 16) as owner, e.note, e.fired_at, e.tick_at,
-         e.key_id, e.lost_at, e.shards, e.retries, e.cause, e.lost_reason, e.request, e.requested_by,
+         e.key_id, e.lost_at, e.shards, e.retries, e.cause, e.lost_reason, e.request, e.requested_by, e.place,
          -- The dead letters: failed, could have been retried, and will not be.
          e.retries > 0 and e.outcome in ('failed', 'timed-out', 'lost')
            and k.execution_id is distinct from e.execution_id

@@ -58,7 +58,7 @@ select r.what, case when r.role = 0 then 'public' else pg_catalog.pg_get_userbyi
 e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e."user", e.command,
        extract(epoch from e.started_at)::float8 as started_at, extract(epoch from e.finished_at)::float8 as finished_at,
        e.duration, e.fencing_token, e.owner, e.note, e.shards,
-       e.cause, e.lost_reason, e.request, e.requested_by,
+       e.cause, e.lost_reason, e.request, e.requested_by, e.place,
        extract(epoch from e.tick_at)::float8 as instant, extract(epoch from e.fired_at)::float8 as fired_at,
        extract(epoch from e.lost_at)::float8 as lost_at
 
@@ -107,7 +107,7 @@ select h.* from {executions_of_keys}
 -- fills the memory of those who ask.
 select n.execution_id, n.key, n.shard, n.tick, n.attempt, n.outcome, n.exit_code, n.signal, n.host, n.pid, n."user", '' as command,
        n.started_at, n.finished_at, n.duration, n.fencing_token, n.owner, null as note, n.shards,
-       n.cause, n.lost_reason, n.request, n.requested_by, n.instant, n.fired_at, n.lost_at
+       n.cause, n.lost_reason, n.request, n.requested_by, null as place, n.instant, n.fired_at, n.lost_at
   from (select distinct k.key from {ns}.keys k where %(keys)s::text[] is null or k.key = any (%(keys)s)) wanted
  cross join lateral (
    select h.* from {executions_of_keys}
@@ -250,7 +250,7 @@ select {execution_columns}
 -- Executions since a time that are not packed, without the texts.
 select e.execution_id, e.key, e.shard, e.tick, e.attempt, e.outcome, e.exit_code, e.signal, e.host, e.pid, e."user", '' as command,
        extract(epoch from e.started_at)::float8 as started_at, extract(epoch from e.finished_at)::float8 as finished_at,
-       e.duration, e.fencing_token, e.owner, null as note, e.shards, e.cause, e.lost_reason, e.request, e.requested_by,
+       e.duration, e.fencing_token, e.owner, null as note, e.shards, e.cause, e.lost_reason, e.request, e.requested_by, null as place,
        extract(epoch from e.tick_at)::float8 as instant, extract(epoch from e.fired_at)::float8 as fired_at,
        extract(epoch from e.lost_at)::float8 as lost_at
   from {ns}.executions e

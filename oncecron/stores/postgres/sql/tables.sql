@@ -25,6 +25,7 @@ create domain {ns}.host_name as text check (octet_length(value) <= 1020);
 create domain {ns}.short_text as text check (octet_length(value) <= 4000);
 create domain {ns}.long_text as text check (octet_length(value) <= 65536);
 create domain {ns}.document_text as text check (octet_length(value) <= 1048576);
+create domain {ns}.place_text as text check (octet_length(value) <= 16384);
 create domain {ns}.output_text as text check (octet_length(value) <= 8388608);
 create domain {ns}.wall_time as timestamptz
   check (value between '0001-01-02 00:00:00+00' and '9999-12-31 00:00:00+00');       -- every zone can show it
@@ -134,6 +135,7 @@ create table {ns}.job_execution (
   retrying      boolean not null default false,   -- it ended, and its owner is to retry it, or has begun to
   request       text check (request in ('stop', 'release')),   -- the last request to its holder, also after its end
   requested_by  {ns}.short_text,             -- USER@HOST
+  place         {ns}.place_text,             -- where the next attempt of the tick goes on; with escapes, so that it is ASCII
   unique (key_id, tick, attempt),
   unique (owner, key_id, owner_attempt),
   check (outcome <> 'running' or finished_at is null),

@@ -66,6 +66,7 @@ end
 local function add_own(list, lease)
   local id, row = execution_of(given.owner)
   add_attempt(list, 'own_', id, row)
+  add(list, 'own_', row or {}, {'place'})
   local has_lease = row and lease.owner == given.owner and lease.execution_id == id and (row.outcome == 'running' or row.retrying)
   add(list, 'own_', {has_lease = has_lease and 'yes'}, {'has_lease'})
 end

@@ -22,6 +22,7 @@ local function expectation(key)
 end
 
 local function grant(key)
+  given.place = (execution(given.follows) or {}).place
   local id, row = start(given, key, given.attempt, given.cause)
   grant_lease(id, row)
   local marks = expectation(key)

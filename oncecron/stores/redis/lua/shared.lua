@@ -175,7 +175,7 @@ local function row_of(told)
   local row = {owner_attempt = told.attempt}
   for _, name in ipairs({'key', 'shard', 'tick', 'tick_instant', 'attempt', 'outcome', 'exit_code', 'signal', 'host', 'pid', 'user',
     'command', 'fired_at', 'started_at', 'finished_at', 'duration', 'fencing_token', 'owner', 'shards', 'retries', 'cause',
-    'lost_reason', 'request', 'requested_by'}) do
+    'lost_reason', 'request', 'requested_by', 'place'}) do
     row[name] = told[name]
   end
   return row
@@ -298,7 +298,7 @@ end
 -- The end of an execution that is `running` or `lost`. A start that did not happen is taken back, so that `recent` ignores it.
 local function end_execution(id, row, ending, note)
   row.outcome, row.exit_code, row.signal, row.duration = ending.outcome, ending.exit_code, ending.signal, ending.duration
-  row.finished_at, row.note = ending.finished_at, note
+  row.finished_at, row.note, row.place = ending.finished_at, note, ending.place or row.place
   row.lost_reason = ending.lost_reason or row.lost_reason
   row.request, row.requested_by = ending.request or row.request, ending.requested_by or row.requested_by
   write_execution(id, row)

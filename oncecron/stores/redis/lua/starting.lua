@@ -32,5 +32,5 @@ end
 
 local function granted(id, row)
   return {answer = 'lease', execution_id = id, attempt = row.attempt, fencing_token = row.fencing_token,
-    started_at = row.started_at, cause = row.cause, now = seconds(now), due = redis.call('ZRANGE', shared.parts, 0, 0)[1]}
+    started_at = row.started_at, cause = row.cause, place = row.place, now = seconds(now), due = redis.call('ZRANGE', shared.parts, 0, 0)[1]}
 end

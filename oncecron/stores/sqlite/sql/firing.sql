@@ -5,7 +5,7 @@
 -- The newest execution of this firing for this shard of the key: is this a repeated claim?
 SELECT e.execution_id AS own_execution_id, e.attempt AS own_attempt, e.outcome AS own_outcome, e.retrying AS own_retrying,
        e.requested_by AS own_requested_by, e.started_at AS own_started_at, e.host AS own_host, e.pid AS own_pid, e.user AS own_user,
-       e.fencing_token AS own_fencing_token, e.cause AS own_cause,
+       e.fencing_token AS own_fencing_token, e.cause AS own_cause, e.place AS own_place,
        EXISTS (SELECT 1 FROM lease l
                 WHERE l.key = e.key AND l.shard = e.shard AND l.execution_id = e.execution_id AND l.owner = e.owner) AS own_has_lease
   FROM job_execution e
@@ -116,9 +116,15 @@ UPDATE job_key SET fence = max(fence + 1, :microseconds) WHERE key = :key AND sh
 -- name: insert_execution
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
-        fired_at, started_at, fencing_token, owner, cause, shards, retries)
+        fired_at, started_at, fencing_token, owner, cause, shards, retries, place)
 VALUES (:key, :shard, :tick, :tick_instant, :named, :attempt, :attempt, 'running', :host, :pid, :user, :command,
-        :fired_at, :now, :fencing_token, :owner, :cause, :shards, :retries)
+        :fired_at, :now, :fencing_token, :owner, :cause, :shards, :retries, :place)
+
+-- name: find_place
+SELECT place FROM job_execution WHERE execution_id = :execution_id
+
+-- name: put_place
+UPDATE job_execution SET place = :place WHERE execution_id = :execution_id
 
 -- name: insert_lease
 INSERT INTO lease
@@ -162,12 +168,12 @@ SELECT request, requested_by, request_signal, request_grace
 -- name: keep_execution
 UPDATE job_execution
    SET outcome = :outcome, exit_code = :exit_code, signal = :signal, duration = :duration, finished_at = :finished_at,
-       note = :note, output = :output, output_cut = :output_cut, retrying = 1
+       note = :note, output = :output, output_cut = :output_cut, place = coalesce(:place, place), retrying = 1
  WHERE execution_id = :execution_id AND outcome = 'running'
 
 -- name: find_kept
 -- The attempt under the owner's lease: the one that it kept, or one that was begun since.
-SELECT e.execution_id, e.tick, e.attempt, e.cause, e.outcome, e.fencing_token, e.started_at, e.host, e.pid
+SELECT e.execution_id, e.tick, e.attempt, e.cause, e.outcome, e.fencing_token, e.started_at, e.host, e.pid, e.place
   FROM lease l JOIN job_execution e USING (execution_id)
  WHERE l.key = :key AND l.shard = :shard AND l.owner = :owner
    AND (e.retrying = 1 OR l.execution_id > :execution_id)
@@ -176,9 +182,9 @@ SELECT e.execution_id, e.tick, e.attempt, e.cause, e.outcome, e.fencing_token, e
 -- Of the same firing as the attempt before.
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, host, pid, user, command,
-        fired_at, started_at, fencing_token, owner, cause, shards, retries)
+        fired_at, started_at, fencing_token, owner, cause, shards, retries, place)
 SELECT key, shard, tick, tick_instant, named, :attempt, :attempt, 'running', host, pid, user, command,
-       fired_at, :now, :fencing_token, owner, :cause, shards, retries
+       fired_at, :now, :fencing_token, owner, :cause, shards, retries, place
   FROM job_execution
  WHERE execution_id = :execution_id
 
@@ -216,7 +222,7 @@ SELECT execution_id, outcome, duration, retrying, lost_at, note FROM job_executi
 -- name: end_execution
 UPDATE job_execution
    SET outcome = :outcome, exit_code = :exit_code, signal = :signal, duration = :duration,
-       finished_at = :finished_at, note = :note, output = :output, output_cut = :output_cut,
+       finished_at = :finished_at, note = :note, output = :output, output_cut = :output_cut, place = coalesce(:place, place),
        lost_reason = coalesce(:lost_reason, lost_reason),
        request = coalesce(:request, request), requested_by = coalesce(:requested_by, requested_by)
  WHERE execution_id = :execution_id
@@ -264,13 +270,13 @@ SELECT execution_id, outcome, duration, retrying, lost_at, note FROM job_executi
 INSERT INTO job_execution
        (key, shard, tick, tick_instant, named, attempt, owner_attempt, outcome, exit_code, signal, host, pid, user,
         command, fired_at, started_at, finished_at, duration, fencing_token, owner, cause, lost_reason, request, requested_by, note,
-        shards, retries, output, output_cut)
+        shards, retries, output, output_cut, place)
 SELECT :key, :shard, :tick, :tick_instant, :named,
        max(:attempt, (SELECT coalesce(max(attempt) + 1, 1) FROM job_execution
                        WHERE key = :key AND tick = :tick AND shard = :shard)),
        :attempt, :outcome, :exit_code, :signal, :host, :pid, :user,
        :command, :fired_at, :started_at, :finished_at, :duration, :fencing_token, :owner, :cause, :lost_reason, :request, :requested_by,
-       :note, :shards, :retries, :output, :output_cut
+       :note, :shards, :retries, :output, :output_cut, :place
 
 -- name: declare_unanswered_lost
 -- A later start has the key, and these have no lease here.

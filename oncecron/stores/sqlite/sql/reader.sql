@@ -3,12 +3,12 @@
 -- name: execution_columns
 execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, command,
        started_at, finished_at, duration, fencing_token, owner, note, shards, cause, lost_reason, request, requested_by,
-       tick_instant, fired_at, lost_at
+       place, tick_instant, fired_at, lost_at
 
 -- name: short_columns
 execution_id, key, shard, tick, attempt, outcome, exit_code, signal, host, pid, user, '' AS command,
        started_at, finished_at, duration, fencing_token, owner, NULL AS note, shards, cause, lost_reason, request, requested_by,
-       tick_instant, fired_at, lost_at
+       NULL AS place, tick_instant, fired_at, lost_at
 
 -- name: execution_filters
 (:since IS NULL OR started_at >= :since) AND (:until IS NULL OR started_at < :until) AND (:host IS NULL OR host = :host)

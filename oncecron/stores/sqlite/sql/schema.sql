@@ -71,6 +71,7 @@ CREATE TABLE job_execution (
   requested_by  TEXT,                               -- USER@HOST
   output        TEXT,                               -- null: not captured
   output_cut    INTEGER,
+  place         TEXT,                               -- where the next attempt of the tick goes on (`place_text`)
   CHECK (lost_reason IS NOT NULL OR outcome <> 'lost' AND lost_at IS NULL),
   CHECK ((request IS NULL) = (requested_by IS NULL))
 )
