@@ -99,6 +99,8 @@ class Plugin(NamedTuple):
     """What is wrong now: for `check`."""
     told: Callable[[Sources, File], Iterable[tuple[str, Told]]] = _nothing
     """Who was told what, by name: for the pages."""
+    again: Callable[[str, str | None], Iterable[str]] = _nothing
+    """The words of `oncecron` that run a tick of a scheduled key again, where its line is: for `why` and `notify`."""
     audited: Callable[[Question], Iterable[Breach]] = _nothing
     """What the log has of it: for `audit`."""
     host: Callable[[Settings], Iterable[Diagnosis]] = _nothing

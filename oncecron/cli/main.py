@@ -47,6 +47,7 @@ SECTIONS = {
         "web": Listed("Serve the page of `report` live, for a browser.", "oncecron_web.cli.web", "oncecron-web"),
     },
     "Intervene": {
+        "again": Listed("Run the crontab line of a key by hand, as cron would.", "oncecron_crontab.cli.again"),
         "stop": Listed("Stop a running job, on any host."),
         "release": Listed("Release a key that a dead host still holds.", "oncecron.cli.stop"),
         "pause": Listed("Start no new runs of a key, on any host.", "oncecron.cli.switches"),

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from oncecron.config.options import Option
 
-_AGAIN = "`oncecron run --key KEY --again -- JOB` (of a failed tick, `oncecron why KEY` gives the whole line)"
+_AGAIN = (
+    "`oncecron again KEY` (the line of the crontab), or `oncecron run --key KEY --again -- JOB`"
+)
 _DID_YOU_MEAN = {
     # Commands
     "wrap": "`oncecron crontab wrap`",

@@ -45,7 +45,7 @@ The order of the decision:
    `min_gap` ago. A last start in the future counts as now; more than `MAX_CLOCK_SKEW` ahead it was written by a clock
    that was wrong, and does not count. A takeover ignores the gap; without a tick, only if the attempt that it follows
    was the last start. `recent` has the holder of that start, if the store knows it. `late`: more than
-   `starting_deadline` after an instant.
+   `starting_deadline` after an instant. `again` skips both.
 6. The store's second safeguards. A server that may have forgotten leases in a restart or a promotion: the answer is
    `AskAgain("recovering")`, until every lease that it may have granted has expired. A session lock that is taken: if a
    lease has expired, the answer is `AskAgain("stale")`; if the heartbeat has not changed since (`watched`), the claim
@@ -399,10 +399,12 @@ def _over(awaited: Attempt) -> Refusal | None:
 
 
 def _too_soon(state: State, firing: Firing, follows: Attempt | None) -> Refusal | None:
+    if firing.again:
+        return None
     tick, gap, last = firing.tick, firing.min_gap, state.last_start
     if last is not None and is_ahead(last, state.now):
         last = None
-    if gap is not None and last is not None and not firing.again:
+    if gap is not None and last is not None:
         by_itself = follows is not None and (tick.text is not None or last <= follows.started_at)
         late_in_its_minute = tick.rule == "minute" and (state.last_lateness or 0.0) > 60 - gap
         ago = max(0.0, state.now - last)

@@ -94,6 +94,8 @@ class JobSummary(NamedTuple):
     """`held` while it runs; `orphaned` or `stale` where the holder seems dead; None: nobody has a lease."""
     slow: bool = False
     """Whether it has been running for much longer than usual."""
+    tick: str | None = None
+    """Of the execution that has its outcome."""
 
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")

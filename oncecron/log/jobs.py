@@ -314,7 +314,7 @@ def _job(
     expected = next((shard.expected for shard in known.shards if shard.expected), None)
     since = [at for lease in running if (at := _runs_since(lease, past.newest)) is not None]
     forgotten = _forgotten(known.shards)
-    names = ("outcome", "exit_code", "signal", "started_at", "host")
+    names = ("outcome", "exit_code", "signal", "started_at", "host", "tick")
     of_end: dict[str, Any] = {name: getattr(ended, name, None) for name in names}
     job = JobSummary(
         key=key,

@@ -43,6 +43,7 @@ from oncecron.log.tick_history import (
     which_of,
 )
 from oncecron.log.which_tick import Ticks
+from oncecron.plugins import brought
 from oncecron.stores.address import again_words
 
 if TYPE_CHECKING:
@@ -311,8 +312,11 @@ class _Sentences:
         command, user = (last.command, last.user) if last else ("", "")
         shards = last.shards if last else 1
         line = again_words(facts.key, facts.tick, command, shards)
-        which = "again" if runs else "now"
         by = f", as user {visible(user)}" if user else ""
+        if any(row.expected for row in facts.job_keys):  # so a crontab has its line
+            found = next(brought(lambda each: each.again(facts.key, facts.tick)), None)
+            line, by = (found, f"{by or ','} on a host with its line") if found else (line, by)
+        which = "again" if runs else "now"
         yield f"To run it {which}{by}: `oncecron {visible(line)}`"
 
     # Executions

@@ -187,7 +187,7 @@ def spec_of(
             complain("; ".join(wrong))
     command = _command(settings, words, key)
     shown = shown_words(command, settings["record-command"])
-    firing_tick, schedule, utc_offset = _tick(settings, fired_at)
+    firing_tick, schedule, utc_offset = tick_of(settings, fired_at)
     policy = retry_policy(settings)
     address, log, namespace = settings.address(), settings.log(), settings["namespace"]
     firing = Firing(
@@ -201,7 +201,7 @@ def spec_of(
         ttl=settings["ttl"],
         min_gap=_min_gap(settings, firing_tick),
         starting_deadline=_starting_deadline(settings, firing_tick),
-        again=_again(settings),
+        again=_again(settings, firing_tick),
         schedule=schedule,
         zone=settings["tz"],
         shards=shards,
@@ -295,8 +295,8 @@ def check_key(key: str | None) -> str:
     return key
 
 
-def _tick(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None, int | None]:
-    """Return the tick, its schedule, and how far local time is ahead of UTC then."""
+def tick_of(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None, int | None]:
+    """Return the tick, its schedule, and how far local time is ahead of UTC then. Raises `OncecronError`."""
     rule = next(iter(tick_rules(settings.__getitem__, settings.is_typed)), "minute")
     try:
         if rule == "schedule":
@@ -329,8 +329,9 @@ def _starting_deadline(settings: Settings, firing_tick: tick.Tick) -> float | No
     return None if firing_tick.instant is None else given
 
 
-def _again(settings: Settings) -> bool:
-    if settings["again"] and settings["tick"] is None and not os.isatty(0):
+def _again(settings: Settings, firing_tick: tick.Tick) -> bool:
+    changes = firing_tick.rule in ("schedule", "minute")
+    if settings["again"] and changes and not os.isatty(0):
         raise UsageError(
             "--again: in a crontab it would run every tick on every host; use a terminal, or name the tick"
         )

@@ -417,20 +417,26 @@ def _of_key(
         yield finding("silent", job.key, 1, reason, since=job.silent_since)
     if is_lost(job):
         reason = "was lost: its host died or was cut off"
-        yield finding("lost", job.key, 1, reason, since=job.started_at)
+        yield finding("lost", job.key, 1, reason, since=job.started_at, tick=_scheduled(job))
     elif has_failed(job) and job.failures >= limits.failures:
         how = f"{job.outcome}{_status(job)}"
         if job.outcome == "stopped":
             how = f"was {how}, because oncecron was stopped or killed, perhaps with its host"
         if job.failures > 1:
             how += f", {many(job.failures, 'run', STREAK_AT_MOST)} in a row"
-        yield finding("failed", job.key, job.failures, how, since=job.failed_at)
+        tick = _scheduled(job)
+        yield finding("failed", job.key, job.failures, how, since=job.failed_at, tick=tick)
     if job.overruns:
         skipped = many(job.overruns, "tick", MISSED_AT_MOST)
         reason = f"skipped {skipped}: the run before was still running"
         start = max(job.running_since or 0.0, job.started_at or 0.0) or None
         yield finding("overrun", job.key, job.overruns, reason, since=start)
     yield from _slow(job, limits, situation.now)
+
+
+def _scheduled(job: JobSummary) -> str | None:
+    """Return the tick of the newest end, of a key with a schedule: a line in a crontab runs it."""
+    return job.tick if job.schedule else None
 
 
 def _slow(job: JobSummary, limits: Limits, now: float) -> Iterator[Finding]:
@@ -580,7 +586,15 @@ def cure(found: Finding, *, has_account: bool = False) -> str:
     if found.finding == "silent-host":
         return _cure_of_silence(found)
     text = kinds()[found.finding].cure
-    return (text.replace(_WHERE_LINE, "") if has_account else text).format(**found._asdict())
+    if not text.endswith(_WHERE_LINE):
+        return text.format(**found._asdict())
+    done = text.removesuffix(_WHERE_LINE)
+    if has_account:
+        return done
+    key, tick = found.key or "", found.tick
+    line = next(brought(lambda each: each.again(key, tick)), None) if tick else None
+    how = f"; to run this one again: `oncecron {line}`" if line else _WHERE_LINE.format(key=key)
+    return done + how
 
 
 def _cure_of_silence(found: Finding) -> str:

@@ -128,11 +128,11 @@ def test_nobody_fired(store: Store, host: Oncecron) -> None:
         text = told_with(has_it, host, "billing", "--tick", wanted)
         assert "did not run: no firing is on record" in text
         assert "Hosts that have fired the key: host-a (last at " in text
-        assert "`oncecron run --key billing --tick 2025-03-01T02:05Z --again -- true`" in text
+        assert " on a host with its line: `oncecron again billing --tick 2025-03-01T02:05Z`" in text
         assert why(host, "billing", "--tick", wanted)["verdict"] == "not-fired"
     typed = ("--store", host.environment["ONCECRON_STORE"])
     text = told(host, "billing", "--tick", "2025-03-01T02:05Z", *typed)
-    assert "--tick 2025-03-01T02:05Z --again --store " in text
+    assert "`oncecron again billing --tick 2025-03-01T02:05Z --store " in text
     assert "`oncecron hosts --store " in text
     text = told(host, "billing", "--tick", "2025-03-01T02:07Z")
     assert text.startswith("Tick 2025-03-01T02:07Z of key billing is no tick of the key's last sch")

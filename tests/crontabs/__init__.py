@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import strategies as st
 from servers.require import program
 
-from oncecron_crontab.percent_sign import split_command
+from oncecron_crontab.percent_sign import standard_input as standard_input
 from oncecron_crontab.scanner import Crontab, Problem
 
 EXAMPLES = int(os.environ.get("ONCECRON_TEST_CRONTAB_LINES", "80"))
@@ -32,16 +32,6 @@ def rejected_by_cron(crontab: Crontab, directory: Path) -> list[Problem]:
     """Return why the cron of this machine should reject a crontab; Debian 13 and newer accept what is in doubt."""
     strict = not accepted_by_cron(b"A=\n", directory)
     return crontab.problems() + (crontab.doubts() if strict else [])
-
-
-def standard_input(command: bytes) -> bytes:
-    """Return what cron writes to the command's standard input."""
-    _, behind = split_command(command)
-    if not behind:
-        return b""
-    lines = behind.replace(b"\\%", b"\0").replace(b"%", b"\n").replace(b"\0", b"%")
-    ended = lines.rstrip(b"\\")  # cron looks no further than to what is no backslash
-    return lines + (b"\n" if ended and not ended.endswith(b"\n") else b"")
 
 
 # Lines

@@ -67,6 +67,16 @@ def shell_command(command: bytes, rule: PercentRule = DEBIAN) -> bytes:
     return bytes(found)
 
 
+def standard_input(command: bytes, rule: PercentRule = DEBIAN) -> bytes:
+    """Return what cron writes to the standard input of a command: of one without a `%` nothing."""
+    _, behind = split_command(command, rule)
+    if not behind or rule.mark != ord("%"):
+        return b""
+    lines = behind.replace(b"\\%", b"\0").replace(b"%", b"\n").replace(b"\0", b"%")
+    ended = lines.rstrip(b"\\")  # cron looks no further than to what is no backslash
+    return lines + (b"\n" if ended and not ended.endswith(b"\n") else b"")
+
+
 CUT = "a % without a backslash ends the command here: cron passes the rest to its standard input"
 CUT_CURE = "write \\% for a percent sign"
 _FORMAT = re.compile(r"(?:^|\s)\+\S*$")

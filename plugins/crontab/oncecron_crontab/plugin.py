@@ -1,4 +1,4 @@
-"""What the crontab commands bring to `doctor`: whether cron runs, and its lines find oncecron."""
+"""What the crontab commands bring: for `doctor` whether cron runs and its lines find oncecron, for `why` `again`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from oncecron.cli.doctor import CRON_PATH
 from oncecron.core.diagnosis import Diagnosis
 from oncecron.core.text import listed, visible
 from oncecron.plugins import Plugin
+from oncecron.stores.address import shell_quoted
 from oncecron_crontab.cli.installed import crontabs_of_host
 from oncecron_crontab.crons import CRONS
 from oncecron_crontab.installed_cron import installed_cron
@@ -110,4 +111,8 @@ def _processes(proc: str) -> Iterator[str]:
                 continue
 
 
-PLUGIN = Plugin(host=_host)
+def _again(key: str, tick: str | None) -> Iterator[str]:
+    yield f"again {key}" + (f" --tick {shell_quoted(tick)}" if tick else "")
+
+
+PLUGIN = Plugin(host=_host, again=_again)

@@ -1,0 +1,108 @@
+"""A guarded command gets other options, and the environment of cron: text in, text out."""
+
+from pathlib import Path
+
+import pytest
+from crontabs import runnable_commands
+from hypothesis import given
+
+from oncecron.config.options import RUN_OPTION
+from oncecron.config.run_parser import parse_run
+from oncecron.core.shell_words import simple_words
+from oncecron_crontab.again import with_options
+from oncecron_crontab.cron_environment import cron_environment
+from oncecron_crontab.crons import CRONS
+from oncecron_crontab.percent_sign import shell_command
+from oncecron_crontab.prefix import with_prefix
+
+OF_THE_TICK = ("schedule", "tz", "tick", "no-tick")
+ADDED = (b"--again", b"--tick", b"a b")
+
+
+def changed(command: str) -> str | None:
+    found = with_options(command.encode(), ADDED, OF_THE_TICK, RUN_OPTION)
+    return None if found is None else found.decode()
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("oncecron run{} --key k -- job --tick x", ""),
+        ("oncecron run{} --key k{} -- job", " --schedule '0 2 * * *' --tz=UTC"),
+        ("oncecron run{} --key k{} job --tz z", " --no-tick"),
+        ("cd /a && X=1 /usr/bin/oncecron run{} >>log -v{} --key k -c 'echo --tick' 2>&1 | cat", "  --tick t"),
+        ("oncecron run{} -vc --tick{} --key k", " --tz z"),
+        ("oncecron run{} --only-if '--tick x' >--tz{} --key k -- a; true --tick t", " --tick t"),
+        ("oncecron run{} --key k -- oncecron run --key inner -- x", ""),
+        ("test -e x || (oncecron run{} --key k)", ""),
+    ],
+)  # fmt: skip
+def test_the_options_of_the_guard_are_others(command: str, options: str) -> None:
+    """Whatever is around it; what belongs to another option, or to the command, stays."""
+    before = command.format("", *[options] * (command.count("{}") - 1))
+    after = command.format(" --again --tick 'a b'", *[""] * (command.count("{}") - 1))
+    assert changed(before) == after
+
+
+def test_the_string_of_a_shell_is_changed_too() -> None:
+    """Where it is plain; else nobody knows what the shell makes of it."""
+    found = changed("sh -c 'oncecron run --tick t --key k -- echo \"b  c\"' >x")
+    assert (
+        found == """sh -c 'oncecron run --again --tick '"'"'a b'"'"' --key k -- echo "b  c"' >x"""
+    )
+    assert changed('sh -c "oncecron run --key $K -- job"') is None
+
+
+@pytest.mark.parametrize(
+    "command", ["oncecron run --key a -- b; oncecron run --key c -- d", "echo 'a", "job"]
+)
+def test_what_has_no_guard_or_several_is_left(command: str) -> None:
+    assert changed(command) is None
+
+
+@given(runnable_commands())
+def test_the_command_behind_a_guard_stays(command: bytes) -> None:
+    """Of whatever wrap writes, the words are the same but for the options."""
+    options = {"key": "k", "schedule": "0 2 * * *", "tz": "UTC", "timeout": "1h"}
+    wrapped = shell_command(with_prefix(b"/usr/bin/oncecron", options, command))
+    found = with_options(wrapped, ADDED, OF_THE_TICK, RUN_OPTION)
+    assert found is not None
+    old, new = simple_words(wrapped), simple_words(found)
+    if old is None or new is None:
+        assert old == new
+        return
+    before, after = (parse_run([*map(bytes.decode, words[2:])]) for words in (old, new))
+    assert before is not None
+    assert after is not None
+    assert after.command == before.command
+    kept = {name: text for name, text in before.given.items() if name not in OF_THE_TICK}
+    assert after.given == {**kept, "again": "true", "tick": "a b"}
+
+
+# The environment
+
+
+def test_cron_sets_what_nobody_else_may(tmp_path: Path) -> None:
+    """The crontab wins over cron's defaults, these over PAM, and nothing over the name of the user."""
+    (tmp_path / "etc/pam.d").mkdir(parents=True)
+    (tmp_path / "etc/pam.d/crond").write_text(
+        "# session required pam_env.so envfile=/etc/no\nauth include common\n"
+        "session required pam_env.so envfile=/etc/locale\n"
+    )
+    (tmp_path / "etc/pam.d/common").write_text(
+        "@include common\nauth required /lib/security/pam_env.so\n"
+    )
+    (tmp_path / "etc/environment").write_text(
+        "PATH=/of/pam\nLANG=de\nA='b c'\n#B=1\nexport C=\"d\nnothing\n1=2\n"
+    )
+    (tmp_path / "etc/locale").write_text("LANG=C.UTF-8\nLOGNAME=x\n")
+    named = {"HOME": "/srv", "LOGNAME": "y", "SHELL": "/bin/bash"}
+    found = cron_environment(named, "ann", "/home/ann", CRONS["debian"], root=f"{tmp_path}/")
+    assert found == {
+        "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "A": "b c", "C": "d", "HOME": "/srv", "LOGNAME": "ann",
+        "SHELL": "/bin/bash",
+    }  # fmt: skip
+    other = cron_environment({}, "ann", "/home/ann", CRONS["cronie"], root=f"{tmp_path}/none")
+    assert other == {
+        "PATH": "/usr/bin:/bin", "HOME": "/home/ann", "LOGNAME": "ann", "USER": "ann", "SHELL": "/bin/sh",
+    }  # fmt: skip
