@@ -14,8 +14,9 @@ from oncecron.core.decision import Cut, Expire, Grant, LookCloser, Regain, State
 from oncecron.core.errors import EX_TEMPFAIL, UNREADABLE
 from oncecron.core.facts import state_of
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import AskAgain, Refusal
-from oncecron.core.text import Clock, visible
+from oncecron.core.model import AskAgain, Behind, Refusal
+from oncecron.core.text import Clock, count, listed, visible
+from oncecron.core.tick import at
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.core.units import format_duration
 from oncecron.host.stderr import terminal_size
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from oncecron.stores.address import Address
     from oncecron.stores.api import LeaseStore
 
-    Answer = Grant | Refusal | AskAgain
+    Answer = Grant | Refusal | AskAgain | Behind
 
 _FOR_ALL_SHARDS = ("paused", "drained")
 
@@ -47,12 +48,13 @@ def dry_run(parsed: ParsedRun) -> int:
     store = open_lease_store(spec.address, spec.namespace, spec.firing.ttl)
     try:
         firing, answer = _answer_of_shards(spec, store)
+        missed = _missed(firing, answer, store)
     finally:
         store.close()
-    for name, text in (("answer", _sentence(spec, firing, answer)), *_plan(spec, program)):
+    for name, text in (("answer", _sentence(spec, firing, answer)), *missed, *_plan(spec, program)):
         for number, line in enumerate(_lines(visible(text))):
             sys.stdout.write(f"{'' if number else name:9}  {line}\n")
-    return 0 if isinstance(answer, Grant) else EX_TEMPFAIL
+    return 0 if isinstance(answer, Grant | Behind) else EX_TEMPFAIL
 
 
 def _lines(text: str) -> list[str]:
@@ -64,9 +66,21 @@ def _answer_of_shards(spec: RunSpec, store: LeaseStore) -> tuple[Firing, Answer]
     for shard in range(spec.firing.shards):
         firing = spec.firing._replace(shard=shard)
         answer = foresee(firing, store)
-        if isinstance(answer, Grant) or getattr(answer, "reason", "") in _FOR_ALL_SHARDS:
+        if isinstance(answer, Grant | Behind) or getattr(answer, "reason", "") in _FOR_ALL_SHARDS:
             break
     return firing, answer
+
+
+def _missed(firing: Firing, answer: Answer, store: LeaseStore) -> list[tuple[str, str]]:
+    if not isinstance(answer, Behind):
+        return []
+    from oncecron.run.catch_up import missed_ticks  # noqa: PLC0415 - of a firing that is behind
+
+    deadline = clock.lease_time(store.lease_clock) + CALL_TIMEOUT
+    instants, left = missed_ticks(store, firing, answer, deadline)
+    texts = [str(at(each, "catch-up").text) for each in instants]
+    older = f"; {count(left, 'older one')} will not be made up" if left else ""
+    return [("catch-up", f"first {listed(texts)}{older}")] if texts else []
 
 
 def foresee(firing: Firing, store: LeaseStore) -> Answer:
@@ -76,7 +90,7 @@ def foresee(firing: Firing, store: LeaseStore) -> Answer:
         facts = store.peek(firing, deadline=deadline)
         state = state_of(facts) if facts else State(None, clock.wall(), 0.0)
         answer = decide(state, firing)
-        while not isinstance(answer, Grant | Refusal | AskAgain):
+        while not isinstance(answer, Grant | Refusal | AskAgain | Behind):
             state = _after(state, answer)
             answer = decide(state, firing)
     except UNREADABLE as error:
@@ -99,6 +113,8 @@ def _sentence(spec: RunSpec, firing: Firing, answer: Answer) -> str:
     shard = f"shard {firing.shard}, " if firing.shards > 1 else ""
     if isinstance(answer, Grant):
         return f"would start now ({shard}attempt {answer.attempt})"
+    if isinstance(answer, Behind):
+        return f"would start now ({shard}attempt 1)"
     if isinstance(answer, AskAgain):
         return f"would wait: {waiting_message(spec, answer)}"
     way = answer.blocked_by

@@ -191,6 +191,11 @@ RUN_OPTIONS = (
             "starting-deadline", "duration", "Skip if the scheduled time is more than DURATION ago.", config="job",
         ),
         Option(
+            "catch-up", "duration", "First run the ticks of --schedule that no host started and that are younger than "
+            "DURATION, oldest first, at most 100; last: only the newest of them.", "DURATION|last", config="job",
+            choices=("last",),
+        ),
+        Option(
             "spread", "duration", "Wait up to DURATION before claiming the tick: for another time on each host and "
             "at each tick. It stays the same tick.", default="0s", config="anywhere",
         ),
@@ -300,7 +305,8 @@ def convert(option: Option, text: str) -> Any:
     if option.kind in ("integer", "count"):
         return _within_bounds(option, text, _integer(text))
     if option.kind == "duration":
-        return _within_bounds(option, text, parse_duration(text))
+        is_word = text in option.choices
+        return text if is_word else _within_bounds(option, text, parse_duration(text))
     if parse := {"size": parse_size, "range": parse_range}.get(option.kind):
         return parse(text)
     if option.kind == "codes":

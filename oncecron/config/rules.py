@@ -88,6 +88,10 @@ def _with_the_tick(
             ("starting-deadline",),
             "counts from a scheduled time, and this tick has none; leave it out",
         )
+    if is_typed("catch-up") and rule != "schedule":
+        yield Conflict(
+            ("catch-up",), "needs --schedule, which says what was missed; add it, or leave this out"
+        )
     deadline = value("starting-deadline") if _has_instant(rule, value) else None
     if deadline is not None and value("spread") >= deadline:
         yield Conflict(

@@ -54,7 +54,8 @@ The order of the decision:
 7. An expired lease of another tick is expired. This comes last: a refused firing starts nothing, so it leaves a late
    holder alone.
 8. Granted. The cause is `manual` with `again`, `takeover` if it follows an attempt that was lost or whose retry never
-   came, else `schedule`.
+   came, `catch-up` if the tick was missed, else `schedule`. But a firing with `catch_up` is told `Behind` first if the
+   scheduled time before its own is above the high-water mark: it makes up what was missed, and claims again.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ from oncecron.core.errors import ConfigurationError
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.model import (
     AskAgain,
+    Behind,
     BlockingLease,
     Holder,
     Refusal,
@@ -248,7 +250,7 @@ class LookCloser(NamedTuple):
 
 def decide(
     state: State, firing: Firing, *, watched: float | str | None = None, alone: bool = False
-) -> Refusal | AskAgain | Grant | Expire | Cut | Regain | LookCloser:
+) -> Refusal | AskAgain | Behind | Grant | Expire | Cut | Regain | LookCloser:
     """Decide, in the numbered steps above. Raises `ConfigurationError`.
 
     `watched`: the last heartbeat of a holder that has been silent since; `alone`: do without the session lock. Both are
@@ -284,7 +286,7 @@ def _check_clocks(state: State, firing: Firing) -> None:
     if tick.rule == "name":
         if ahead > MAX_CLOCK_SKEW:
             raise ConfigurationError(why_not_yet(tick, ahead))
-    elif tick.rule in ("schedule", "minute"):
+    elif tick.rule in ("schedule", "minute", "catch-up"):
         off = max(abs(state.host_ahead), ahead)  # the host's clock, now and when it named the tick
         if off > MAX_CLOCK_SKEW:
             raise ConfigurationError(why_clocks_differ(tick, off))
@@ -321,7 +323,7 @@ def _ask_again(
 
 def _without_valid_lease(
     state: State, firing: Firing, watched: float | str | None, *, alone: bool
-) -> Refusal | AskAgain | Grant | Expire | LookCloser:
+) -> Refusal | AskAgain | Behind | Grant | Expire | LookCloser:
     newest = state.newest
     safeguard = _second_safeguard(state, firing, watched, alone=alone)  # 6
     expire = Expire(f"its lease ended, found by {firing.holder.host}")
@@ -335,6 +337,9 @@ def _without_valid_lease(
         return expire if safeguard is None else safeguard  # 7
     if isinstance(safeguard, AskAgain):
         return safeguard
+    mark, before = state.high_water, firing.previous
+    if before is not None and mark is not None and mark < before:
+        return Behind(mark)
     cause = _cause(firing, follows)
     unfinished = newest.execution_id if newest and newest.outcome != "succeeded" else None
     return Grant(state.attempts + 1, cause, unfinished)  # 8; it looks at the safeguards itself
@@ -411,6 +416,8 @@ def _too_soon(state: State, firing: Firing, follows: Attempt | None) -> Refusal 
         if ago < gap and not by_itself and (tick.rule == "none" or late_in_its_minute):
             return Refusal("recent", state.last_holder, since=last)
     instant, limit = tick.instant, firing.starting_deadline
+    if tick.rule == "catch-up":
+        return None
     if instant is not None and limit is not None and state.now - instant > limit:
         return Refusal("late", since=instant)
     return None
@@ -442,7 +449,9 @@ def contention() -> AskAgain:
 def _cause(firing: Firing, follows: Attempt | None) -> Cause:
     if firing.again:
         return "manual"
-    return "schedule" if follows is None else "takeover"
+    if follows is not None:
+        return "takeover"
+    return "catch-up" if firing.tick.rule == "catch-up" else "schedule"
 
 
 PLAIN_BITS = 20

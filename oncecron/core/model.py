@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     Outcome = Literal[
         "running", "succeeded", "failed", "timed-out", "stopped", "lost", "not-started", "unclaimed"
     ]
-    Cause = Literal["schedule", "manual", "takeover", "retry"]
+    Cause = Literal["schedule", "manual", "takeover", "retry", "catch-up"]
     """Why an execution started. `schedule`: an ordinary firing, with or without a tick. `manual`: --again. `takeover`:
-    --failover, after an attempt that was lost, or whose retry never came. `retry`: --retries."""
+    --failover, after an attempt that was lost, or whose retry never came. `retry`: --retries. `catch-up`: --catch-up,
+    by a later firing."""
     LostByStore = Literal["expired", "released", "superseded"]
     """Why the store declared an execution lost. `expired`: a later claim found its lease expired. `released`: a person
     ran `oncecron release`. `superseded`: a later start of its key was recorded."""
@@ -45,7 +46,7 @@ OUTCOMES: tuple[Outcome, ...] = (
     *("running", "succeeded", "failed", "timed-out"),
     *("stopped", "lost", "not-started", "unclaimed"),
 )
-CAUSES: tuple[Cause, ...] = ("schedule", "manual", "takeover", "retry")
+CAUSES: tuple[Cause, ...] = ("schedule", "manual", "takeover", "retry", "catch-up")
 LOST_BY_STORE: tuple[LostByStore, ...] = ("expired", "released", "superseded")
 LOST_BY_HOLDER: tuple[LostByHolder, ...] = (
     *("revoked", "not-renewed"),
@@ -166,6 +167,10 @@ class Firing(NamedTuple):
     """Which boot of which machine or container fires; None: not known."""
     utc_offset: int | None = None
     """Seconds by which the zone is ahead of UTC at the tick, by the tz database of this host; None: no schedule."""
+    catch_up: float | None = None
+    """How old a missed tick may be that it makes up, in seconds (`--catch-up`); 0: any, and only the newest one."""
+    previous: float | None = None
+    """The scheduled time before its tick, if that is one that it would make up; None: it makes up nothing."""
 
     @property
     def shown_command(self) -> str:
@@ -331,6 +336,13 @@ class AskAgain(NamedTuple):
     backend_pid: int | None = None
     backend_start: int | None = None
     """In microseconds since the epoch."""
+
+
+class Behind(NamedTuple):
+    """Nothing is in the way of a firing with `catch_up`, but ticks before its own may have been missed."""
+
+    mark: float
+    """The newest instant that was granted."""
 
 
 class Unconfirmed(NamedTuple):

@@ -69,6 +69,8 @@ def _after(before: dict[str, str], state: State, firing: Firing, *, won: bool) -
     }
     if firing.again:  # by hand: it fires no tick, and says nothing about the crontab
         crontab = {name: before.get(name) for name in crontab}
+    elif firing.tick.rule == "catch-up":  # it was fired then, and not now
+        pass
     elif tick is not None and tick not in ticks:
         ticks, times = [tick, *ticks][:3], [f"{state.now:.6f}", *times][:3]
     elif tick and tick not in twice and machine not in (None, before.get("machine", machine)):

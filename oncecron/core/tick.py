@@ -49,7 +49,7 @@ class Tick(NamedTuple):
     instant: float | None
     """Epoch seconds (UTC), a whole minute; None for a name that is no such instant, and without a tick."""
     rule: str
-    """The rule that derived it: `schedule`, `name`, `minute` or `none`."""
+    """The rule that derived it: `schedule`, `name`, `minute` or `none`; `catch-up`: a scheduled one that was missed."""
 
 
 NO_TICK = Tick(None, None, "none")

@@ -113,6 +113,9 @@ MISSED_AFTER = 600.0
 over. With a longer --starting-deadline, that counts."""
 SILENT_AFTER = 900.0
 """A host that has fired none of the last three ticks of a key for this long is silent: a reboot is over by then."""
+PAUSES_KEPT = 400.0 * DAY
+"""A pause or a drain that is over stays on record for this long, and no older tick is made up: nobody knows then
+whether people held it back. It is as long as executions stay by default."""
 STOPPED_AFTER = 3600.0
 """All hosts are drained, or all keys paused, for longer than most maintenance takes: somebody may have forgotten it."""
 SILENT_WAIT = 2.0

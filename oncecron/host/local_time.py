@@ -255,6 +255,26 @@ def scheduled(schedule: str, zone: str | None, fired_at: float) -> tuple[Tick, i
         return at(latest, "schedule"), borrowed.offset(latest)
 
 
+def ticks_before(
+    schedule: str, zone: str | None, before: float, after: float, at_most: int
+) -> list[int]:
+    """Return the newest instants earlier than `before` and later than `after`, rising: at most so many.
+
+    For a firing, while it has one thread. Raises ValueError as `scheduled` does.
+    """
+    with BorrowedZone(host_zone() if zone is None else zone) as borrowed:
+        return newest_before(Schedule(schedule, borrowed.offset), before, after, at_most)
+
+
+def newest_before(schedule: Schedule, before: float, after: float, at_most: int) -> list[int]:
+    """Return the newest instants of a schedule, as `ticks_before`."""
+    found: list[int] = []
+    while len(found) < at_most and (each := schedule.latest(int(before) - 1)) > after:
+        found.append(each)
+        before = each
+    return found[::-1]
+
+
 def next_ticks(schedule: str, zone: str | None, after: float) -> Iterator[Tick]:
     """Return an endless iterator over the ticks later than `after` (epoch seconds), in ascending order.
 

@@ -18,18 +18,17 @@ from typing import TYPE_CHECKING
 from oncecron.core import tick
 from oncecron.core.clock import is_ahead
 from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.making_up import HELD_BACK, withheld
 from oncecron.core.text import listed, part_of
 from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
 from oncecron.core.units import DAY
 from oncecron.log.job_summary import by_key, is_living
 from oncecron.log.missed import (
-    HELD_BACK,
     Unstarted,
     expected_shards,
     paused_time,
     reasons_by,
     scheduled,
-    withheld,
 )
 from oncecron.log.protocol import Breach
 

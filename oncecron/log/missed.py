@@ -19,6 +19,7 @@ from oncecron.core import tick
 from oncecron.core.clock import believed, is_ahead
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import Expectation, pauses_of
+from oncecron.core.making_up import withheld
 from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 from oncecron.host import local_time
 from oncecron.host.local_time import canonical
@@ -137,23 +138,6 @@ def paused_time(key: str, pauses: Sequence[Pause]) -> tuple[float | None, float]
     found = [pause for pause in pauses if pause.key in pauses_of(key)]
     ends = (math.inf if pause.until is None else pause.until for pause in found)
     return min((pause.since for pause in found), default=None), max(ends, default=0.0)
-
-
-HELD_BACK = ("paused", "drained")
-"""Why people did not want a tick to start: the key was paused, or all of its hosts were drained."""
-
-
-def withheld(reasons: Mapping[str, Mapping[str, None]], hosts: Iterable[str]) -> str | None:
-    """Return why a tick of these hosts was not started although it is not missed, by its skips; None: it is.
-
-    One of `HELD_BACK`, or `overrun`: an earlier run was still running.
-    """
-    drained = reasons.get("drained", {})
-    if "paused" in reasons:
-        return "paused"
-    if len(reasons) == 1 and drained and set(hosts) <= {*drained}:
-        return "drained"
-    return "overrun" if "held" in reasons else None
 
 
 class Unstarted:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncecron.core.log_rows import EndedRuns, is_success
+from oncecron.core.making_up import HELD_BACK
 from oncecron.core.model import Retention
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW, MISSED_AFTER, SETTLED
@@ -22,7 +23,6 @@ from oncecron.log.grid import Run, Ticks, worst
 from oncecron.log.job_summary import DOUBTFUL, by_key, is_living
 from oncecron.log.jobs import as_known
 from oncecron.log.missed import (
-    HELD_BACK,
     Unstarted,
     expected_shards,
     paused_time,

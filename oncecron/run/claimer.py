@@ -10,6 +10,9 @@ claim has one of these results:
 - No answer: the lease may have been granted, or it does not count yet. No other shard is claimed before this is
   settled, because nothing would renew that lease.
 - `held`: with --failover, if it is the firing's own tick, or with --wait, the claimer waits. Else it is a refusal.
+- `Behind`, with --catch-up: the ticks that were missed are claimed first, the oldest first, each like any other, with
+  an owner of its own. One that has been run meanwhile (`done`, `passed`) is passed over. If the key is held or stopped,
+  the firing claims its own tick, and is told so.
 - Refused: it is reported to the guard. When every shard is refused, the firing is over.
 - Lost: an earlier claim was granted, and the lease ended before its answer came. That it never began is recorded.
 
@@ -29,7 +32,7 @@ from __future__ import annotations
 from oncecron.core import clock, system
 from oncecron.core.errors import StoreError, StoreUnavailable
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal, Unconfirmed
+from oncecron.core.model import AskAgain, Behind, BlockingLease, Lease, Refusal, Unconfirmed
 from oncecron.core.retry import Backoff, jittered, random_fraction
 from oncecron.core.timing import CALL_TIMEOUT, SILENT_FOR, SILENT_WAIT
 from oncecron.host import stderr
@@ -183,13 +186,17 @@ class Claimer:
                 if answer.reason != "held":
                     self._open.remove(claim)
             elif answer is not None:
-                self._open.remove(claim)
+                self._leave(claim, answer)
                 return answer
             elif refusal := claim.waiting_for():
                 self._patience.over()  # that is reported at once
                 self._report_refusal(claim.firing, refusal, True)
         self._connection.close()
         return None
+
+    def _leave(self, claim: _ShardClaim, answer: Lease | Unconfirmed) -> None:
+        if not (isinstance(answer, Lease) and claim.goes_on()):
+            self._open.remove(claim)
 
     def _pause_until(self, due: float, asking: list[_ShardClaim]) -> None:
         """Sleep until `due`, or until shortly after a notification, which is for all waiting shards."""
@@ -211,7 +218,10 @@ class _ShardClaim:
     def __init__(
         self, spec: RunSpec, connection: StoreConnection, firing: Firing, patience: stderr.Patience
     ) -> None:
-        self.firing = firing
+        self.firing = self._own = firing
+        """What is claimed: the firing's own tick, or one that it makes up."""
+        self._missed: list[Firing] = []
+        """What else is to be made up, the oldest last."""
         self._patience = patience
         self.due = 0.0
         """When to claim (lease clock)."""
@@ -274,6 +284,9 @@ class _ShardClaim:
             self.unsettled, self.unconfirmed = False, None
         if isinstance(answer, AskAgain):
             return self._ask_again(answer, now)
+        if isinstance(answer, Behind):
+            self._look_back(answer, now)
+            return None
         if isinstance(answer, Lease):
             if self._stale:
                 self._evict(self._stale, now + CALL_TIMEOUT)
@@ -287,6 +300,9 @@ class _ShardClaim:
         return self.firing._replace(resumes=False, failover=True, retries=_MOST_TAKEOVERS)
 
     def _take_refusal(self, answer: Refusal, now: float) -> Refusal | None:
+        if self._makes_up and not answer.own:
+            self._pass_over(answer, now)
+            return None
         if not answer.recorded:
             self._spec.spool.keep(skip_record(self.firing, answer))
         way = answer.blocked_by
@@ -338,6 +354,49 @@ class _ShardClaim:
         self._recovered_by: float | None = None
         self._stale: AskAgain | None = None
         self._alone = False
+
+    # Making up
+
+    @property
+    def _makes_up(self) -> bool:
+        return self.firing.owner != self._own.owner
+
+    def _look_back(self, behind: Behind, now: float) -> None:
+        """Find what is to be made up, and claim that first."""
+        from oncecron.run.catch_up import missed_firings, say  # noqa: PLC0415 - a firing that is behind
+
+        store, own = self._connection.store, self._own
+        try:
+            firings, left = missed_firings(store, own, behind, now + CALL_TIMEOUT)
+        except StoreError as error:
+            self._connection.close()
+            self._failed(error)
+            return
+        say(self._spec, firings, left)
+        self._own = own._replace(previous=None)
+        self._missed = firings[::-1]
+        self.goes_on()
+        self._begin_anew(now)
+
+    def goes_on(self) -> bool:
+        """Turn to what is claimed next for this shard, if this was a tick to be made up; return whether it was."""
+        was_missed = self._makes_up or bool(self._missed)
+        self.firing = self._missed.pop() if self._missed else self._own
+        self._blocker = self._reason_to_wait = self.unconfirmed = None
+        self.unanswered = self.unsettled = False
+        return was_missed
+
+    def _pass_over(self, answer: Refusal, now: float) -> None:
+        """Go on after a tick that another host has run; if none may start now, claim the own one, to be told why."""
+        if answer.reason in ("held", "paused", "drained"):
+            self._own = self._own._replace(previous=self._spec.firing.previous)
+            self._missed.clear()
+        self.goes_on()
+        self._begin_anew(now)
+
+    def _begin_anew(self, now: float) -> None:
+        self.due = now
+        self._forget(now)
 
     # Waiting for a holder
 
@@ -440,6 +499,8 @@ class _ShardClaim:
 
     def _refuse(self, answer: AskAgain, now: float) -> Refusal | None:
         refusal = answer.refusal
+        if self._makes_up:
+            return self._take_refusal(refusal, now)
         try:
             self._connection.store.skip(self.firing, refusal, deadline=now + CALL_TIMEOUT)
         except StoreError:

@@ -376,19 +376,28 @@ class Recording(State):
         self._deadline = guard.now() + RECORD_GIVE_UP
 
     def _on_recorded(self, event: events.Recorded | events.Crashed) -> State:
-        """Claim the next shard, unless this one failed to be recorded or was stopped."""
+        """Claim the next shard or tick, unless this one failed to be recorded or was stopped."""
         guard, (ending, exit_status), error = self._guard, self._end, event.error
         if error is not None:
             spooled = guard.reporter.spool(self._record)
             then = "; the record is spooled, and the next firing delivers it" if spooled else ""
             guard.reporter.say(f"the end of the run could not be recorded: {error}{then}")
         last = self._stop_reason or ending.outcome not in _NEXT_SHARD_AFTER
-        if error is not None or last or guard.spec.firing.shards == 1:
+        if error is not None or last or not self._others_follow():
             return _leave(guard, exit_status)
         guard.shard_statuses.append(exit_status)
         guard.report("idle")
         guard.store_thread.claim_next()
         return Claiming(guard)
+
+    def _others_follow(self) -> bool:
+        """Return whether there are other shards, or after a tick that was made up, others; each with its own input."""
+        guard = self._guard
+        if guard.is_own(self._lease):
+            return guard.spec.firing.shards > 1
+        if guard.lacks_input:
+            guard.reporter.say_no_input("no other tick is started by this firing")
+        return not guard.lacks_input
 
     _on_crashed = _on_recorded
 

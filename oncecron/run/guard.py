@@ -199,6 +199,10 @@ class Guard:
             self.observe("start", {**record, "execution_id": None})
         return job
 
+    def is_own(self, lease: Lease) -> bool:
+        """Return whether a lease is for the firing's own tick, and not for one that it makes up."""
+        return lease.owner == self.spec.firing.owner
+
     @property
     def lacks_input(self) -> bool:
         """Whether another start would not get the standard input that an earlier one may have read."""
@@ -213,7 +217,8 @@ class Guard:
     def announce_job(self, lease: Lease) -> None:
         """Begin the heartbeats; report the start to the wrapper and to the log."""
         fields = (lease.shard, lease.execution_id, lease.attempt, lease.token, lease.started_at)
-        self.report(f"job {' '.join(map(str, fields))} {lease.cause}")
+        missed = "" if self.is_own(lease) else f" {lease.tick} {lease.owner}"
+        self.report(f"job {' '.join(map(str, fields))} {lease.cause}{missed}")
         self.store_thread.beat()
         self.reporter.say_start(lease)
         record = start_record(self.spec.firing_of(lease), lease)
@@ -244,7 +249,9 @@ class Guard:
 
 
 def _repeated_input(spec: RunSpec) -> RepeatedInput | None:
-    if spec.body or not (spec.retry_policy.retries or spec.firing.shards > 1):
+    firing = spec.firing
+    starts_again = spec.retry_policy.retries or firing.shards > 1 or firing.previous is not None
+    if spec.body or not starts_again:
         return None
     from oncecron.run.repeated_input import RepeatedInput  # noqa: PLC0415 - only who may start again pays
 

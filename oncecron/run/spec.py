@@ -109,8 +109,13 @@ class RunSpec(NamedTuple):
         return self.spread * turn(firing.key, named, firing.holder.host)
 
     def firing_of(self, lease: Lease) -> Firing:
-        """Return the firing of the shard that a lease is for."""
-        return self.firing._replace(shard=lease.shard)
+        """Return the firing of the shard, and of the tick, that a lease is for."""
+        firing = self.firing._replace(shard=lease.shard)
+        if lease.owner == firing.owner:
+            return firing
+        from oncecron.core.making_up import firing_of_missed  # noqa: PLC0415 - only who makes up pays
+
+        return firing_of_missed(firing, tick.instant_of(lease.tick) or 0.0, lease.owner)
 
     def command_line(self, words: str) -> str:
         """Return `oncecron WORDS` for the store and namespace of this firing, in backquotes, to be pasted."""
@@ -119,19 +124,20 @@ class RunSpec(NamedTuple):
 
     def job_environment(self, lease: Lease | None) -> dict[str, str]:
         """Return the environment of the job: the present one with the `ONCECRON_` variables."""
+        firing = self.firing_of(lease) if lease else self.firing
         told = {
-            "ONCECRON_KEY": self.firing.key,
-            "ONCECRON_TICK": self.firing.tick.text,
+            "ONCECRON_KEY": firing.key,
+            "ONCECRON_TICK": firing.tick.text,
             "ONCECRON_EXECUTION_ID": str(lease.execution_id) if lease else None,
             "ONCECRON_FENCING_TOKEN": str(lease.token) if lease else None,
             "ONCECRON_ATTEMPT": str(lease.attempt if lease else 1),
             "ONCECRON_SHARD": str(lease.shard if lease else 0),
-            "ONCECRON_SHARDS": str(self.firing.shards),
+            "ONCECRON_SHARDS": str(firing.shards),
         }
         hidden = () if self.pass_store else (STORE.environment, LOG.environment)
         given = {name: value for name, value in os.environ.items() if name not in hidden}
         if "TRACEPARENT" not in given:
-            given["TRACEPARENT"] = _trace_parent(self.firing.owner)
+            given["TRACEPARENT"] = _trace_parent(firing.owner)
         # The token of an outer run, and the locale that Python has set, are not for the job.
         merged: dict[str, str | None] = {**given, **told, "LC_CTYPE": _original_lc_ctype()}
         return {name: value for name, value in merged.items() if value is not None}
@@ -212,6 +218,8 @@ def spec_of(
         machine=machine(),
         utc_offset=utc_offset,
     )
+    if settings["catch-up"] is not None and schedule is not None and not firing.again:
+        firing = _catching_up(firing, settings["catch-up"])
     return RunSpec(
         firing=firing,
         command=tuple(command),
@@ -313,6 +321,18 @@ def tick_of(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None,
         kind = UsageError if settings.is_typed(culprit) else ConfigurationError
         raise kind(f"{settings.source(culprit)}: {error}") from error
     return (tick.NO_TICK if rule == "no-tick" else tick.minute_tick(fired_at)), None, None
+
+
+def _catching_up(firing: Firing, given: float | Literal["last"]) -> Firing:
+    """Return a firing that makes up what was missed, if the scheduled time before its own is young enough for that."""
+    from oncecron.core.timing import PAUSES_KEPT  # noqa: PLC0415 - only a firing with the option pays
+    from oncecron.host.local_time import ticks_before  # noqa: PLC0415
+
+    age = 0.0 if given == "last" else given
+    oldest = firing.fired_at - min(age or PAUSES_KEPT, PAUSES_KEPT)
+    instant, schedule = firing.tick.instant or 0.0, firing.schedule or ""
+    before = ticks_before(schedule, firing.zone, instant, oldest, 1)
+    return firing._replace(catch_up=age, previous=before[0] if before else None)
 
 
 def _min_gap(settings: Settings, firing_tick: tick.Tick) -> float | None:

@@ -275,13 +275,14 @@ class Wrapper:
 
     def _lease_of(self, fields: list[str]) -> Lease:
         firing = self._spec.firing
-        shard, execution_id, attempt, token, started_at, cause = fields
+        shard, execution_id, attempt, token, started_at, cause, *missed = fields
+        tick, owner = missed or (firing.tick.text, firing.owner)
         self._started = self._now()
         return Lease(
             key=firing.key,
             shard=int(shard),
-            tick=firing.tick.text,
-            owner=firing.owner,
+            tick=tick,
+            owner=owner or "",
             attempt=int(attempt),
             execution_id=int(execution_id),
             token=int(token),

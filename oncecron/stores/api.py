@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from oncecron.core.log_rows import LeastRetention, Released, Roles, Unblocked
     from oncecron.core.model import (
         AskAgain,
+        Behind,
         Ending,
         Firing,
         Lease,
@@ -67,7 +68,7 @@ class LeaseStore(Protocol):
         watched: float | str | None = None,
         alone: bool = False,
         awaited: int | None = None,
-    ) -> Lease | Refusal | AskAgain | Unconfirmed:
+    ) -> Lease | Refusal | AskAgain | Behind | Unconfirmed:
         """Claim (key, tick). A refusal is recorded as a skip, if possible (`Refusal.recorded`), unless it is `own`.
 
         The lease has the place that the attempt before it left, unless that succeeded (`Grant.follows`).
@@ -143,6 +144,12 @@ class LeaseStore(Protocol):
         A skip is counted once by (owner, reason), whatever its host's clock showed, as long as it is among the last
         eight that were delivered to its row. That is enough: a spool delivers in order and one at a time, and a record
         whose acknowledgement was lost is the first to be delivered again.
+        """
+
+    def look_back(self, firing: Firing, since: float, *, deadline: float) -> Sequence[Row]:
+        """Return what is known of the shard since an instant, as rows of `core.making_up`, and perhaps of before.
+
+        The last executions, up to a hundred, are enough: with a lease each, they have not run beside each other.
         """
 
     def evict(self, stale: AskAgain, *, deadline: float) -> None:

@@ -27,7 +27,7 @@ from oncecron.core.errors import (
 )
 from oncecron.core.facts import state_of
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import AskAgain, LostRun, Refusal
+from oncecron.core.model import AskAgain, Behind, LostRun, Refusal
 from oncecron.core.presence import seen
 from oncecron.core.timing import SKIP_TIMEOUT
 from oncecron.stores import steadied
@@ -131,7 +131,7 @@ class ClaimLoop:
         watched: float | str | None = None,
         alone: bool = False,
         awaited: int | None = None,
-    ) -> Lease | Refusal | AskAgain | Unconfirmed:
+    ) -> Lease | Refusal | AskAgain | Behind | Unconfirmed:
         """Claim (key, tick); see `LeaseStore.claim`."""
         return _claim(self, firing, deadline, watched, awaited, alone=alone)
 
@@ -165,7 +165,7 @@ def _claim(
     awaited: int | None,
     *,
     alone: bool,
-) -> Lease | Refusal | AskAgain | Unconfirmed:
+) -> Lease | Refusal | AskAgain | Behind | Unconfirmed:
     closely = False
     for _ in range(MOST_LOOKS):
         try:
@@ -173,10 +173,10 @@ def _claim(
             answer = decide(state, firing, watched=watched, alone=alone)
         except UNREADABLE as error:
             raise unreadable(firing, error) from error
-        if isinstance(answer, AskAgain):
+        if isinstance(answer, AskAgain | Behind):
             return answer
         if isinstance(answer, Refusal):
-            if not answer.own and (answer.reason != "held" or awaited is None):
+            if _is_recorded(answer, firing, awaited):
                 recorded = _record_skip(store, firing, answer, state, deadline)
                 return answer._replace(recorded=recorded)
             return answer
@@ -187,6 +187,12 @@ def _claim(
             alone = True  # it is a dead session that holds the lock
         closely = True
     return contention()
+
+
+def _is_recorded(refusal: Refusal, firing: Firing, awaited: int | None) -> bool:
+    """Return whether a refusal is a skip: one of a missed tick is none, and says nothing of why it was missed."""
+    is_repeated = refusal.reason == "held" and awaited is not None
+    return not (refusal.own or is_repeated or firing.tick.rule == "catch-up")
 
 
 def unreadable(firing: Firing, error: Exception) -> StoreRefusesError:

@@ -263,6 +263,7 @@ class MemoryKind:
             )
             for place, stop in memory.stops.items()
         }
+        memory.past = [(place, *(at - seconds for at in span)) for place, *span in memory.past]
         rows = [row for found in memory.lists.values() for row in (found, *found["items"])]
         for part in memory.parts.values():
             rows += [part.marks, *filter(None, [part.lease]), *part.rows.values()]

@@ -11,12 +11,13 @@ from hosts import KEY, Host, execution_record, minute, skip_record
 
 from oncecron.core import clock
 from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.making_up import HELD_BACK, withheld
 from oncecron.core.text import Clock
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.log.audit import Question, audit
 from oncecron.log.gaps import reason_text
-from oncecron.log.missed import HELD_BACK, expected_shards, grace_of, paused_time, withheld
+from oncecron.log.missed import expected_shards, grace_of, paused_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

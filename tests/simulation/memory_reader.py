@@ -184,7 +184,7 @@ class MemoryReader(Reader):
 
     def _replace(self, place: tuple[str | None, str | None], stop: Pause | None) -> Pause | None:
         before = {each[:2]: each for each in self._view_pauses()}.get(place)
-        self._memory.stops.pop(place, None)
+        self._memory.end_stop(place)
         self._memory.stops |= {place: stop} if stop else {}
         self._memory.versions[log_rows.ALL_KEYS] += 1
         return before

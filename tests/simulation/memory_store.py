@@ -13,6 +13,7 @@ from oncecron.core import attempt, bounds, clock, facts
 from oncecron.core.decision import stop_refusal
 from oncecron.core.errors import StoreError
 from oncecron.core.log_rows import ALL_KEYS, is_internal
+from oncecron.core.making_up import HELD_BACK
 from oncecron.core.model import (
     LEAST,
     Retention,
@@ -135,6 +136,8 @@ class Memory:
         self.parts: defaultdict[Place, Part] = defaultdict(Part)
         self.shards: defaultdict[str, set[int]] = defaultdict(set)
         self.stops: dict[tuple[str | None, str | None], Pause] = {}
+        self.past: list[tuple[tuple[str | None, str | None], float, float]] = []
+        """The stops that have ended: of which key or host, since when, and until when."""
         self.versions: Counter[str] = Counter()
         """Of what is known of a key; of `ALL_KEYS`: of the stops."""
         self.least: dict[str, float] = {}
@@ -165,6 +168,12 @@ class Memory:
                 told = _prefixed("stop_", stop._asdict(), "author", "reason", "since")
                 return told | {"stop_kind": "key" if stop.key else "host"}
         return {}
+
+    def end_stop(self, place: tuple[str | None, str | None]) -> None:
+        """Move a pause, or a drain, to those that have ended."""
+        if stop := self.stops.pop(place, None):
+            until = self.now() if stop.until is None else min(self.now(), stop.until)
+            self.past.append((place, stop.since, until))
 
     def is_living(self, key: str, shard: int, execution_id: int) -> bool:
         """Return whether an execution has its lease."""
@@ -294,6 +303,24 @@ class Memory:
         outcome = "lost" if row["outcome"] == "running" else row["outcome"]
         lost = {"outcome": outcome, "lost_at": self.now(), "lost_reason": reason}
         return part.put(row, **lost, note=attempt.join(row["note"], note))
+
+    def look_back(self, firing: Firing, since: float) -> list[Any]:
+        part, rows = self.known(firing.key, firing.shard), []
+        plan = [part.marks[name] for name in ("schedule", "zone", "expected_since")]
+        rows += [("plan", *plan, None)] if plan[0] else []
+        stops = [(place, stop.since, stop.until) for place, stop in self.stops.items()]
+        for (key, host), *span in (*self.past, *stops):
+            if key in (firing.key, ALL_KEYS) or host in part.hosts:
+                rows.append(("pause" if key else "drain", key or host, None, *span))
+        rows += [("host", host, None, None, None) for host in part.hosts]
+        for tick, host, reason in part.skips:
+            if reason in HELD_BACK:
+                rows.append((reason, tick, host, None, None))
+        for row in part.rows.values():
+            is_run = row["finished_at"] and row["outcome"] not in ("not-started", "unclaimed")
+            if is_run and row["finished_at"] > since:
+                rows.append(("run", None, None, row["started_at"], row["finished_at"]))
+        return rows
 
     def cut(self, key: str, shard: int) -> None:
         lease, now = self.written(key, shard).lease, self.now()
@@ -510,7 +537,7 @@ class Memory:
         now, before = self.now(), self.now() - max(wanted[0], self.least_retention()[0])
         for place, stop in list(self.stops.items()):
             if stop.until is not None and stop.until <= now:
-                del self.stops[place]
+                self.end_stop(place)
         for part in self.parts.values():
             for name, host in list(part.hosts.items()):
                 if host["seen_at"] < now - HOST_FORGOTTEN_AFTER:
@@ -587,6 +614,10 @@ class MemoryStore(ClaimLoop):
         named = (firing.key, firing.shard, own.execution_id, firing.owner)
         held, sent = self._call("regain", deadline, *named)
         return self._confirmed(facts.first_lease(firing, own._asdict(), sent)) if held else None
+
+    @steadied
+    def look_back(self, firing: Firing, since: float, *, deadline: float) -> list[Any]:
+        return self._call("look_back", deadline, firing, since)[0]
 
     @steadied
     def record_skip(

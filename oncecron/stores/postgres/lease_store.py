@@ -23,6 +23,7 @@ from oncecron.core.model import (
     stored_request,
     trust_after,
 )
+from oncecron.core.tick import at
 from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.postgres import look, schema
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts
+    from oncecron.core.making_up import Row
     from oncecron.core.model import Ending, Firing, Lease, LostRun, Retention
     from oncecron.core.presence import Seen
     from oncecron.stores.address import Hold
@@ -240,6 +242,15 @@ class PostgresLeaseStore(PostgresSession, ClaimLoop):
     def _fence_holder(self, deadline: float) -> int | None:
         backend = self._value("fence_holder_v1", {"key_id": self._key_id}, deadline)
         return None if backend is None else int(backend)
+
+    @steadied
+    def look_back(self, firing: Firing, since: float, *, deadline: float) -> list[Row]:
+        import json  # noqa: PLC0415 - for a firing that may have ticks to make up
+
+        values: Values = {"key": firing.key, "shard": firing.shard, "since": since}
+        values |= {"tick_since": at(since, "").text}
+        found: list[Row] = json.loads(self._value("look_back_v1", values, deadline) or "")
+        return found
 
     def cut(self, firing: Firing, state: State, *, deadline: float) -> None:  # noqa: ARG002
         self._call("cut_v1", {"key_id": state.version[0]}, deadline)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State
     from oncecron.core.facts import Facts, Values
+    from oncecron.core.making_up import Row
     from oncecron.core.model import Ending, Firing, Lease, LostRun, Retention
     from oncecron.core.presence import Seen
     from oncecron.stores import Steadiness
@@ -377,6 +378,15 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
             self._run("each/expire", str(values["part"]), keys, values, deadline)
         except StoreError:
             return
+
+    @steadied
+    def look_back(self, firing: Firing, since: float, *, deadline: float) -> list[Row]:
+        import json
+
+        shard = scripts.shard_of(firing.key, firing.shard)
+        values: Values = {"key": firing.key, "since": since}
+        found: list[Row] = json.loads(_text(self._step("look_back", shard, values, deadline)))
+        return found
 
     @steadied
     def record_skip(

@@ -31,6 +31,7 @@ from oncecron.core.facts import (
 )
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import place_text, stored_request, trust_after
+from oncecron.core.tick import at
 from oncecron.core.timing import MAX_CLOCK_SKEW
 from oncecron.core.units import DAY
 from oncecron.host.names import boot_id
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
     from oncecron.core.decision import Attempt, Grant, PlainSkip, State, Stop
     from oncecron.core.facts import Facts
+    from oncecron.core.making_up import Row
     from oncecron.core.model import Ending, Firing, Lease, LostByStore, LostRun, Refusal, Retention
     from oncecron.core.presence import Seen
     from oncecron.stores.sqlite.connection import Connection
@@ -234,6 +236,12 @@ class SQLiteLeaseStore(ClaimLoop):
             if _conclude(store, execution, values, ending.note, late):
                 expire(store, (lease.key, lease.shard), retention, now)
         return not execution.lost
+
+    @steadied
+    def look_back(self, firing: Firing, since: float, *, deadline: float) -> list[Row]:
+        given = {"key": firing.key, "shard": firing.shard, "since": since}
+        with self._handle.until(deadline) as store, store.reading():
+            return store.execute("look_back", **given, tick_since=at(since, "").text).fetchall()
 
     @steadied
     def record_skip(

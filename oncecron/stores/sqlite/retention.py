@@ -49,6 +49,7 @@ def expire(store: Connection, part: Part, wanted: Retention, moment: Values) -> 
     expire_names(store, part, before, names_kept=NAMES_KEPT, most=most)
     expire_skips(store, now - kept.skips, most=SKIPS_PER_FINISH)
     store.execute("expire_pauses", now=now)
+    store.execute("forget_pauses", now=now)
     expire_items(store, before, moment, most=20 * MOST_PER_FINISH)  # the rows are small
     expire_hosts(store, now)
 

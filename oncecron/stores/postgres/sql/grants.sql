@@ -4,7 +4,7 @@
 grant usage on schema {ns} to {role};
 grant select on {ns}.meta to {role};
 grant execute on function
-  {ns}.look_v1, {ns}.look_at_log_v1, {ns}.look_at_tick_v1, {ns}.register_v1, {ns}.grant_v1, {ns}.expire_v1, {ns}.cut_v1,
+  {ns}.look_v1, {ns}.look_at_log_v1, {ns}.look_at_tick_v1, {ns}.look_back_v1, {ns}.register_v1, {ns}.grant_v1, {ns}.expire_v1, {ns}.cut_v1,
   {ns}.fence_holder_v1, {ns}.listen_v1, {ns}.renew_v1, {ns}.adopt_v1, {ns}.keep_v1, {ns}.retry_v1, {ns}.skip_v1,
   {ns}.see_first_v1, {ns}.see_again_v1, {ns}.deliver_v1, {ns}.finish_v1,
   {ns}.warm_look_v1, {ns}.warm_look_at_log_v1, {ns}.warm_look_at_tick_v1, {ns}.warm_grant_v1, {ns}.warm_skip_v1,

@@ -143,3 +143,30 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
        order by case when x.outcome <> 'not-started' then x.attempt::int else x.attempt::int - 1000000 end desc limit 1) t on true
    where k.key_id = p_key_id
 $$;
+
+-- What is known of the time since an instant, for a firing that may have ticks to make up: rows of core/making_up.py, as JSON.
+create function {ns}.look_back_v1(p_key text, p_shard integer, p_since double precision, p_tick_since text) returns text
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+  with own as (select k.* from {ns}.job_key k where k.key = p_key and k.shard = p_shard),
+  hosts as (select h.host from {ns}.key_host h join own using (key_id)),
+  found as (
+    select json_build_array('plan', k.schedule, k.zone, date_part('epoch', k.expected_since), null) as row
+      from own k where k.schedule is not null
+    union all
+    select json_build_array(case x.kind when 'key' then 'pause' else 'drain' end, x.name, x.past,
+                            date_part('epoch', x.created_at), date_part('epoch', x.until::timestamptz))
+      from {ns}.pause x
+     where x.kind = 'key' and x.name in (p_key, '*') or x.kind = 'host' and x.name in (select h.host from hosts h)
+    union all
+    select json_build_array('host', h.host, null, null, null) from hosts h
+    union all
+    select json_build_array(s.reason, s.tick, s.host, null, null)
+      from {ns}.skip s join own using (key_id) where s.reason in ('paused', 'drained') and s.tick > p_tick_since
+    union all
+    select json_build_array('run', null, null, date_part('epoch', x.started_at::timestamptz), date_part('epoch', x.finished_at::timestamptz))
+      from (select e.* from {ns}.job_execution e
+             where e.key_id = (select o.key_id from own o) and (e.tick is null or e.tick_at is not null)
+             order by e.execution_id desc limit 100) x
+     where x.finished_at > to_timestamp(p_since) and x.outcome not in ('not-started', 'unclaimed'))
+  select coalesce(json_agg(f.row), '[]')::text from found f
+$$;

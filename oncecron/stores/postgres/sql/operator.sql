@@ -83,6 +83,31 @@ create view {ns}.pauses as
          p.author, p.reason, p.created_at as since, p.until
     from {ns}.pause p where p.until is null or p.until > pg_catalog.clock_timestamp();
 
+-- The past of a pause, with this one if it is not over yet. What was due in it was not missed.
+create function {ns}.past_with_v1(p_past text, p_since timestamptz, p_until timestamptz, p_now timestamptz) returns text
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+  select case when p_until <= to_timestamp(0) then p_past
+              else right(concat(p_past, to_char(floor(date_part('epoch', p_since)), 'FM0000000000'), '-',
+                                to_char(floor(date_part('epoch', least(p_until, p_now))) + 1, 'FM0000000000'), ' '), 990) end
+$$;
+
+create function {ns}.end_pause_v1(p_kind text, p_name text) returns void
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  update {ns}.pause x
+     set past = {ns}.past_with_v1(x.past, x.created_at, x.until, clock_timestamp()), created_at = to_timestamp(0), until = to_timestamp(0)
+   where x.kind = p_kind and x.name = p_name
+$$;
+
+-- Those that have ended by themselves: they do not come back when the clock is set back.
+create function {ns}.end_pauses_v1() returns void
+language sql volatile set search_path = pg_catalog, pg_temp as $$
+  select {ns}.end_pause_v1(x.kind, x.name) from {ns}.pause x where x.until <= now() and x.until > to_timestamp(0) for update skip locked;
+  delete from {ns}.pause x where (x.kind, x.name) in (
+    select y.kind, y.name from {ns}.pause y
+     where y.until <= to_timestamp(0) and rtrim(right(y.past, 11))::float8 < date_part('epoch', now()) - 400 * 86400
+       for update skip locked)
+$$;
+
 -- Stop the starts of a key, of all keys or of a host. The lock on the table waits for the grants that are under way and
 -- keeps others waiting until this transaction ends. So do heartbeats, hence the short lock_timeout of its callers: a client
 -- asks again. It does not touch a job that checks its fence.
@@ -98,7 +123,8 @@ begin
   insert into {ns}.pause (kind, name, until, reason, author)
     values (p_kind, p_name, clock_timestamp() + make_interval(secs => p_seconds), p_reason, p_author)
     on conflict (kind, name) do update
-      set until = excluded.until, reason = excluded.reason, author = excluded.author, created_at = excluded.created_at;
+      set until = excluded.until, reason = excluded.reason, author = excluded.author, created_at = excluded.created_at,
+          past = {ns}.past_with_v1(pause.past, pause.created_at, pause.until, excluded.created_at);
   return query select x.* from {ns}.pauses x where p_name = case p_kind when 'key' then x.key else x.host end;
   if v_before.author is not null then return next v_before; end if;
 end $$;
@@ -113,7 +139,7 @@ create function {ns}.resume_v1(p_key text) returns setof {ns}.pauses
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select x.* from {ns}.pauses x where x.key = p_key;
-  delete from {ns}.pause x where x.kind = 'key' and x.name = p_key;
+  perform {ns}.end_pause_v1('key', p_key);
 end $$;
 
 create function {ns}.drain_v1(p_host text, p_author text, p_reason text, p_seconds double precision) returns setof {ns}.pauses
@@ -125,7 +151,7 @@ create function {ns}.undrain_v1(p_host text) returns setof {ns}.pauses
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 begin
   return query select x.* from {ns}.pauses x where x.host = p_host;
-  delete from {ns}.pause x where x.kind = 'host' and x.name = p_host;
+  perform {ns}.end_pause_v1('host', p_host);
 end $$;
 
 -- A retired key is expected to run no more. Returns whether the key is known.

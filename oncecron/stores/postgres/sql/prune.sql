@@ -105,8 +105,7 @@ begin
     returning cardinality(x.plain) as plain)
   select coalesce(sum(g.plain), 0) into v_plain from gone g;
   skips := skips + v_plain + {ns}.expire_hosts_v1(p_key_id, v_expired.skips);
-  delete from {ns}.pause x where (x.kind, x.name) in (
-    select y.kind, y.name from {ns}.pause y where y.until <= now() for update skip locked);
+  perform {ns}.end_pauses_v1();
   executions := executions + {ns}.expire_names_v1(p_key_id, v_expired.executions, p_most, p_names);
   items := {ns}.expire_items_v1(v_expired.executions, 20 * p_most);     -- the rows are small
 end $$;
@@ -182,8 +181,7 @@ begin
       v_more := {ns}.prune_key_v1(v_other, v_expired.executions, v_expired.skips) or v_more;
     end if;
     perform {ns}.expire_hosts_v1(v_other, v_expired.skips);
-    delete from {ns}.pause x where (x.kind, x.name) in (
-      select y.kind, y.name from {ns}.pause y where y.until <= now() for update skip locked);
+    perform {ns}.end_pauses_v1();
     v_more := {ns}.expire_items_v1(v_expired.executions, 2000) >= 2000 or v_more;
   exception when others then
     v_more := false;

@@ -113,7 +113,7 @@ create table {ns}.job_execution (
   owner_attempt {ns}.attempt_number not null,  -- the owner's number; differs if a late record found its number taken
   outcome       text not null check (outcome in
                   ('running', 'succeeded', 'failed', 'timed-out', 'stopped', 'lost', 'not-started', 'unclaimed')),
-  cause         text not null check (cause in ('schedule', 'manual', 'takeover', 'retry')),    -- why it was started
+  cause         text not null check (cause in ('schedule', 'manual', 'takeover', 'retry', 'catch-up')),    -- why it was started
   exit_code     integer check (exit_code between 0 and 255),
   signal        {ns}.signal_number,
   host          {ns}.host_name not null,
@@ -202,7 +202,7 @@ create table {ns}.plain_skips (
 create index plain_skips_of_key on {ns}.plain_skips (key_id, plain_until, plain_from);
 create index plain_skips_until on {ns}.plain_skips using brin (plain_until) with (autosummarize = on, pages_per_range = 32);
 
--- The pauses of keys, and the drains of hosts.
+-- The pauses of keys, and the drains of hosts. One that has ended is over (both times are the epoch), and one of the past.
 create table {ns}.pause (
   kind       text not null check (kind in ('key', 'host')),
   name       {ns}.host_name not null,        -- the key, '*' for all keys, or the drained host
@@ -210,5 +210,6 @@ create table {ns}.pause (
   reason     {ns}.short_text,
   author     {ns}.short_text not null,
   created_at timestamptz not null default pg_catalog.clock_timestamp(),
+  past       text not null default '',       -- the last 45 that are over: `SINCE-UNTIL ` of each, in whole seconds
   primary key (kind, name)
 );

@@ -14,7 +14,8 @@
 --                        --exhausted` looks at no other
 --   outputs     hash     execution_id -> "CUT:TEXT": what was captured, and how many bytes before it were not
 --   divisions   hash     KEY -> "SHARDS TICK ...": the number of parts of its last eight granted ticks
---   pauses      hash     KEY or * -> JSON: author, reason, at, until
+--   pauses      hash     KEY or * -> JSON: author, reason, at, until; past: `SINCE-UNTIL ` of each of the last 45 that are over, in
+--                        whole seconds. One that has ended is over (at and until are 0), and one of the past
 --   drains      hash     host -> JSON, as a pause
 --   lists       zset     KEY#TICK of every list of items, by when it was loaded, 0 before that. One that was looked at and kept comes
 --                        last of those that may expire
@@ -381,6 +382,18 @@ local function see() redis.call('HSET', own.hosts, given.host, seconds(now) .. '
 local function in_force(text)
   local pause = text and cjson.decode(text)
   if pause and (not pause['until'] or tonumber(pause['until']) > now) then return pause end
+end
+
+-- The past of a pause, with this one if it is not over yet. What was due in it was not missed.
+local function past_with(pause)
+  local past, ended = pause.past or '', tonumber(pause['until'] or now)
+  if ended <= 0 then return past end
+  return string.sub(past .. string.format('%010d-%010d ', tonumber(pause.at), math.min(ended, now) + 1), -990)
+end
+
+local function end_pause(name, field, pause)
+  local over = {author = pause.author, at = '0', ['until'] = '0', past = past_with(pause)}
+  redis.call('HSET', name, field, cjson.encode(over))
 end
 
 -- What can keep a key from starting: its own pause, that of all keys, the drain of the host. What oncecron runs for itself tells

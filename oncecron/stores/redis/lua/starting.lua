@@ -3,7 +3,13 @@
 local function forget_ended_stops(key, host)
   for _, each in ipairs(stops_of(key, host)) do
     local text = redis.call('HGET', each[2], each[3])
-    if text and not in_force(text) then redis.call('HDEL', each[2], each[3]) end
+    local stop = text and cjson.decode(text)
+    local ended = stop and tonumber(stop['until'] or now)
+    if ended and ended > 0 and not in_force(text) then
+      end_pause(each[2], each[3], stop)
+    elseif ended and ended <= 0 and tonumber(string.sub(stop.past, -11)) < now - 400 * 86400 then
+      redis.call('HDEL', each[2], each[3])
+    end
   end
 end
 

@@ -37,6 +37,24 @@ SELECT kind AS stop_kind, author AS stop_author, reason AS stop_reason, at AS st
  ORDER BY kind = 'host', name = '*'
  LIMIT 1
 
+-- name: look_back
+-- What is known of the time since an instant; see core/making_up.py.
+SELECT 'plan', schedule, zone, expected_since, NULL FROM job_key WHERE key = :key AND shard = :shard AND schedule IS NOT NULL
+UNION ALL
+SELECT CASE kind WHEN 'key' THEN 'pause' ELSE 'drain' END, name, past, at, until
+  FROM pause
+ WHERE (kind, name) IN (VALUES ('key', :key), ('key', '*')) OR kind = 'host'
+   AND name IN (SELECT host FROM key_host WHERE key = :key AND shard = :shard)
+UNION ALL
+SELECT 'host', host, NULL, NULL, NULL FROM key_host WHERE key = :key AND shard = :shard
+UNION ALL
+SELECT reason, tick, host, NULL, NULL
+  FROM skip WHERE key = :key AND shard = :shard AND reason IN ('paused', 'drained') AND tick > :tick_since
+UNION ALL
+SELECT 'run', NULL, NULL, started_at, finished_at
+  FROM (SELECT * FROM job_execution WHERE key = :key AND shard = :shard ORDER BY execution_id DESC LIMIT 100)
+ WHERE finished_at > :since AND outcome NOT IN ('not-started', 'unclaimed')
+
 -- name: find_other_shards
 SELECT shards AS other_shards FROM job_execution WHERE key = :key AND tick = :tick AND shards <> :shards LIMIT 1
 

@@ -190,10 +190,14 @@ SELECT CASE kind WHEN 'key' THEN name END AS key, CASE kind WHEN 'host' THEN nam
 INSERT INTO pause (kind, name, until, reason, author, at)
 VALUES (CASE WHEN :host IS NULL THEN 'key' ELSE 'host' END, coalesce(:key, :host), :until, :reason, :author, :since)
     ON CONFLICT (kind, name) DO UPDATE
-   SET until = excluded.until, reason = excluded.reason, author = excluded.author, at = excluded.at
+   SET until = excluded.until, reason = excluded.reason, author = excluded.author, at = excluded.at,
+       past = CASE WHEN until <= 0 THEN past
+              ELSE substr(past || printf('%010d-%010d ', at, min(coalesce(until, excluded.at), excluded.at) + 1), -990) END
 
 -- name: take_pause
-DELETE FROM pause WHERE kind = CASE WHEN :host IS NULL THEN 'key' ELSE 'host' END AND name = coalesce(:key, :host)
+-- What was due in it was not missed.
+UPDATE pause SET past = substr(past || printf('%010d-%010d ', at, min(coalesce(until, :since), :since) + 1), -990), at = 0, until = 0
+ WHERE kind = CASE WHEN :host IS NULL THEN 'key' ELSE 'host' END AND name = coalesce(:key, :host) AND (until IS NULL OR until > 0)
 
 -- name: wrong_marks
 -- What a wrong clock has left: no claim may be that far ahead.

@@ -36,7 +36,12 @@ DELETE FROM job_execution WHERE execution_id IN (
    LIMIT :most)
 
 -- name: expire_pauses
-DELETE FROM pause WHERE until <= :now
+-- They do not come back when the clock is set back.
+UPDATE pause SET past = substr(past || printf('%010d-%010d ', at, until + 1), -990), at = 0, until = 0
+ WHERE until <= :now AND until > 0
+
+-- name: forget_pauses
+DELETE FROM pause WHERE until <= 0 AND CAST(substr(past, -11) AS INTEGER) < :now - 400 * 86400
 
 -- name: expire_key_hosts
 DELETE FROM key_host WHERE seen_at < :before

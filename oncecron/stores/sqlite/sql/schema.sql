@@ -47,7 +47,7 @@ CREATE TABLE job_execution (
                                                     -- record found its number taken
   outcome       TEXT    NOT NULL CHECK (outcome IN ('running', 'succeeded', 'failed', 'timed-out', 'stopped',
                                                     'lost', 'not-started', 'unclaimed')),
-  cause         TEXT    NOT NULL CHECK (cause IN ('schedule', 'manual', 'takeover', 'retry')),  -- why it was started
+  cause         TEXT    NOT NULL CHECK (cause IN ('schedule', 'manual', 'takeover', 'retry', 'catch-up')),  -- why it was started
   exit_code     INTEGER,
   signal        INTEGER,
   host          TEXT    NOT NULL,
@@ -176,7 +176,7 @@ CREATE TABLE plain_skips (
 CREATE INDEX plain_skips_age ON plain_skips (at)
 
 -- name: pause
--- The pauses of keys, and the drains of hosts.
+-- The pauses of keys, and the drains of hosts. One that has ended is over (`at` and `until` are 0), and one of the past.
 CREATE TABLE pause (
   kind   TEXT NOT NULL CHECK (kind IN ('key', 'host')),
   name   TEXT NOT NULL,            -- the key, `*` for all keys, or the drained host
@@ -184,5 +184,6 @@ CREATE TABLE pause (
   reason TEXT,
   author TEXT NOT NULL,
   at     REAL NOT NULL,
+  past   TEXT NOT NULL DEFAULT '',   -- the last 45 that are over: `SINCE-UNTIL ` of each, in whole seconds
   PRIMARY KEY (kind, name)
 ) WITHOUT ROWID

@@ -1,0 +1,59 @@
+"""Find what a firing with `--catch-up` makes up. It is imported only where ticks before its own are not started."""
+
+from __future__ import annotations
+
+from oncecron.core import system
+from oncecron.core.errors import UNREADABLE
+from oncecron.core.light_typing import TYPE_CHECKING
+from oncecron.core.making_up import AT_MOST, LOOKED_AT, firing_of_missed, looks_back_to, made_up
+from oncecron.core.text import count
+from oncecron.core.tick import Schedule
+from oncecron.core.timing import PAUSES_KEPT
+from oncecron.host import stderr
+from oncecron.host.local_time import newest_before, offsets
+from oncecron.run.spec import random_uuid
+from oncecron.stores.claim_loop import unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oncecron.core.making_up import MadeUp
+    from oncecron.core.model import Behind, Firing
+    from oncecron.run.spec import RunSpec
+    from oncecron.stores.api import LeaseStore
+
+
+def missed_ticks(store: LeaseStore, firing: Firing, behind: Behind, deadline: float) -> MadeUp:
+    """Return the ticks that a firing makes up. Raises `StoreError`."""
+    after = max(looks_back_to(firing, behind.mark), firing.fired_at - PAUSES_KEPT)
+    # Not of the C library: another thread may read the environment.
+    schedule = Schedule(firing.schedule or "", offsets(firing.zone))
+    due = newest_before(schedule, firing.tick.instant or 0.0, after, LOOKED_AT)
+    rows = store.look_back(firing, after, deadline=deadline)
+    try:
+        return made_up(firing, behind.mark, due, rows)
+    except UNREADABLE as error:
+        raise unreadable(firing, error) from error
+
+
+def missed_firings(
+    store: LeaseStore, firing: Firing, behind: Behind, deadline: float
+) -> tuple[list[Firing], int]:
+    """Return the firings of those ticks, the oldest first, and how many older ones are left. Raises `StoreError`."""
+    found = missed_ticks(store, firing, behind, deadline)
+    firings = [firing_of_missed(firing, each, random_uuid()) for each in found.instants]
+    return firings, found.left
+
+
+def say(spec: RunSpec, firings: Sequence[Firing], left: int) -> None:
+    """Say what is made up to who wants to know; and what is not, to everybody: the next firing says it no more."""
+    key = spec.firing.key
+    if firings and (spec.verbose or system.calls.isatty(2)):
+        span = " to ".join(dict.fromkeys(str(firings[each].tick.text) for each in (0, -1)))
+        stderr.complain(f"key {key}: making up {count(len(firings), 'tick')}: {span} (--catch-up)")
+    if left and firings:
+        more = " or more" if left + len(firings) >= LOOKED_AT else ""
+        stderr.complain(
+            f"key {key}: {count(left, 'missed tick')}{more} before {firings[0].tick.text} will not be made up: one "
+            f"firing makes up at most {AT_MOST} (--catch-up); to run one by hand: --again --tick TICK"
+        )

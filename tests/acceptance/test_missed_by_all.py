@@ -1,0 +1,191 @@
+"""What all hosts have missed is made up by the next firing with --catch-up: in order, once, and through every fault."""
+
+import os
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import planting
+import pytest
+from breakable import start_breakable
+from log_of import Store
+from servers import (
+    Journal,
+    PostgresServer,
+    RedisServer,
+    assert_exclusive,
+    assert_tokens_rise,
+    job,
+    skewed,
+)
+from servers.oncecron import SHORT_TTL, Oncecron
+from servers.process import kill_tree
+
+from oncecron.core.tick import instant_of, minute_tick
+
+Hosts = Callable[..., Oncecron]
+MINUTELY = ("--schedule", "* * * * *", "--tz", "UTC")
+CATCH_UP = (*MINUTELY, "--catch-up", "1h", "--ttl", SHORT_TTL)
+WAITS = (*CATCH_UP, "--wait", "30s")
+"""For a firing right after a death: the next one of cron comes when the lease has ended."""
+BEHIND = 290
+"""Seconds that a host has been away: an outage of four minutes at least, and no wrong clock yet."""
+
+
+def run_before(store: Store, past: Oncecron, key: str) -> float:
+    """Let a key run once, some minutes ago; return the instant of that tick."""
+    past.environment = skewed(-BEHIND, past.environment)
+    assert past.run(key, *MINUTELY, "--ttl", SHORT_TTL, "--", "true").status == 0
+    planting.expect_since(store, key, "2026-01-01T00:00Z")
+    return instant_of(store.executions(key)[0].tick) or 0.0
+
+
+@pytest.fixture
+def missed(store: Store, new_host: Hosts) -> Callable[..., float]:
+    """Give a function that lets a key run some minutes ago."""
+    return lambda key="k": run_before(store, new_host("host-past"), key)
+
+
+def made_up(journal: Journal, first: float) -> list[float]:
+    """Return the instants that were started, which are all from the first one on, in order, each once."""
+    assert_tokens_rise(journal)
+    instants = [instant_of(line.tick) or 0.0 for line in journal.starts()]
+    assert [after - before for before, after in pairwise([first, *instants])] == [60.0] * len(
+        instants
+    )
+    return instants
+
+
+@pytest.mark.quick
+def test_the_next_firing_makes_up_what_was_missed(
+    store: Store, new_host: Hosts, journal: Journal, missed: Callable[..., float]
+) -> None:
+    """The oldest first, each with its own record, token and input; a failure does not keep the others."""
+    first, host = missed(), new_host()
+    dry = host.run("k", *CATCH_UP, "--dry-run", "--", "true").out.decode()
+    assert f"\ncatch-up   first {minute_tick(first + 60).text}, " in dry
+    reader, writer = os.pipe()
+    os.write(writer, b"input")
+    os.close(writer)
+    script = f'[ "$(cat)" = input ] && {" ".join(job(journal))}; [ $ONCECRON_TICK != {minute_tick(first + 120).text} ]'
+    words = ("run", "--key", "k", "-v", *CATCH_UP, "--", "sh", "-c", script)
+    told = host(*words, stdin=reader)
+    instants = made_up(journal, first)
+    assert len(instants) >= 4
+    assert (told.status, "making up" in told.err) == (1, True)
+    rows = store.executions("k")[1:]
+    assert [row.cause for row in rows] == ["catch-up"] * (len(rows) - 1) + ["schedule"]
+    assert [row.outcome for row in rows] == [
+        "succeeded",
+        "failed",
+        *["succeeded"] * (len(rows) - 2),
+    ]
+    assert store.skips("k") == []
+
+
+def test_only_the_newest_is_made_up_where_that_is_wanted(
+    new_host: Hosts, journal: Journal, missed: Callable[..., float]
+) -> None:
+    """And nothing without the option, or what is older than it says."""
+    missed("last")
+    new_host().run("last", *MINUTELY, "--catch-up", "last", "--", *job(journal))
+    ticks = [instant_of(line.tick) or 0.0 for line in journal.starts()]
+    assert ticks[1] - ticks[0] == 60
+    for key, options in (("none", ()), ("young", ("--catch-up", "50s"))):
+        missed(key)
+        new_host().run(key, *MINUTELY, *options, "--", *job(journal))
+        assert len([line for line in journal.starts() if line.key == key]) == 1
+
+
+def test_the_next_firing_goes_on_where_one_has_died(
+    store: Store, new_host: Hosts, journal: Journal, missed: Callable[..., float]
+) -> None:
+    """Whatever was killed: what it ran is lost, and no tick is run twice, or out of order."""
+    first = missed()
+    for number, victim in enumerate(("all", "wrapper", "guard")):
+        firing = new_host(f"host-{number}").fire("k", *WAITS, "--", *job(journal, "--sleep", 60))
+        journal.wait_for("start", number + 1)
+        if victim == "all":
+            kill_tree(firing.process.pid)
+        else:
+            os.kill((firing.guard() if victim == "guard" else firing.wrapper).pid, 9)
+        firing.wait()
+    last = new_host("host-last").run("k", *WAITS, "--", *job(journal))
+    assert last.status == 0, last.err
+    instants = made_up(journal, first)
+    assert len(instants) >= 4
+    outcomes = [row.outcome for row in store.executions("k")[1:]]
+    assert outcomes == [*outcomes[:3], *["succeeded"] * (len(instants) - 3)]
+    assert {*outcomes[:3]} <= {"lost", "stopped"}
+    assert_exclusive(journal)
+
+
+def test_other_hosts_and_people_come_between(
+    store: Store,
+    new_host: Hosts,
+    operator: Oncecron,
+    journal: Journal,
+    missed: Callable[..., float],
+) -> None:
+    """A host that fires meanwhile is skipped; a pause ends it, and what it left is made up later."""
+    first, host = missed(), new_host()
+    slow = host.fire("k", *CATCH_UP, "--", *job(journal, "--sleep", 3))
+    journal.wait_for("start")
+    other = new_host("host-b").run("k", *CATCH_UP, "-v", "--skip-exit", 9, "--", *job(journal))
+    assert (other.status, " is running on host-a " in other.err) == (9, True)
+    assert operator("pause", "k").status == 0
+    assert slow.wait().status == 0
+    assert len(journal.starts()) == 1
+    assert {(skip.reason, skip.host) for skip in store.skips("k")} == {
+        ("held", "host-b"),
+        ("paused", "host-a"),
+    }
+    own = {skip.tick for skip in store.skips("k")}
+    assert minute_tick(first + 120).text not in own  # what it would have made up was not skipped
+    assert operator("resume", "k").status == 0
+    time.sleep(60 - time.time() % 60)  # for another own tick than the one that was paused
+    assert new_host("host-b").run("k", *CATCH_UP, "--", *job(journal)).status == 0
+    ticks = [line.tick for line in journal.starts()]
+    assert ticks[1] == minute_tick(first + 120).text
+    assert own.isdisjoint(ticks)
+    assert sorted(ticks) == ticks
+    assert_tokens_rise(journal)
+
+
+def test_two_hosts_make_up_together(
+    new_host: Hosts, journal: Journal, missed: Callable[..., float]
+) -> None:
+    """They fire at the same moment, and each starts what the other one has left."""
+    first = missed()
+    hosts = [new_host(f"host-{number}") for number in range(4)]
+    firings = [host.fire("k", *CATCH_UP, "--", *job(journal, "--sleep", 0.2)) for host in hosts]
+    assert {firing.wait().status for firing in firings} == {0}
+    assert len(made_up(journal, first)) >= 4
+    assert_exclusive(journal)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "redis"])
+def test_an_outage_of_the_store_is_made_up(
+    kind: str,
+    new_postgres: Callable[..., PostgresServer],
+    new_redis: Callable[..., RedisServer],
+    public_path: Path,
+    journal: Journal,
+) -> None:
+    """It goes away in the middle of making up: nothing starts without it, and the next firing goes on."""
+    at = start_breakable(kind, new_postgres, new_redis)
+    hosts = [Oncecron(at.url(), public_path, f"host-{number}") for number in range(3)]
+    first = run_before(at.log, Oncecron(at.url(), public_path, "host-past"), "k")
+    firing = hosts[0].fire("k", *CATCH_UP, "--", *job(journal, "--sleep", 1))
+    journal.wait_for("start")
+    at.stop("kill")
+    assert "could not be recorded" in firing.wait().err
+    away = hosts[1].run("k", *CATCH_UP, "--connect-timeout", "1s", "--", *job(journal))
+    assert (away.status, len(journal.starts())) == (69, 1)
+    at.server.start()
+    told = hosts[0].run("k", *WAITS, "--", *job(journal))
+    assert told.status == 0, told.err
+    assert len(made_up(journal, first)) >= 4
+    assert [row.outcome for row in at.log.executions("k")][1] == "succeeded"
+    assert_exclusive(journal)

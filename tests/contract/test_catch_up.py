@@ -1,0 +1,175 @@
+"""What a firing with --catch-up is told, on every store: what was missed, and not what people held back."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hosts import KEY, Host, minute
+
+from oncecron.core import clock
+from oncecron.core.log_rows import ALL_KEYS
+from oncecron.core.making_up import firing_of_missed, looks_back_to, made_up
+from oncecron.core.model import Behind, Retention
+from oncecron.core.units import HOUR
+
+if TYPE_CHECKING:
+    from conftest import Log
+    from contract_stores import StoreKind
+
+    from oncecron.core.model import Firing
+
+MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
+ANN = "ann@a.example"
+
+
+def scheduled(host: Host, number: int, **parts: Any) -> Firing:
+    """Return a firing with --catch-up."""
+    before = minute(number - 1).instant
+    return host.firing(
+        minute(number), **{**MINUTELY, "catch_up": 10 * HOUR, "previous": before, **parts}
+    )
+
+
+def missed(host: Host, firing: Firing) -> list[int]:
+    """Return the numbers of the minutes that a firing makes up."""
+    told = host.ask(firing)
+    assert isinstance(told, Behind), told
+    due = [int(minute(number).instant or 0) for number in range(60)]
+    due = [each for each in due if each < (firing.tick.instant or 0)]
+    since = looks_back_to(firing, told.mark)
+    rows = host.store.look_back(firing, since, deadline=host.deadline())
+    host.store.close()
+    found = made_up(firing, told.mark, due, rows).instants
+    return [due.index(each) for each in found]
+
+
+def minutes_ago(ago: int) -> int:
+    """Return the number of a minute: the suite may run for many since it has numbered them."""
+    return round((clock.wall() // 60 * 60 - (minute(0).instant or 0.0)) / 60) - ago
+
+
+@pytest.fixture
+def began(a: Host, store: StoreKind) -> Host:
+    """Give a host that has run the key every minute for two hours, up to the thirtieth one of the last."""
+    a.run(minute(30), **MINUTELY)
+    store.age(2 * HOUR)
+    return a
+
+
+def test_what_is_above_the_mark_was_missed(began: Host, b: Host, log: Log) -> None:
+    """It is claimed as any tick of a schedule, and says why it was started; then the own one is claimed."""
+    firing = scheduled(b, 34)
+    assert missed(b, firing) == [31, 32, 33]
+    for number in (31, 32, 33):
+        late = firing_of_missed(firing, minute(number).instant or 0.0, str(uuid.uuid4()))
+        late = late._replace(starting_deadline=60.0)
+        other = late._replace(owner=str(uuid.uuid4()), holder=began.holder)
+        lease = b.ask(late)
+        told = (lease.tick, lease.cause, lease.owner)
+        assert told == (minute(number).text, "catch-up", late.owner)
+        assert began.ask(other).reason == "held"
+        assert b.finish(lease)
+        assert began.ask(other).reason == "done"
+    own = b.ask(firing._replace(previous=None))
+    assert (own.tick, own.cause) == (minute(34).text, "schedule")
+    newest = log.executions()
+    assert [each.cause for each in newest] == ["schedule", *["catch-up"] * 3, "schedule"]
+    assert log.skips() == []  # nobody is told that a tick was skipped which was run
+
+
+def test_who_is_not_behind_is_granted_at_once(began: Host, b: Host) -> None:
+    """There is nothing between the mark and the own tick; or nothing that is young enough."""
+    b.run(minute(31), **MINUTELY, catch_up=10 * HOUR, previous=minute(30).instant)
+    began.win(minute(34), **MINUTELY, catch_up=60.0, previous=None)
+
+
+def test_a_refusal_comes_first(began: Host, b: Host, log: Log) -> None:
+    """A key that is running, or paused, is not behind: it is skipped."""
+    lease = began.win(minute(31), **MINUTELY)
+    assert b.ask(scheduled(b, 34)).reason == "held"
+    began.finish(lease)
+    log.people.pause(KEY, author=ANN, reason=None, seconds=None)
+    assert b.ask(scheduled(b, 34)).reason == "paused"
+
+
+@pytest.mark.parametrize("key", [KEY, ALL_KEYS])
+def test_what_was_due_in_a_pause_is_not_made_up(
+    began: Host, b: Host, store: StoreKind, log: Log, key: str
+) -> None:
+    """In the last one, and in those before; what was due between them is."""
+    firing = scheduled(b, 59)
+    log.people.pause(key, author=ANN, reason=None, seconds=2 * 60)
+    store.age(12 * 60)
+    found = missed(b, firing)
+    held_back = {*range(31, 59)} - {*found}
+    assert held_back <= {minutes_ago(ago) for ago in (9, 10, 11, 12)}
+    assert 1 <= len(held_back) <= 3
+    log.people.pause(key, author=ANN, reason=None, seconds=3600)
+    log.people.pause(key, author=ANN, reason=None, seconds=3600)
+    log.people.resume(key)
+    log.people.resume(key)
+    assert missed(b, firing) == [each for each in found if each < 59]
+
+
+def test_a_tick_that_was_skipped_in_a_pause_is_not_made_up(began: Host, b: Host, log: Log) -> None:
+    """Although it was due before it."""
+    log.people.pause(KEY, author=ANN, reason=None, seconds=None)
+    assert began.lose(minute(32), **MINUTELY).reason == "paused"
+    log.people.resume(KEY)
+    assert missed(b, scheduled(b, 35)) == [31, 33, 34]
+
+
+def test_a_tick_is_held_back_where_all_hosts_were_drained(
+    began: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Of those that fire the key; one that is not drained could have run it."""
+    log.people.drain(began.holder.host, author=ANN, reason=None, seconds=None)
+    store.age(40 * 60)
+    log.people.undrain(began.holder.host)
+    assert missed(b, scheduled(b, 34)) == []  # `b` has never fired it
+    other = Host(store.firing(), "other.example")
+    other.lose(minute(30), **MINUTELY)
+    assert missed(b, scheduled(b, 34)) == [31, 32, 33]
+    for host in (other.holder.host, began.holder.host):
+        log.people.drain(host, author=ANN, reason=None, seconds=None)
+    assert other.lose(minute(32), **MINUTELY).reason == "drained"
+    assert began.lose(minute(32), **MINUTELY).reason == "drained"
+    for host in (other.holder.host, began.holder.host):
+        log.people.undrain(host)
+    assert missed(b, scheduled(b, 34)) == [31, 33]
+
+
+def test_what_a_run_kept_from_its_start_was_not_missed(
+    began: Host, b: Host, store: StoreKind
+) -> None:
+    """As people are told of it: it was skipped because an earlier run was still running."""
+    lease = began.win(minute(31), **MINUTELY)
+    store.age(4 * 60)
+    began.finish(lease)
+    store.age(3 * 60)
+    found = missed(b, scheduled(b, 59))
+    gone = {*range(32, 59)} - {*found}
+    assert gone <= {minutes_ago(ago) for ago in range(2, 9)}
+    assert 3 <= len(gone) <= 5
+
+
+def test_no_other_schedule_is_made_up(began: Host, b: Host, log: Log) -> None:
+    """A line that was changed has missed nothing yet, and neither has a key that was forgotten."""
+    assert missed(b, scheduled(b, 34, schedule="*/2 * * * *")) == []
+    assert missed(b, scheduled(b, 34, zone="Europe/Berlin")) == []
+    log.people.forget(KEY, "ann")
+    assert missed(b, scheduled(b, 34)) == []
+
+
+def test_an_old_pause_stays_on_record(began: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """Retention leaves it: otherwise what was due in it would be made up."""
+    log.people.pause(KEY, author=ANN, reason=None, seconds=60)
+    store.age(40 * 60)
+    began.run(minute(31), **MINUTELY)
+    log.people.prune(Retention(0.0, 0.0))
+    assert log.people.pauses() == []
+    assert missed(b, scheduled(b, 59)) == [
+        number for number in range(32, 59) if number != minutes_ago(40)
+    ]
