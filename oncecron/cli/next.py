@@ -26,8 +26,12 @@ from oncecron.config.settings import Settings
 from oncecron.core.errors import ConfigurationError, NotFoundError, UnknownZoneError, UsageError
 from oncecron.core.text import relative_time
 from oncecron.core.tick import instant_of
+from oncecron.host.stderr import complain
+from oncecron.log.jobs import jobs
+from oncecron.log.sources import sources_of
 from oncecron.log.time_span import EXPECTED
 from oncecron.log.upcoming import Coming, coming_ticks
+from oncecron.log.why import to_make_up
 
 if TYPE_CHECKING:
     from oncecron.core.text import Clock
@@ -124,7 +128,11 @@ def _schedule(settings: Settings, key: str | None) -> tuple[str, str | None]:
         meant = settings.near_section(key or "")
         raise ConfigurationError(f"{section} sets no schedule, and {error}{meant}") from error
     with store_and_log(settings) as (store, log):
+        sources = sources_of(settings, store, log)
         keys = [*store.job_keys(), *log.job_keys()]
+        for job in jobs(sources, {key or ""}):
+            if job.catching_up:
+                complain(f"key {key}: {to_make_up(job.catching_up, job.first_caught_up)}")
         known = next((each.expected for each in keys if each.key == key and each.expected), None)
         if known is None:
             raise NotFoundError(
@@ -144,7 +152,8 @@ def _wrong(settings: Settings, error: ValueError) -> Exception:
 COMMAND = TableCommand(
     "next", OPTIONS, _show,
     about="Show the next ticks of a schedule, or of a key. The schedule of a key comes from [job.KEY] in the "
-    "configuration file, else from the store. Ticks around a clock change are marked with its effect.",
+    "configuration file, else from the store; then a line also says what the next firing makes up. Ticks around a "
+    "clock change are marked with its effect.",
     examples=(
         "oncecron next billing-nightly",
         "oncecron next '30 2 * * *' --tz Europe/Berlin",

@@ -208,6 +208,8 @@ class KeyHost(NamedTuple):
     """2: two machines or more have fired the same ticks under its name."""
     utc_offset: int | None = None
     """Seconds by which its zone was ahead of UTC at the last tick, by its own tz database; None: no schedule."""
+    catch_up: float | None = None
+    """How old a missed tick may be that it makes up; 0: any, and only the newest one; None: it makes up nothing."""
 
 
 class LeaseView(NamedTuple):

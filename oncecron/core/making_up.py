@@ -84,7 +84,7 @@ def made_up(firing: Firing, mark: float, due: Iterable[int], rows: Iterable[Row]
 def firing_of_missed(firing: Firing, instant: float, owner: str) -> Firing:
     """Return the firing of a tick that another one makes up: claimed as any scheduled tick of that instant."""
     tick = at(instant, "catch-up")
-    return firing._replace(tick=tick, owner=owner, catch_up=None, previous=None)
+    return firing._replace(tick=tick, owner=owner, previous=None)
 
 
 class _Known:

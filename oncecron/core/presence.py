@@ -5,7 +5,7 @@ A line for each thing, NAME VALUE; what is not known has none:
     version             of oncecron
     clock_ahead         seconds by which the host's clock was ahead of the store's
     ticks, ticks_at     the last three ticks that it fired, the newest first, and when it first fired each; none by hand
-    schedule, zone, utc_offset, command  of its last firing that was not by hand; of the command its beginning
+    schedule, zone, utc_offset, catch_up, command  of its last firing that was not by hand; of the command its beginning
     hour, wins, skips   an hour since the epoch; its starts and skips in each of 24 hours up to that, the newest last
     machine, twice      which one fired last (`host.names`); the last two ticks that two fired under the host's name
 
@@ -65,6 +65,7 @@ def _after(before: dict[str, str], state: State, firing: Firing, *, won: bool) -
         "schedule": firing.schedule,
         "zone": firing.zone,
         "utc_offset": firing.utc_offset,
+        "catch_up": firing.catch_up,
         "command": firing.shown_command,
     }
     if firing.again:  # by hand: it fires no tick, and says nothing about the crontab

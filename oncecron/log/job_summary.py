@@ -79,7 +79,7 @@ class JobSummary(NamedTuple):
     settled: bool = False
     """Whether `outcome` is no success, and yet nothing of its tick is left to do, as a plugin knows."""
     state: str | None = None
-    """The worst that is wrong, else `running`, `paused` or `ok`; None: it has not run yet, and nothing is due."""
+    """The worst that is wrong, else `catch-up`, `running`, `paused` or `ok`; None: not run yet, and nothing is due."""
     forgotten_at: float | None = None
     """When a person said that it is retired (`oncecron forget`), if it has not started since."""
     forgotten_by: str | None = None
@@ -96,6 +96,10 @@ class JobSummary(NamedTuple):
     """Whether it has been running for much longer than usual."""
     tick: str | None = None
     """Of the execution that has its outcome."""
+    catching_up: int = 0
+    """How many ticks the next firing will make up; they are not missed yet."""
+    first_caught_up: str | None = None
+    """The oldest of them."""
 
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")

@@ -56,7 +56,7 @@ class State(NamedTuple):
     """A state of a key."""
 
     word: str | None
-    """A key of `WRONG`, `running`, `paused` or `ok`; None: it has not run yet, and nothing is due."""
+    """A key of `WRONG`, `catch-up`, `running`, `paused` or `ok`; None: it has not run yet, and nothing is due."""
     count: int = 0  # type: ignore[assignment]  # nobody counts in a tuple
     """How many ticks are meant; 0: it is not about a number of ticks."""
 
@@ -76,6 +76,8 @@ def states(job: JobSummary) -> list[State]:
         (job.overruns, State("overrun", job.overruns)),
     )
     found = [state for is_so, state in wrong if is_so]
+    if job.catching_up:
+        found.append(State("catch-up", job.catching_up))
     if job.lease == "held":
         found.insert(1, State("running"))
     return found or [State(_word_where_well(job))]
@@ -148,7 +150,8 @@ def jobs(
         for key, past in pasts.items()
     }
     more = functools.partial(_newest, log) if brief else None
-    due = dues(known_keys, log.reasons, now, more, missed_after)
+    rows = functools.partial(getattr, sources, "key_hosts")
+    due = dues(known_keys, log.reasons, now, more, missed_after, rows)
     for key, past in pasts.items():
         yield _job(known_keys[key], past, running.get(key, []), due[key], sources)
 

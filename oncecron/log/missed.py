@@ -4,7 +4,8 @@ A claim with --schedule writes what is expected of its shard (`Expectation`); a 
 leaves it as it is, and `oncecron forget` removes it. Ticks from then on are expected. A key that no host has ever
 started is expected as its hosts fire it, from its first skip on record; one that no host has ever fired, as its section
 of the configuration file says. A tick is missed if it was due more than the grace ago (`MISSED_AFTER`, or a longer
---starting-deadline) and nobody has started it, unless the key was paused, or every host that fires it was drained.
+--starting-deadline) and nobody has started it, unless the key was paused, or every host that fires it was drained. What
+the next firing will make up (--catch-up) is not missed yet.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from oncecron.core import tick
 from oncecron.core.clock import believed, is_ahead
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import Expectation, pauses_of
-from oncecron.core.making_up import withheld
-from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
+from oncecron.core.making_up import AT_MOST, withheld
+from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER, PAUSES_KEPT
+from oncecron.core.units import DAY
 from oncecron.host import local_time
 from oncecron.host.local_time import canonical
 from oncecron.log.job_summary import by_key
@@ -206,6 +208,10 @@ class Due(NamedTuple):
     last_missed: str | None = None
     overruns: int = 0
     """How many ticks were skipped because an earlier run was still running."""
+    catching_up: int = 0
+    """How many ticks were not started, and will be made up at `next_at`."""
+    first_caught_up: str | None = None
+    """The oldest of them."""
     silent_since: float | None = None
     """Of a key without a schedule: its newest start, if the next one should have come long ago; or the first skip on
     record, if it was never started."""
@@ -234,8 +240,9 @@ def dues(
     now: float,
     more: Callable[[Collection[str]], Mapping[str, Sequence[Execution]]] | None = None,
     missed_after: float = MISSED_AFTER,
+    rows: Callable[[], Iterable[KeyHost]] | None = None,
 ) -> dict[str, Due]:
-    """Return what is due of each key.
+    """Return what is due of each key. `rows`: the hosts that fire keys, which are read if a tick is missed.
 
     `skip_reasons` answers why ticks were skipped, by the first tick of each key; it is called once. `more` reads the
     newest executions of keys that drained hosts have skipped, where `keys` may have one alone: their hosts count.
@@ -248,7 +255,7 @@ def dues(
         key for key, found in skips.items() if any(skip.reason == "drained" for skip in found)
     ]
     read = more(drained) if more and drained else {}
-    return {
+    found = {
         key: _due(
             known._replace(newest=read.get(key, known.newest)),
             plans[key],
@@ -257,6 +264,47 @@ def dues(
         )
         for key, known in keys.items()
     }
+    late = [key for key, (due, _) in found.items() if due.missed]
+    ages = catch_up_ages(late, rows()) if rows and late else {}
+    return {
+        key: _without_made_up(keys[key], due, missed, ages[key]) if key in ages else due
+        for key, (due, missed) in found.items()
+    }
+
+
+def catch_up_ages(keys: Collection[str], rows: Iterable[KeyHost]) -> dict[str, float]:
+    """Return how old a tick may be that the next firing makes up, of the keys of which every host does so.
+
+    A host that has not fired for a day longer than the others may be gone.
+    """
+    found = by_key(row for row in rows if row.key in keys)
+    newest = {key: max(row.seen_at for row in of_key) for key, of_key in found.items()}
+    ages = {
+        key: [row.catch_up for row in of_key if row.seen_at > newest[key] - DAY]
+        for key, of_key in found.items()
+    }
+    return {
+        key: min(filter(None, of_key), default=0.0) if 0.0 not in of_key else 0.0
+        for key, of_key in ages.items()
+        if None not in of_key
+    }
+
+
+def _without_made_up(known: Known, due: Due, missed: Sequence[int], age: float) -> Due:
+    """Return what is due without what the next firing will make up, as `core.making_up` does it."""
+    if due.next_at is None:
+        return due
+    mark = max((each.high_water or math.inf for each in known.shards), default=math.inf)
+    oldest = max(mark, due.next_at - (age or PAUSES_KEPT))
+    made_up = [each for each in missed if each > oldest][-AT_MOST if age else -1 :]
+    left = missed[: len(missed) - len(made_up)]
+    return due._replace(
+        missed=len(left),
+        first_missed=_text(left[0]) if left else None,
+        last_missed=_text(left[-1]) if left else None,
+        catching_up=len(made_up),
+        first_caught_up=_text(made_up[0]) if made_up else None,
+    )
 
 
 class _Scheduled(NamedTuple):
@@ -309,10 +357,13 @@ def _following(schedule: str, zone: str | None, now: float, paused_until: float)
     return None
 
 
-def _due(known: Known, plan: _Scheduled, skips: Sequence[SkipReason], now: float) -> Due:
+def _due(
+    known: Known, plan: _Scheduled, skips: Sequence[SkipReason], now: float
+) -> tuple[Due, Sequence[int]]:
+    """Return what is due, and the ticks that are missed."""
     ticks, late_before, next_at = plan
     if not ticks:
-        return Due(next_at, silent_since=_silent_since(known, now))
+        return Due(next_at, silent_since=_silent_since(known, now)), ()
     hosts = {each.host for each in known.newest} | {each.host for each in skips}
     reasons = reasons_by(lambda skip: tick.instant_of(skip.tick), skips)
     # Only ticks with skips are judged one by one: thousands of keys may have a thousand ticks each after an outage.
@@ -321,7 +372,7 @@ def _due(known: Known, plan: _Scheduled, skips: Sequence[SkipReason], now: float
     if skips:
         ticks = [at for at in ticks if why.get(at) is None]
     missed = ticks[: bisect.bisect_left(ticks, late_before)]
-    return Due(
+    due = Due(
         next_at,
         overdue=None if missed or known.runs or not ticks else _text(ticks[0]),
         missed=len(missed),
@@ -329,6 +380,7 @@ def _due(known: Known, plan: _Scheduled, skips: Sequence[SkipReason], now: float
         last_missed=_text(missed[-1]) if missed else None,
         overruns=len(overruns),
     )
+    return due, missed
 
 
 def _text(at: float) -> str | None:

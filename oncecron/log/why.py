@@ -563,6 +563,8 @@ class _Sentences:
         due, key = self._facts.due, self._facts.key
         if due.missed:
             yield self._missed()
+        if due.catching_up:
+            yield to_make_up(due.catching_up, due.first_caught_up)
         if due.overdue:
             yield f"Tick {self._clock.said_tick(due.overdue)} is due: no host has started it yet."
         if due.overruns > bool(self._facts.holders):
@@ -630,6 +632,13 @@ class _Sentences:
         text = self._clock.logged(time)
         is_same = (text[:10], text[19:]) == (self._first[:10], self._first[19:])
         return text[11:19] if is_same and self._clock.now is None else text
+
+
+def to_make_up(many: int, first: str | None) -> str:
+    """Return what the next firing makes up."""
+    if many == 1:
+        return f"Tick {first} was not started; the next firing makes it up (--catch-up)."
+    return f"{many} ticks, from {first} on, were not started; the next firing makes them up (--catch-up)."
 
 
 def _part_of(execution: Execution) -> tuple[Which, int]:

@@ -467,6 +467,7 @@ def _key_host(key: str, shard: int, host: str, seen_at: float, presence: str) ->
         # One tick proves nothing: a host may fire it again after a reboot.
         min(2, max(1, len({*ticks} & {*fields.get("twice", "").split()}))),
         utc_offset,
+        float(fields["catch_up"]) if "catch_up" in fields else None,
     )
 
 

@@ -62,7 +62,10 @@ def _is_silent_since(job: JobSummary, last: float, fired: Mapping[str, float], n
         return False
     if job.silent_since is not None:  # without a schedule: it was not late yet when all went silent
         return last - fired.get(job.key, 0.0) < now - last
-    return bool(job.missed) and (instant_of(job.first_missed) or 0.0) > last
+    first = (
+        job.first_missed or job.first_caught_up
+    )  # which no firing makes up as long as none comes
+    return first is not None and (instant_of(first) or 0.0) > last
 
 
 def as_a_whole(situation: Situation, clock: Clock) -> Iterator[Finding]:

@@ -16,7 +16,8 @@ from oncecron_each.options import EACH_OPTIONS
 
 Hosts = Callable[..., Oncecron]
 
-BESIDE = {"starting-deadline": ["--schedule", "* * * * *"], "retry-delay": ["--retries", "1"]}
+_MINUTELY = ["--schedule", "* * * * *"]
+BESIDE = {"starting-deadline": _MINUTELY, "catch-up": _MINUTELY, "retry-delay": ["--retries", "1"]}
 """What has to be given so that the value counts."""
 ELSEWHERE = {
     ("init", "keep-executions"): ["init"],

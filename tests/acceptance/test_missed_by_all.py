@@ -1,6 +1,8 @@
 """What all hosts have missed is made up by the next firing with --catch-up: in order, once, and through every fault."""
 
+import json
 import os
+import re
 import time
 from collections.abc import Callable
 from itertools import pairwise
@@ -189,3 +191,21 @@ def test_an_outage_of_the_store_is_made_up(
     assert len(made_up(journal, first)) >= 4
     assert [row.outcome for row in at.log.executions("k")][1] == "succeeded"
     assert_exclusive(journal)
+
+
+def test_people_are_told_what_will_be_made_up(
+    store: Store, new_host: Hosts, journal: Journal
+) -> None:
+    """It is not missed yet, as long as the next firing makes it up; and not when a line does not."""
+    host = reader = new_host()
+    assert host.run("k", *MINUTELY, "--catch-up", "2h", "--", *job(journal)).status == 0
+    tick = minute_tick(time.time() - 40 * 60).text or ""
+    planting.last_started(store, "k", tick)
+    oldest = minute_tick(time.time() - 39 * 60).text
+    [state] = json.loads(reader("jobs", "k", "--json").out)
+    assert (state["state"], state["missed"]) == ("catch-up", 0)
+    assert state["first_caught_up"] in (oldest, minute_tick(time.time() - 39 * 60).text)
+    assert re.search(r"^k +catch-up 3\d ", reader("jobs").out.decode(), re.MULTILINE)
+    assert b"missed=0;" in reader("check").out
+    assert b"the next firing makes them up (--catch-up)" in reader("why", "k").out
+    assert "the next firing makes them up (--catch-up)" in reader("next", "k", "--count", "1").err

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from oncecron.core.log_rows import Expectation, JobKey, SkipReason
-from oncecron.log.missed import MISSED_AT_MOST, Due, Known, dues
+from oncecron.core.log_rows import Expectation, JobKey, KeyHost, SkipReason
+from oncecron.core.units import DAY
+from oncecron.log.missed import MISSED_AT_MOST, Due, Known, catch_up_ages, dues
 
 NOW = 7210.0
 """Ten seconds after 02:00Z; what was due before 01:50:10Z is missed."""
@@ -17,12 +18,20 @@ def due(
     now: float = NOW,
     paused: tuple[float, ...] = (),
     runs: bool = False,
+    catch_up: tuple[float | None, ...] = (),
 ) -> Due:
     """Return what is due of a key that runs every minute, whose shards have started these instants."""
     expected = Expectation("* * * * *", "UTC", len(started), None, 0.0)
     shards = [JobKey("k", number, expected, instant) for number, instant in enumerate(started)]
     known = Known(shards, [], *(paused or (None,)), runs=runs)
-    return dues({"k": known}, lambda _since: skips, now)["k"]
+    rows = [host(f"h{number}", age) for number, age in enumerate(catch_up)]
+    return dues({"k": known}, lambda _since: skips, now, rows=lambda: rows)["k"]
+
+
+def host(name: str, catch_up: float | None, seen_at: float = 3600.0) -> KeyHost:
+    """Return a host that fires the key."""
+    plan = ("* * * * *", "UTC", "true")
+    return KeyHost("k", 0, name, seen_at, "1", 0.0, (), *plan, 1, 1, catch_up=catch_up)
 
 
 def skipped(minute: int, reason: str, host: str = "h") -> SkipReason:
@@ -70,3 +79,30 @@ def test_ticks_are_counted_up_to_a_limit() -> None:
     found = due(0.0, 60.0, now=86400.0 * 7)
     assert (found.missed, found.first_missed) == (MISSED_AT_MOST, "1970-01-01T00:01Z")
     assert found.last_missed == "1970-01-01T16:40Z"
+
+
+def test_what_the_next_firing_makes_up_is_not_missed_yet() -> None:
+    """As old as every host takes it, and above every mark."""
+    for ages in ((7200.0,), (7200.0, 9000.0)):
+        found = due(3600.0, catch_up=ages)
+        assert (found.missed, found.first_missed, found.last_missed) == (0, None, None)
+        assert (found.catching_up, found.first_caught_up) == (50, "1970-01-01T01:01Z")
+    found = due(3600.0, catch_up=(7200.0, 1800.0))  # until 02:01Z
+    assert (found.missed, found.last_missed) == (31, "1970-01-01T01:31Z")
+    assert (found.catching_up, found.first_caught_up) == (19, "1970-01-01T01:32Z")
+    assert due(3600.0, catch_up=(7200.0, None)).missed == 50
+    assert (due(3600.0, catch_up=(0.0, 7200.0)).missed, due(3600.0).catching_up) == (49, 0)
+    assert (due(3600.0, 5400.0, catch_up=(7200.0,)).missed) == 30
+    skips = (skipped(1, "paused"), skipped(2, "held"))
+    found = due(3600.0, skips=skips, catch_up=(7200.0,))
+    assert (found.catching_up, found.overruns) == (48, 1)
+    many = due(3600.0, now=3600.0 + 130 * 60, catch_up=(30000.0,))
+    assert (many.catching_up, many.missed) == (100, 19)
+
+
+def test_a_host_that_has_gone_keeps_nothing_from_being_made_up() -> None:
+    """One that fired the key a day before the others."""
+    rows = [host("new", 60.0, 3 * DAY), host("old", None, DAY), host("too", 90.0, 3 * DAY - 60)]
+    assert catch_up_ages({"k"}, rows) == {"k": 60.0}
+    assert catch_up_ages({"k"}, [*rows, host("now", None, 3 * DAY)]) == {}
+    assert catch_up_ages({"j"}, rows) == {}

@@ -93,6 +93,7 @@ class World:
                 job_keys=lambda: self.keys,
                 pauses=lambda: self.paused,
                 leases=lambda: self.leases,
+                key_hosts=list,
                 history=lambda query: (e for e in self.newest if e.outcome in query.outcomes),
                 newest=self._newest,
                 reasons=lambda _since: iter(self.skips),

@@ -102,4 +102,4 @@ ONLY_IN_RUN = tuple(
     for option in RUN_OPTION.values()
     if option.name not in {offered.name for offered in EACH_OPTIONS}
 )
-"""What has no meaning for items: `no-tick`, `min-gap`, `shards`."""
+"""What has no meaning for items: `no-tick`, `min-gap`, `shards`, `catch-up`."""

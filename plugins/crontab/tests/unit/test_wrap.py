@@ -305,6 +305,14 @@ def test_a_comment_gives_key_and_options() -> None:
     ).encode()  # fmt: skip
 
 
+@pytest.mark.parametrize("given", ["6h", "last"])
+def test_a_comment_says_what_is_made_up(given: str) -> None:
+    """The schedule of the line says what was missed."""
+    done = wrapped(f"# oncecron: key=sync catch-up={given}\n@daily x\n")
+    options = f"--key sync --schedule @daily --tz Europe/Berlin --catch-up {given}"
+    assert done.data.endswith(f"@daily {RUN} {options} -- x\n".encode())
+
+
 def test_a_comment_may_do_without_a_tick() -> None:
     """Then neither schedule nor zone is written."""
     done = wrapped("# oncecron: key=sync no-tick min-gap=1h\n@daily x\n")
@@ -327,6 +335,8 @@ def test_a_comment_may_do_without_a_tick() -> None:
         ("failover on-store-error=run", "would start beside"),
         ("failover retries=0", "use --retries 1 or more"),
         ("no-tick starting-deadline=1h", "counts from a scheduled time"),
+        ("no-tick catch-up=1h", "needs --schedule"),
+        ("catch-up=often", "expected a number and a unit"),
         ("schedule=@daily", "comes from the line"),
         ("tick=x", "is not allowed here"),
         ("store=postgresql://u:%40@h/d", "configuration file"),
