@@ -122,7 +122,8 @@ STORE_OPTIONS = (STORE, LOG, NAMESPACE, CONFIG)
 _VARIABLE = "ONCECRON_"
 VARIABLES = (
     *("STORE", "STORE_FILE", "LOG", "NAMESPACE", "CONFIG", "HOST", "SHELL", "KEY_PREFIX"),
-    *("KEY", "TICK", "EXECUTION_ID", "FENCING_TOKEN", "ATTEMPT", "SHARD", "SHARDS", "ITEM_ID", "ITEM_IDS"),
+    *("KEY", "TICK", "EXECUTION_ID", "FENCING_TOKEN", "ATTEMPT", "SHARD", "SHARDS", "PLACE"),
+    *("ITEM_ID", "ITEM_IDS"),
     *("NOTIFY_ID", "NOTIFY_CHANNEL", "NOTIFY_STATE", "NOTIFY_SUMMARY", "NOTIFY_CHANGES", "NOTIFY_OPEN"),
 )  # fmt: skip
 """How the variables go on that oncecron reads, and those that it sets for commands: none of them is mistyped."""

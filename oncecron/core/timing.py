@@ -17,6 +17,9 @@ LONGEST_SLEEP = 1.0
 POLL_ROUNDING = 0.001
 """poll(2) counts whole milliseconds: a timeout one longer never ends just before the deadline."""
 
+LOOK_EVERY = 1.0
+"""Between two looks at the file for a place, and so at least between two messages to the store for a new one."""
+
 # Which tick
 
 EARLY = 2.0

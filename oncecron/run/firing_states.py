@@ -541,6 +541,8 @@ def _give_back(guard: Guard, lease: Lease, note: str, exit_status: int) -> State
 def _record_unclaimed(guard: Guard, end: JobEnd, started: float) -> State:
     """Spool the end of a job that ran without a lease: nothing follows."""
     ending = guard.finish_job(end.ending)
+    if ending.outcome == "succeeded":
+        ending = ending._replace(place=None)  # `unclaimed` would not end it
     guard.reporter.say_end(ending)
     note = _join(f"without a lease, {ending.outcome}", ending.note)
     ending = ending._replace(outcome="unclaimed", note=note)

@@ -1,7 +1,8 @@
 """The guard: the process that owns the job, and ends it when the lease or the wrapper is gone.
 
 One loop waits for the wrapper (a pipe), for signals (a descriptor) and for the store thread (an event), at most a
-second each time. Each event goes to the current state (`firing_states`), which returns the next state.
+second each time. Each event goes to the current state (`firing_states`), which returns the next state. While a job
+runs, the loop looks once a second at the file for its place: that is one lstat(2) where nothing has changed.
 
 Nothing on the way to a kill uses the store: only the store thread does, and the guard never waits for it there. The
 lease is released only after `waitpid` has shown that no process of the job is left. A separate log store has its own
@@ -18,7 +19,7 @@ import select
 from oncecron.core import clock, system
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending
-from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, POLL_ROUNDING
+from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, LOOK_EVERY, NEVER, POLL_ROUNDING
 from oncecron.run import process_tree
 from oncecron.run.events import Granted, Renewed
 from oncecron.run.job import NOTHING_TO_FENCE, Job, wrong_with
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from oncecron.run.events import Event
     from oncecron.run.firing_states import State
     from oncecron.run.job import Trust
+    from oncecron.run.place_file import PlaceFile
     from oncecron.run.repeated_input import RepeatedInput
     from oncecron.run.seams import EventKind, Observer, Processes
     from oncecron.run.spec import RunSpec
@@ -70,6 +72,10 @@ class Guard:
         self._processes = processes
         self._orders = orders
         self._reports = reports
+        self._place: PlaceFile | None = None
+        """That of the job, while one runs."""
+        self._look_at = NEVER
+        """When to look at it (lease clock)."""
         self._wrapper_gone = False
         self._ignored: str | None = None
         self._job_group: int | None = None
@@ -119,7 +125,16 @@ class Guard:
             for event in self.store_thread.events():
                 self._state = self._state.take(self._without_wrong_request(event))
             self._state = self._state.judge(self.now())
+            if self.now() >= self._look_at:
+                self._look_at_place()
         return self._state.exit_status
+
+    def _look_at_place(self) -> None:
+        """Have a place that the job has left sent at once; the end of the job brings the last one."""
+        self._look_at = self.now() + LOOK_EVERY
+        place = self._place.look() if self._place else None
+        if place is not None:
+            self.store_thread.leave(place)
 
     def _without_wrong_request(self, event: Event) -> Event:
         """Return the event without a request that must not be obeyed, which is reported once."""
@@ -135,7 +150,9 @@ class Guard:
 
     def _poll_timeout(self) -> float:
         """Return the seconds to wait, at most one: timers stop while the machine is suspended."""
-        return min(LONGEST_SLEEP, self._state.poll_timeout(self.now()) + POLL_ROUNDING)
+        now = self.now()
+        until = min(self._state.poll_timeout(now), max(0.0, self._look_at - now))
+        return min(LONGEST_SLEEP, until + POLL_ROUNDING)
 
     def _take_orders(self) -> bool:
         """Take what the wrapper has written; return False once, when the wrapper is gone."""
@@ -184,7 +201,7 @@ class Guard:
         ttl, say, processes = spec.firing.ttl, self.reporter.say, self._processes
         job = Job(grace=spec.grace, timeout=spec.timeout, ttl=ttl, say=say, processes=processes)
         try:
-            environment = spec.job_environment(lease)
+            environment = spec.job_environment(lease, self._make_place(lease))
             outputs = self._capture.begin() if self._capture else ()
             streams = (*outputs, *(self._input.begin() if self._input else ()))
             body = spec.body.begin(spec, lease, environment) if spec.body and lease else None
@@ -202,6 +219,15 @@ class Guard:
     def is_own(self, lease: Lease) -> bool:
         """Return whether a lease is for the firing's own tick, and not for one that it makes up."""
         return lease.owner == self.spec.firing.owner
+
+    def _make_place(self, lease: Lease | None) -> str | None:
+        if self.spec.place is None:
+            return None
+        self._place = self.spec.place(self.spec.firing, lease, self.reporter.say)
+        path = self._place.make()
+        if path and lease:
+            self._look_at = self.now() + LOOK_EVERY
+        return path
 
     @property
     def lacks_input(self) -> bool:
@@ -241,8 +267,11 @@ class Guard:
             self._observer.send(kind, record)
 
     def finish_job(self, ending: Ending) -> Ending:
-        """Show the wrapper that no job is left; return the end with the captured output."""
+        """Show the wrapper that no job is left; return the end with the captured output and the place."""
         self.trust.until = NOTHING_TO_FENCE
+        if self._place:
+            ending = ending._replace(place=self._place.end())
+            self._place, self._look_at = None, NEVER
         if self.spec.body:
             ending = self.spec.body.judge(ending)
         return self._capture.with_output(ending) if self._capture else ending

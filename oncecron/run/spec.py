@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from oncecron.config.rules import Conflict
     from oncecron.config.run_parser import ParsedRun
     from oncecron.core.model import Lease, Retention
+    from oncecron.run.place_file import PlaceFile
     from oncecron.run.seams import Body, Observer
     from oncecron.run.spool import Spool
     from oncecron.stores.address import Address
@@ -89,6 +90,8 @@ class RunSpec(NamedTuple):
     """What runs in the place of the command; None: it is executed."""
     observe: Callable[[RunSpec], Observer | None] | None = None
     """Makes the observer of a key that has `pings`, in the wrapper (`watch.pinger.start`)."""
+    place: Callable[[Firing, Lease | None, Callable[[str], None]], PlaceFile] | None = None
+    """Makes what has the place of a start; None: there is none (`each`)."""
     pings: tuple[Ping, ...] = ()
     """The services that are pinged for this key."""
     reread: Callable[[], Settings] | None = None
@@ -122,8 +125,11 @@ class RunSpec(NamedTuple):
         scheme = "sqlite://" if self.address.kind == "sqlite" else ""
         return command_line(words, scheme + self.address.target, self.namespace)
 
-    def job_environment(self, lease: Lease | None) -> dict[str, str]:
-        """Return the environment of the job: the present one with the `ONCECRON_` variables."""
+    def job_environment(self, lease: Lease | None, place: str | None = None) -> dict[str, str]:
+        """Return the environment of the job: the present one with the `ONCECRON_` variables.
+
+        `place`: the path of the file for it.
+        """
         firing = self.firing_of(lease) if lease else self.firing
         told = {
             "ONCECRON_KEY": firing.key,
@@ -133,6 +139,7 @@ class RunSpec(NamedTuple):
             "ONCECRON_ATTEMPT": str(lease.attempt if lease else 1),
             "ONCECRON_SHARD": str(lease.shard if lease else 0),
             "ONCECRON_SHARDS": str(firing.shards),
+            "ONCECRON_PLACE": place,
         }
         hidden = () if self.pass_store else (STORE.environment, LOG.environment)
         given = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -178,7 +185,14 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
     key = key_of(parsed)
     settings = Settings(RUN_OPTIONS, parsed.given, key)
     check_together(settings, conflicts(settings.__getitem__, settings.is_typed, parsed.command))
-    return spec_of(settings, parsed.command, key, fired_at, shards=settings["shards"])
+    spec = spec_of(settings, parsed.command, key, fired_at, shards=settings["shards"])
+    return spec._replace(place=_place_file)
+
+
+def _place_file(firing: Firing, lease: Lease | None, say: Callable[[str], None]) -> PlaceFile:
+    from oncecron.run.place_file import PlaceFile  # noqa: PLC0415 - only a firing that starts a job pays
+
+    return PlaceFile(firing, lease, say)
 
 
 def spec_of(

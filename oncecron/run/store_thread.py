@@ -17,6 +17,7 @@ another, and posts events as answers, in the order in which things happen:
                  A store that does not hold its connection (`LeaseStore.holds_connection`) gives it back after a
                  second, and after each heartbeat; the first one comes at a random moment, so that jobs that began
                  together do not connect together.
+    leave        Sends a place that the job has left with a renewal at once, or with the next one that succeeds.
     keep         Records how an attempt ended and keeps the lease, with its heartbeats: `Kept`.  If the store does not
                  answer, or the lease is lost, it is treated like `end`: `Recorded`.
     retry        Begins the next attempt, within the budget of a claim: `Granted` (parked like a claim), `NotRetried`
@@ -114,6 +115,12 @@ class StoreThread:
         self._patience = stderr.Patience(wanted=spec.verbose)
         self._withdrawn = False
         self._holding = self._beating = False
+        self._place: bytes | None = None
+        """What the job has left and no renewal has brought; None: nothing."""
+        self._is_away = False
+        """Whether the last renewal has failed: the next one goes without the place, which must not endanger it."""
+        self._is_refused = False
+        """Whether the store has refused a renewal with a place: it waits for the usual one."""
         self._renew_at = self._listen_at = NEVER
         self._renew_deadline = NEVER
         """Until when a renewal before the start is tried again; `NEVER`: no start waits for the renewals."""
@@ -145,6 +152,10 @@ class StoreThread:
     def beat(self) -> None:
         """Begin the heartbeats: the job has been started."""
         self._order(self._beat)
+
+    def leave(self, place: bytes) -> None:
+        """Send a new place; answered by `Renewed`."""
+        self._order(lambda: self._leave(place))
 
     def keep(self, ending: Ending) -> None:
         """Record the end of an attempt and keep the lease; answered by `Kept` or `Recorded`."""
@@ -274,7 +285,8 @@ class StoreThread:
         return self._orders.popleft() is _claim_next
 
     def _hold(self, lease: Lease) -> None:
-        self._lease = lease
+        self._lease, self._place = lease, None
+        self._is_away = self._is_refused = False
         longest = max(_SHORTEST_RENEW_PAUSE, self._interval * _LONGEST_RENEW_PAUSE)
         self._backoff = Backoff(cap=longest)
         self._holding = True
@@ -314,6 +326,11 @@ class StoreThread:
         self._renew_at = now + self._interval * (1.0 if holds else random_fraction())
         self._listen_at = now + _LISTEN_AFTER
 
+    def _leave(self, place: bytes) -> None:
+        self._place = place
+        if self._beating and not (self._is_away or self._is_refused):
+            self._renew_at = self._now()
+
     def _listen(self) -> None:
         self._listen_at = NEVER
         if self._close_unless_held():
@@ -334,12 +351,14 @@ class StoreThread:
         return not holds
 
     def _renew(self) -> None:
-        firing = self._spec.firing_of(self._lease)
+        firing, place = self._spec.firing_of(self._lease), None if self._is_away else self._place
         try:
             renewed = self._connection.store.renew(
-                self._lease, deadline=self._now() + self._ask_timeout
+                self._lease, deadline=self._now() + self._ask_timeout, place=place
             )
         except StoreError as error:
+            self._is_away = True
+            self._is_refused |= place is not None and not isinstance(error, StoreUnavailable)
             if self._spec.verbose:
                 stderr.complain(f"key {firing.key}: lease not renewed yet, retrying: {error}")
             self._connection.close()
@@ -351,7 +370,9 @@ class StoreThread:
         if renewed is None:
             self._lose(unbegun=self._renew_deadline < NEVER)
             return
-        self._lease = renewed
+        self._lease, self._is_away = renewed, False
+        if place is not None:
+            self._place, self._is_refused = None, False
         self._backoff.reset()
         if self._renew_deadline < NEVER:  # to start a job with
             self._park()
@@ -359,6 +380,8 @@ class StoreThread:
             return
         self._post(Renewed(renewed))
         self._renew_at = self._now() + self._interval if self._beating else NEVER
+        if self._place is not None and not self._is_refused:  # the store is back
+            self._leave(self._place)
         if not self._beating or self._close_unless_held():
             return
         if self._listen_at == NEVER and not self._connection.listens(firing):
@@ -373,7 +396,7 @@ class StoreThread:
         self._post(Lost())
 
     def _keep(self, ending: Ending) -> None:
-        store, lease = self._connection.store, self._lease
+        store, lease, self._place = self._connection.store, self._lease, None  # the end has it
         answer = self._answer(lambda deadline: store.keep(lease, ending, deadline=deadline))
         if answer is True:
             self._renew_at = self._now() + self._interval

@@ -292,6 +292,16 @@ class Wrapper:
             cause=cause,  # type: ignore[arg-type]
         )
 
+    def _place_left(self) -> bytes | None:
+        """Return what the job has left last; the guard can no longer tell, nor remove the file."""
+        if self._spec.place is None:
+            return None
+
+        def say(text: str) -> None:
+            stderr.complain(f"key {self._spec.firing.key}: {text}")
+
+        return self._spec.place(self._spec.firing, self._lease, say).find().end()
+
     def _fence(self, why: str, lost_reason: LostByHolder) -> int:
         # First: a stopped guard does not reap its zombies.
         self._tree.signal_awaited(signal.SIGKILL)
@@ -303,6 +313,7 @@ class Wrapper:
             why, lost_reason = "the oncecron guard failed", "guard-failed"
             told = os.WEXITSTATUS(status)
             exit_status = told if told in (EX_TEMPFAIL, EX_CONFIG) else EX_SOFTWARE
+        place = self._place_left()
         if self._lease is None:
             if has_told and exit_status == EX_TEMPFAIL:
                 system.calls.close(self._orders)  # the spool may need a descriptor
@@ -314,7 +325,7 @@ class Wrapper:
         end = "the command was killed" if gone else "one of its processes cannot be killed"
         stderr.complain(f"key {key}: {why}; {end}")
         ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
-        ending = ending._replace(lost_reason=lost_reason)
+        ending = ending._replace(lost_reason=lost_reason, place=place)
         if self._capture:
             ending = self._capture.with_output(ending)
         firing = self._spec.firing_of(self._lease)

@@ -280,6 +280,7 @@ def test_the_environment_is_passed_on_and_oncecron_told(store: Store, host: Once
     assert seen == {name: value for name, value in given.items() if name not in hidden}
     identity = (told.pop(b"ONCECRON_EXECUTION_ID"), told.pop(b"ONCECRON_FENCING_TOKEN"))
     assert told.pop(b"TRACEPARENT")
+    assert told.pop(b"ONCECRON_PLACE").endswith(b"/place")
     assert told == {
         b"ONCECRON_KEY": b"k", b"ONCECRON_TICK": b"one", b"ONCECRON_ATTEMPT": b"1",
         b"ONCECRON_SHARD": b"0", b"ONCECRON_SHARDS": b"1",

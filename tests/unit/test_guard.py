@@ -51,7 +51,7 @@ class Slow:
     def claim(self, firing: Any, **_: Any) -> Lease:
         return self._lease(firing.owner, clock.lease_time(self.lease_clock))
 
-    def renew(self, lease: Lease, *, deadline: float) -> Lease:
+    def renew(self, lease: Lease, *, deadline: float, place: bytes | None) -> Lease:
         """Be away so many times."""
         self.failures -= 1
         if self.failures >= 0:
@@ -76,7 +76,7 @@ class Buggy(Slow):
         super().__init__(failures=0)
         self.bug = bug
 
-    def renew(self, lease: Lease, *, deadline: float) -> Lease:
+    def renew(self, lease: Lease, *, deadline: float, place: bytes | None) -> Lease:
         """Fail as nobody foresaw."""
         raise self.bug
 

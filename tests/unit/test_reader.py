@@ -42,7 +42,7 @@ def lazy(**views: list[Row]) -> Lazy:
 def execution(number: int, host: str = "a", outcome: str = "failed", tick: str = "one") -> Row:
     known = (number, "k", 0, tick, 1, outcome, 1, None, host, 5, "ann", "x", AT + number)
     return (
-        *known, None, None, 7, "0" * 16, None, 1, "schedule", None, None, None, None, None, None,
+        *known, None, None, 7, "0" * 16, None, 1, "schedule", None, None, None, None, None, None, None,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from servers.kept import assert_nothing_kept
 
 from oncecron.config.run_parser import ParsedRun
 from oncecron.core import clock, system
-from oncecron.core.errors import StoreUnavailable
+from oncecron.core.errors import StoreError, StoreRefusesError, StoreUnavailable
 from oncecron.core.model import Ending, Holder, Lease, Refusal
 from oncecron.core.retry import Backoff
 from oncecron.run.claimer import StoreConnection
@@ -309,6 +309,78 @@ def test_a_store_at_which_nobody_can_listen_is_asked_rarely(
     assert all(later - at == pytest.approx(1.0, abs=0.01) for at, later in pairwise(tries))
 
 
+# The place that a job leaves
+
+
+class Placed(Slow):
+    """A store that answers renewals by a script, one error or None each, and then well."""
+
+    def __init__(self, *script: StoreError | None) -> None:
+        super().__init__(0.0, granted)
+        self.script = list(script)
+        self.places: list[tuple[float, bytes | None]] = []
+
+    def renew(self, lease: Lease, *, place: bytes | None = None, **_: Any) -> Lease:
+        self.places.append((round(self.now - 1000, 2), place))
+        error = self.script.pop(0) if self.script else None
+        if error:
+            raise error
+        return super().renew(lease if place is None else lease._replace(place=place))
+
+
+def places_sent(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch, store: Placed, beats: int
+) -> list[tuple[float, bytes | None]]:
+    """Let a job leave `b"41"` half a second after its start; return when what was sent."""
+
+    def sleep() -> None:
+        if store.times("finish"):
+            thread.beat()
+        elif len(store.places) >= beats:
+            thread.end(Ending("succeeded", 0, None, 20.0))
+        elif not left and store.now > 1000:
+            left.append(thread.leave(b"41"))
+
+    left: list[None] = []
+    spec = new_spec(0, ttl="60s")
+    thread = threaded(spec, store, monkeypatch, sleep)
+    thread.beat()
+    thread.start()
+    return store.places
+
+
+def test_a_place_is_sent_at_once_and_once(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as a heartbeat; the next one comes a heartbeat later, without it."""
+    (at, first), *others = places_sent(new_spec, monkeypatch, Placed(), 3)
+    assert first == b"41"
+    assert at < 2
+    assert [place for _, place in others] == [None, None]
+    assert others[0][0] - at == pytest.approx(10, abs=0.1)
+
+
+def test_a_place_that_was_not_sent_comes_as_soon_as_the_store_is_back(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First the lease is renewed, without it: a place must not endanger the job."""
+    away = [StoreUnavailable("away"), StoreUnavailable("away")]
+    sent = places_sent(new_spec, monkeypatch, Placed(*away), 5)
+    assert [place for _, place in sent] == [b"41", None, None, b"41", None]
+    assert sent[3][0] - sent[2][0] < 0.1
+
+
+def test_a_place_that_the_store_refuses_waits_for_the_next_heartbeat(
+    new_spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease is renewed all the same."""
+    full = StoreRefusesError("full")
+    sent = places_sent(new_spec, monkeypatch, Placed(full, None, full, None), 6)
+    assert [place for _, place in sent] == [b"41", None, b"41", None, b"41", None]
+    assert sent[2][0] - sent[1][0] == pytest.approx(10, abs=0.1)
+    assert sent[4][0] - sent[3][0] == pytest.approx(10, abs=0.1)
+
+
 # A lease that is lost
 
 
@@ -324,7 +396,7 @@ class Losing:
         self.silent = silent
         self.delivered: list[Any] = []
 
-    def renew(self, _lease: Lease, *, deadline: float) -> None:
+    def renew(self, _lease: Lease, **_: object) -> None:
         if self.silent > 0:
             self.silent -= 1
             error = StoreUnavailable("silent")

@@ -1,0 +1,303 @@
+"""A job goes on where the attempt before it has stopped, whoever was killed in between.
+
+The job of the long tests appends numbers to a file, each with the time, and leaves the last one as its place after
+that. Then every number must be there, and after a kill only what was written shortly before may be there twice.
+"""
+
+import itertools
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from breakable import Breakable, start_breakable
+from log_of import Store
+from servers import FaultProxy, PostgresServer, RedisServer, eventually
+from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron, installed
+from servers.process import kill_tree, send
+
+KILLS = int(os.environ.get("ONCECRON_TEST_KILLS", "8"))
+TTL = ("--ttl", SHORT_TTL)
+TICK = ("--tick", "one")
+SOON = ("--retry-delay", "0s..0s")
+REPEATED = 1.0 + 1.0
+"""Seconds: what may be repeated, and what two busy cores take."""
+COUNT = """
+read -r n <"$ONCECRON_PLACE" || n=0
+while [ $n -lt $2 ]; do
+  n=$((n + 1)); read -r up _ </proc/uptime
+  echo $n $up $ONCECRON_ATTEMPT >>"$1"; echo $n >"$ONCECRON_PLACE"; sleep 0.03
+done
+"""
+
+
+class Number(NamedTuple):
+    """What the job has written."""
+
+    number: int
+    at: float
+    """Seconds since the start of this machine."""
+    attempt: int
+
+
+class Numbers:
+    """The file of the numbers."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def job(self, until: int = 100_000) -> list[str]:
+        return ["sh", "-c", COUNT, "count", str(self.path), str(until)]
+
+    def all(self) -> list[Number]:
+        lines = (line.split() for line in self.path.read_text().splitlines())
+        return [Number(int(n), float(at), int(attempt)) for n, at, attempt in lines]
+
+    def last(self) -> int:
+        return self.all()[-1].number if self.path.stat().st_size else 0
+
+    def wait_for_more(self, count: int) -> None:
+        """Wait until so many more are there, and longer than what may be repeated."""
+        wanted, until = self.last() + count, time.monotonic() + REPEATED + 1.0
+        eventually(lambda: self.last() >= wanted and time.monotonic() >= until, 30)
+
+    def check(self, kills: int) -> None:
+        """Fail if one is missing, or if more were repeated than were written just before a kill."""
+        attempts = [
+            list(each) for _, each in itertools.groupby(self.all(), key=lambda one: one.attempt)
+        ]
+        assert len(attempts) == kills + 1
+        for each in attempts:
+            assert [one.number for one in each] == list(
+                range(each[0].number, each[0].number + len(each))
+            )
+        for before, after in itertools.pairwise(attempts):
+            gap = f"{before[-1]} was followed by {after[0]}"
+            assert after[0].number <= before[-1].number + 1, f"missing: {gap}"
+            repeated = [one for one in before if one.number >= after[0].number]
+            if repeated:
+                assert before[-1].at - repeated[0].at <= REPEATED, f"repeated: {gap}"
+        assert attempts[0][0].number == 1
+        assert len(attempts[-1]) > 1
+
+
+@pytest.fixture
+def numbers(public_path: Path) -> Numbers:
+    return Numbers(public_path / "numbers")
+
+
+SAYS = 'cat "$ONCECRON_PLACE"; echo "after $ONCECRON_ATTEMPT" >"$ONCECRON_PLACE"; '
+
+
+@pytest.mark.quick
+def test_a_retry_finds_what_was_left(store: Store, host: Oncecron) -> None:
+    """With the end: nothing waits for a look. Success ends it, and leaves it on record; nothing is left behind."""
+    script = SAYS + 'ls -ld "$ONCECRON_PLACE" >&2; [ $ONCECRON_ATTEMPT = 3 ]'
+    ended = host.run("k", *TICK, "--retries", 5, *SOON, "--", "sh", "-c", script)
+    assert (ended.status, ended.out) == (0, b"after 1\nafter 2\n")
+    lines = ended.err.splitlines()
+    assert [line.split()[0] for line in lines] == ["-rw-------"] * 3
+    assert not any(Path(line.split()[-1]).parent.exists() for line in lines)
+    log = host("history", "k", "--json").out
+    assert [log.count(b'"after %d"' % number) for number in (1, 2, 3)] == [1, 1, 1]
+    again = host.run("k", *TICK, "--again", "--", "sh", "-c", SAYS)
+    assert again == Ended(0, b"", "")
+
+
+def test_another_host_goes_on_by_hand(store: Store, new_host: Callable[..., Oncecron]) -> None:
+    """By --again, after a failure; an empty line takes the place back; another tick begins without."""
+    a, b = new_host("host-a"), new_host("host-b")
+    assert a.run("k", *TICK, "--", "sh", "-c", SAYS + "exit 3").status == 3
+    assert b.run("k", "--tick", "two", "--", "sh", "-c", SAYS + "exit 3").out == b""
+    taken_back = 'cat "$ONCECRON_PLACE"; echo >"$ONCECRON_PLACE"; exit 3'
+    assert b.run("k", *TICK, "--again", "--", "sh", "-c", taken_back) == Ended(3, b"after 1\n", "")
+    assert a.run("k", *TICK, "--again", "--", "sh", "-c", SAYS) == Ended(0, b"", "")
+
+
+def test_each_shard_has_a_place(any_store: Store, host: Oncecron) -> None:
+    """Its own, also where one firing runs them all."""
+    shards = ("--shards", 2, "--retries", 1, *SOON)
+    script = 'cat "$ONCECRON_PLACE"; echo "of $ONCECRON_SHARD" >"$ONCECRON_PLACE"; exit 3'
+    ended = host.run("k", *TICK, *shards, "--", "sh", "-c", script)
+    assert sorted(ended.out.split(b"\n")[:-1]) == [b"of 0", b"of 1"]
+
+
+@pytest.mark.parametrize("killed", ["guard", "host"])
+def test_a_host_that_waits_goes_on(
+    store: Store, new_host: Callable[..., Oncecron], numbers: Numbers, killed: str
+) -> None:
+    """--failover: what the guard, or the whole host, has not sent is repeated, and nothing else."""
+    a, b = new_host("host-a"), new_host("host-b")
+    goes_on = (*TTL, *TICK, "--failover", "--")
+    holder = a.fire("k", *goes_on, *numbers.job())
+    numbers.wait_for_more(20)
+    waiting = b.fire("k", *goes_on, *numbers.job(numbers.last() + 60))
+    eventually(lambda: any(skip.reason == "held" for skip in store.skips("k")), 30)
+    if killed == "guard":
+        send([holder.guard()], signal.SIGKILL)
+    else:
+        kill_tree(holder.process.pid)
+    holder.wait()
+    assert waiting.wait(60) == Ended(0, b"", "")
+    numbers.check(1)
+
+
+def test_what_the_guard_had_not_seen_is_in_the_record(
+    store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """It is killed before its first look: the wrapper reads the place, and removes the file."""
+    told = public_path / "told"
+    script = f'echo 41 >"$ONCECRON_PLACE"; echo "$ONCECRON_PLACE" >{told}; exec sleep 60'
+    firing = host.fire("k", *TTL, *TICK, "--", "sh", "-c", script)
+    path = Path(
+        eventually(lambda: told.read_text().splitlines()[0], retry_on=(OSError, IndexError))
+    )
+    send([firing.guard()], signal.SIGKILL)
+    assert firing.wait(20).status == 75
+    assert not path.parent.exists()
+    again = host.run("k", *TTL, *TICK, "--again", "--", "sh", "-c", SAYS)
+    assert again == Ended(0, b"41\n", "")
+
+
+def kill(firing: Firing, who: str) -> None:
+    """Kill one process of a firing, or all of them, and wait until none is left."""
+    processes = {"wrapper": lambda: firing.wrapper, "guard": firing.guard, "job": firing.job}
+    guard = firing.guard()
+    if who == "host":
+        kill_tree(firing.process.pid)
+    else:
+        send([processes[who]()], signal.SIGKILL)
+    firing.wait()
+    eventually(lambda: not guard.alive(), 30)
+
+
+@pytest.mark.timeout(120 + 20 * KILLS)
+def test_no_number_is_missing_whoever_is_killed(
+    store: Store, new_host: Callable[..., Oncecron], numbers: Numbers
+) -> None:
+    """Wrapper, guard, job and host in turn, two hosts by turns: a person runs the tick again each time."""
+    hosts = [new_host("host-a"), new_host("host-b")]
+    again = (*TTL, *TICK, "--again", "--wait", "30s", "--")
+    for number, who in zip(
+        range(KILLS), itertools.cycle(("job", "guard", "wrapper", "host")), strict=False
+    ):
+        firing = hosts[number % 2].fire("k", *again, *numbers.job())
+        numbers.wait_for_more(5)
+        kill(firing, who)
+    last = hosts[0].run("k", *again, *numbers.job(numbers.last() + 5))
+    assert (last.status, last.err) == (0, "")
+    numbers.check(KILLS)
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def breakable(
+    request: pytest.FixtureRequest,
+    new_postgres: Callable[..., PostgresServer],
+    new_redis: Callable[..., RedisServer],
+) -> Breakable:
+    return start_breakable(str(request.param), new_postgres, new_redis)
+
+
+def test_a_holder_that_is_cut_off_is_followed_from_its_last_word(
+    breakable: Breakable, public_path: Any, new_proxy: Callable[..., FaultProxy], numbers: Numbers
+) -> None:
+    """What it did without the store is repeated, and its late record does not move the place of who goes on."""
+    way = new_proxy(breakable.server)
+    cut_off = Oncecron(breakable.url(via=way), public_path, "host-a")
+    other = Oncecron(breakable.url(), public_path, "host-b")
+    goes_on = (*TTL, *TICK, "--failover", "--")
+    holder = cut_off.fire("k", *goes_on, *numbers.job())
+    numbers.wait_for_more(20)
+    waiting = other.fire("k", *goes_on, *numbers.job(numbers.last() + 400))
+    eventually(lambda: any(skip.reason == "held" for skip in breakable.log.skips("k")), 30)
+    way.deaf()
+    last = numbers.last()
+    assert holder.wait(40).status == 75
+    way.passing()
+    assert cut_off("flush").status == 0
+    assert waiting.wait(90) == Ended(0, b"", "")
+    first = next(one for one in numbers.all() if one.attempt == 2)
+    assert last - REPEATED / 0.03 <= first.number <= last + 1 + 0.5 / 0.03
+    present = {one.number for one in numbers.all()}
+    assert present == set(range(1, max(present) + 1))
+
+
+def test_a_place_waits_for_a_store_that_restarts(
+    breakable: Breakable, public_path: Any, numbers: Numbers
+) -> None:
+    """The job goes on, and the place is sent when the store is back."""
+    host = Oncecron(breakable.url(), public_path)
+    firing = host.fire("k", *TICK, "--retries", 0, "--", *numbers.job())
+    numbers.wait_for_more(5)
+    breakable.stop("fast")
+    numbers.wait_for_more(5)
+    breakable.server.start()
+    numbers.wait_for_more(5)
+    eventually(lambda: str(numbers.last()).encode() >= _place(host).encode() > b"", 30)
+    before = numbers.last()
+    eventually(lambda: int(_place(host)) >= before, 30)
+    kill_tree(firing.process.pid)
+
+
+def _place(host: Oncecron) -> str:
+    [row] = json.loads(host("history", "k", "--json").out)
+    return str(row["place"] or "")
+
+
+def test_a_job_without_a_store_leaves_its_place_with_its_record(
+    new_postgres: Callable[..., PostgresServer], public_path: Path
+) -> None:
+    """--on-store-error run: it begins without one; the next attempt goes on from there, if it was needed at all."""
+    server = new_postgres()
+    host = Oncecron(installed(server.create_database()).url(), public_path)
+    assert host.run("k", *TICK, "--", "sh", "-c", SAYS + "exit 3").status == 3
+    away = ("--connect-timeout", "1s", "--on-store-error", "run", "--")
+    for status, left in ((3, b"after 1\n"), (0, b"")):
+        server.stop()
+        tick = ("--tick", f"tick-{status}")
+        ended = host.run("k", *tick, *away, "sh", "-c", f"{SAYS}exit {status}")
+        assert (ended.status, ended.out) == (status, b"")
+        server.start()
+        assert host("flush").status == 0
+        assert host.run("k", *tick, "--again", "--", "sh", "-c", SAYS).out == left
+
+
+BAD = {
+    "a link": ('ln -sf /etc/passwd "$ONCECRON_PLACE"', "is no regular file"),
+    "a fifo": ('rm "$ONCECRON_PLACE"; mkfifo "$ONCECRON_PLACE"', "is no regular file"),
+    "a directory": ('rm "$ONCECRON_PLACE"; mkdir "$ONCECRON_PLACE"', "is no regular file"),
+    "1 GB": ('truncate -s 1G "$ONCECRON_PLACE"', "has more than 4096 bytes"),
+    "no newline": ('printf 42 >"$ONCECRON_PLACE"', "does not end in a newline"),
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_what_is_no_place_is_ignored_with_a_line(
+    any_store: Store, host: Oncecron, bad: str
+) -> None:
+    """The last good one stays, and the job ends as it ends."""
+    script, why = BAD[bad]
+    script = f'cat "$ONCECRON_PLACE"; echo 41 >"$ONCECRON_PLACE"; sleep 1.5; {script}; exit 3'
+    ended = host.run("k", *TICK, "--", "sh", "-c", script)
+    assert (ended.status, ended.out) == (3, b"")
+    assert ended.err.count("\n") == 1
+    assert why in ended.err
+    assert host.run("k", *TICK, "--again", "--", "sh", "-c", SAYS) == Ended(0, b"41\n", "")
+
+
+def test_a_job_runs_without_a_place_where_none_can_be_made(
+    any_store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """After one line; the variable of an outer run does not stand in."""
+    (public_path / "file").touch()
+    nowhere = {"TMPDIR": str(public_path / "file"), "XDG_STATE_HOME": str(public_path / "file")}
+    host.environment |= nowhere | {"ONCECRON_PLACE": "outer"}
+    ended = host.run("k", *TICK, "--", "sh", "-c", 'echo "${ONCECRON_PLACE-none}"')
+    assert (ended.status, ended.out) == (0, b"none\n")
+    assert ended.err.count("\n") == 1
+    assert "runs without $ONCECRON_PLACE" in ended.err
