@@ -78,16 +78,17 @@ _USUAL, _PROGRESS, _EXIT = (
     table.exit_status(10),
 )
 _SUCCESS, _SINCE = table.time("succeeded_at", "SUCCESS", 7), table.time("running_since", "SINCE", 8)
+_PLACE = table.field("place", "PLACE", 11, 12, is_optional=True)
 _IN_A_ROW, _PAUSED = Column("IN A ROW", _in_a_row, 9, right=True), Column("PAUSED", _paused, 7, 20)
 JOBS = Kind(
     JobSummary._fields, tuple(name for name in JobSummary._fields if name.endswith(("_at", "_since", "_until"))),
     (
         _KEY, _STATE, table.field("outcome", "LAST"), _EXIT, _SUCCESS, table.time("failed_at", "FAILURE"),
-        Column("RUNNING", _running_on), _SINCE, _IN_A_ROW, _USUAL, _NEXT, _SCHEDULE, _PROGRESS, _PAUSED,
+        Column("RUNNING", _running_on), _SINCE, _IN_A_ROW, _USUAL, _NEXT, _SCHEDULE, _PROGRESS, _PLACE, _PAUSED,
     ),
     screen=(
         _KEY, _STATE, table.time("started_at", "LAST", 1), _NEXT, _SCHEDULE, _USUAL, Column("HOST", _host, 3, 10),
-        _PROGRESS, _SINCE, _IN_A_ROW, _SUCCESS, _EXIT, _PAUSED,
+        _PROGRESS, _SINCE, _IN_A_ROW, _SUCCESS, _EXIT, _PLACE, _PAUSED,
     ),
 )  # fmt: skip
 _BY_NEXT = tuple(JOBS.screen[at] for at in (3, 0, 1, 2, *range(4, len(JOBS.screen))))

@@ -100,6 +100,8 @@ class JobSummary(NamedTuple):
     """How many ticks the next firing will make up; they are not missed yet."""
     first_caught_up: str | None = None
     """The oldest of them."""
+    place: str | None = None
+    """Where the next attempt of its newest tick goes on; only of keys that are asked for by name."""
 
 
 _FAILED = ("failed", "timed-out", "unclaimed", "not-started")

@@ -153,7 +153,16 @@ def jobs(
     rows = functools.partial(getattr, sources, "key_hosts")
     due = dues(known_keys, log.reasons, now, more, missed_after, rows)
     for key, past in pasts.items():
-        yield _job(known_keys[key], past, running.get(key, []), due[key], sources)
+        job = _job(known_keys[key], past, running.get(key, []), due[key], sources)
+        yield job._replace(place=_place(log, past.newest)) if keys and not brief else job
+
+
+def _place(log: Reader, newest: Sequence[Execution]) -> str | None:
+    """Return the place of an attempt that has not succeeded; executions come without what may be long."""
+    if not newest or newest[0].outcome == "succeeded":
+        return None
+    found = log.execution(newest[0].execution_id)
+    return found and found.place
 
 
 def _newest_in_brief(

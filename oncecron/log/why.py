@@ -94,6 +94,8 @@ _OF_HOST = {
 }
 """The reasons of skips that a host decides without the store, which may be spooled."""
 _SKIPS_SHOWN = 20
+_PLACE_SHOWN = 200
+"""Characters of a place, which may be long."""
 _FAILED = ("failed", "timed-out")
 _UNFIRED = ("not-fired", "no-record", "to-come")
 _RUN_AGAIN = (
@@ -287,6 +289,7 @@ class _Sentences:
         yield from map(self._spooled, facts.spooled)
         for traced in (*facts.holders, *facts.executions):
             yield from self._state(traced.execution)
+            yield from self._place(traced.execution)
         if verdict in _UNFIRED:
             yield from self._due()
             yield from self._unfired(verdict)
@@ -419,6 +422,18 @@ class _Sentences:
         if execution.execution_id in self._facts.exhausted:
             listing = f"`oncecron history --exhausted {execution.key}`"
             yield f"No further attempt follows. To list such ticks: {listing}"
+
+    def _place(self, execution: Execution) -> Iterator[str]:
+        """Yield where the next attempt goes on, if there may be one."""
+        is_over = execution.outcome == "succeeded" or self._is_other(execution)
+        if execution.place is None or is_over or not self._is_last(execution):
+            return
+        shown = visible(execution.place)
+        if len(shown) > _PLACE_SHOWN:
+            more = f"`oncecron history --id {execution.execution_id} --json`"
+            shown = f"{shown[:_PLACE_SHOWN]}... (all of it: {more})"
+        shard = f" of shard {execution.shard}" if execution.shards > 1 else ""
+        yield f"The next attempt{shard} goes on after {shown}"
 
     def _is_kept(self, execution: Execution) -> bool:
         return execution.outcome in _FAILED and self._lease_of(execution) is not None

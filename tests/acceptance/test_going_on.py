@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from answers import answer
 from breakable import Breakable, start_breakable
 from log_of import Store
 from servers import FaultProxy, PostgresServer, RedisServer, eventually
@@ -103,6 +104,7 @@ def test_a_retry_finds_what_was_left(store: Store, host: Oncecron) -> None:
     lines = ended.err.splitlines()
     assert [line.split()[0] for line in lines] == ["-rw-------"] * 3
     assert not any(Path(line.split()[-1]).parent.exists() for line in lines)
+    assert b"goes on after" not in host("why", "k").out
     log = host("history", "k", "--json").out
     assert [log.count(b'"after %d"' % number) for number in (1, 2, 3)] == [1, 1, 1]
     again = host.run("k", *TICK, "--again", "--", "sh", "-c", SAYS)
@@ -117,6 +119,27 @@ def test_another_host_goes_on_by_hand(store: Store, new_host: Callable[..., Once
     taken_back = 'cat "$ONCECRON_PLACE"; echo >"$ONCECRON_PLACE"; exit 3'
     assert b.run("k", *TICK, "--again", "--", "sh", "-c", taken_back) == Ended(3, b"after 1\n", "")
     assert a.run("k", *TICK, "--again", "--", "sh", "-c", SAYS) == Ended(0, b"", "")
+
+
+def test_people_are_shown_the_place(store: Store, new_host: Callable[..., Oncecron]) -> None:
+    """By `why` and `jobs KEY`, as long as the tick is not done; masked, and without control characters."""
+    a, b = new_host("host-a"), new_host("host-b")
+    script = 'printf "https://ann:secret@h/\\033[1m\\n" >"$ONCECRON_PLACE"; exit 3'
+    assert a.run("k", *TICK, "--", "sh", "-c", script).status == 3
+    shown = b"https://ann:***@h/\\x1b[1m"
+    assert b"The next attempt goes on after " + shown in b("why", "k").out
+    assert shown in b("jobs", "k").out
+    [job] = answer(b, "jobs", "k")
+    assert job["place"] == "https://ann:***@h/\x1b[1m"
+    assert answer(b, "jobs")[0]["place"] is None
+    long = (
+        'head -c 4000 /dev/zero | tr "\\0" x >"$ONCECRON_PLACE"; echo >>"$ONCECRON_PLACE"; exit 3'
+    )
+    a.run("k", *TICK, "--again", "--", "sh", "-c", long)
+    assert b"x" * 200 + b"... (all of it: `oncecron " in b("why", "k").out
+    a.run("k", *TICK, "--again", "--", "true")
+    assert b"goes on after" not in b("why", "k").out
+    assert answer(b, "jobs", "k")[0]["place"] is None
 
 
 def test_each_shard_has_a_place(any_store: Store, host: Oncecron) -> None:

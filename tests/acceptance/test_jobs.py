@@ -22,7 +22,7 @@ JOB = [
     *("first_missed", "last_missed", "overruns", "silent_since", "paused_by", "paused_until"),
     *("paused_reason", "schedule", "zone", "progress", "settled", "state"),
     *("forgotten_at", "forgotten_by", "retired", "stopped_by", "host", "lease", "slow"),
-    *("tick", "catching_up", "first_caught_up"),
+    *("tick", "catching_up", "first_caught_up", "place"),
 ]
 
 
