@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     PingKind = Literal["start", "end"]
     Record = Mapping[str, Any]
     Events = tuple[list[tuple[EventKind, dict[str, Any]]], int]
+    _Part = tuple[int, str | None]
+    """A shard of a tick: a firing may run several shards, and make up several ticks."""
 
 BODY_LIMIT = 10_000
 """Bytes that a healthchecks server keeps if its answers do not say otherwise (hc/settings.py, PING_BODY_LIMIT)."""
@@ -97,35 +99,35 @@ class Story:
 
     def __init__(self, *, failover: bool) -> None:
         self._failover = failover
-        self._executions: dict[int, int | None] = {}
-        """The newest execution of each shard that has started."""
-        self._kept: dict[int, dict[str, Any]] = {}
-        """The last attempt of each shard after which another is to follow."""
-        self._ended: set[int] = set()
+        self._executions: dict[_Part, int | None] = {}
+        """The newest execution of each part that has started."""
+        self._kept: dict[_Part, dict[str, Any]] = {}
+        """The last attempt of each part after which another is to follow."""
+        self._ended: set[_Part] = set()
 
     def take(
         self, kind: EventKind, record: dict[str, Any]
     ) -> Iterator[tuple[PingKind, dict[str, Any]]]:
         """Yield the ping that an event is, if it is one."""
-        shard = record["shard"]
+        part = record["shard"], record["tick"]
         if kind == "lost":
             yield "end", record
         elif kind == "start":
-            first = shard not in self._executions
-            self._executions[shard] = record["execution_id"]
+            first = part not in self._executions
+            self._executions[part] = record["execution_id"]
             if first:
                 yield "start", record
-        elif shard in self._executions and shard not in self._ended:
-            full = {**record, "execution_id": self._executions[shard]}
-            self._kept[shard] = full
+        elif part in self._executions and part not in self._ended:
+            full = {**record, "execution_id": self._executions[part]}
+            self._kept[part] = full
             if kind == "end" and not self._goes_on_elsewhere(record):
-                self._ended.add(shard)
+                self._ended.add(part)
                 yield "end", full
 
     def close(self) -> Iterator[tuple[PingKind, dict[str, Any]]]:
-        """Yield the end of each shard whose next attempt never came, and which no other host continues."""
-        for shard, record in self._kept.items():
-            if shard not in self._ended and not self._failover:
+        """Yield the end of each part whose next attempt never came, and which no other host continues."""
+        for part, record in self._kept.items():
+            if part not in self._ended and not self._failover:
                 yield "end", record
 
     def _goes_on_elsewhere(self, record: dict[str, Any]) -> bool:

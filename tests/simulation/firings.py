@@ -14,7 +14,7 @@ from store import SimulatedStore
 from oncecron.core import tick as ticks
 from oncecron.core.model import Firing, Holder, Retention
 from oncecron.core.retry import RetryPolicy
-from oncecron.host.local_time import scheduled_tick
+from oncecron.host.local_time import scheduled_tick, ticks_before
 from oncecron.run.firing_states import Claiming
 from oncecron.run.spec import RunSpec, random_uuid
 from oncecron.run.wrapper import supervise
@@ -64,6 +64,7 @@ class Key:
         self.on_error = draw.choice(("fail", "fail", "fail", "fail", "run"))
         each = {1: "*", 60: "0"}.get(self.every, f"*/{self.every}")
         self.schedule = f"{each} * * * *"
+        self.catch_up: float | None = None
 
     @property
     def attempts(self) -> int:
@@ -88,6 +89,10 @@ class Key:
             *(again, self.schedule if self.rule == "schedule" else None, "UTC"),
             shards=self.shards, failover=self.failover, retries=self.attempts, machine=host.name,
         )  # fmt: skip
+        if self.catch_up is not None and not again:
+            instant, oldest = int(firing.tick.instant or 0), fired_at - self.catch_up
+            before = ticks_before(self.schedule, "UTC", instant, oldest, 1)
+            firing = firing._replace(catch_up=self.catch_up, previous=before[0] if before else None)
         return RunSpec(
             *(firing, ("job",), ADDRESS, "sim", host.spool, None, Retention()),
             *(self.grace, self.timeout, self.wait),

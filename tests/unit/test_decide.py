@@ -10,7 +10,7 @@ from one_key import OneKey, claim
 
 from oncecron.core.decision import Cut, Expire, Grant, LookCloser, Regain
 from oncecron.core.errors import ConfigurationError
-from oncecron.core.model import AskAgain, BlockingLease, Lease, Refusal
+from oncecron.core.model import AskAgain, Behind, BlockingLease, Lease, Refusal
 from oncecron.core.tick import NO_TICK, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW, NEVER
 from oncecron.core.units import DAY
@@ -397,3 +397,29 @@ def test_the_same_facts_get_the_same_answer(claim: Claim) -> None:
     assert (claim.state, claim.firing) == (state, firing)
     assert hash(state._replace(version=0)) is not None  # tuples, all the way down
     assert claim.state.now == NOW
+
+
+# What was missed
+
+
+@many
+@given(anything, st.sampled_from(INSTANTS))
+def test_who_is_behind_is_told_so_in_the_place_of_a_grant(claim: Claim, previous: float) -> None:
+    """Everything else that is in its way comes first; and nobody is behind a mark that is not known."""
+    mark, answer = claim.state.high_water, claim.answer()
+    behind = claim._replace(firing=claim.firing._replace(previous=previous)).answer()
+    if isinstance(answer, Grant) and mark is not None and mark < previous:
+        assert behind == Behind(mark)
+    else:
+        assert kind(behind) == kind(answer)
+
+
+@many
+@given(anything)
+def test_a_tick_that_was_missed_is_claimed_as_any_of_a_schedule(claim: Claim) -> None:
+    """But no deadline counts from its instant, and its cause is told."""
+    assume(claim.firing.tick.rule == "schedule" and not claim.firing.again)
+    usual = claim._replace(firing=claim.firing._replace(starting_deadline=None)).answer()
+    tick = claim.firing.tick._replace(rule="catch-up")
+    answer = claim._replace(firing=claim.firing._replace(tick=tick)).answer()
+    assert kind(answer) == ("catch-up" if kind(usual) == "schedule" else kind(usual))

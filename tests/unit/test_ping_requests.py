@@ -97,6 +97,13 @@ def test_two_attempts_are_one_run() -> None:
     assert told(START, end, end) == [("start", 1, None), ("end", 2, 4)]
 
 
+def test_each_tick_that_is_made_up_is_a_run() -> None:
+    """And so is each shard: both are more than one run of a firing."""
+    parts = [record(tick=tick, shard=shard, exit_code=3) for tick in ("t", "u") for shard in (0, 1)]
+    events = [(kind, part) for part in parts for kind in ("start", "end")]
+    assert [kind for kind, *_ in told(*events)] == ["start", "end"] * 4
+
+
 def test_an_attempt_that_never_came_ends_with_the_last_one() -> None:
     """The lease was lost between two attempts: another host runs the next one with --failover alone."""
     kept = ("keep", record(exit_code=3, outcome="failed"))

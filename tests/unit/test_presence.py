@@ -124,3 +124,12 @@ def test_bytes_are_replaced() -> None:
     """A SQLite file may have them."""
     damaged: Any = b"\xff"
     assert fields_of(fire(damaged, minute(0)))["skips"] == "1"
+
+
+def test_a_tick_that_is_made_up_was_not_fired_now() -> None:
+    """It is a start, and the line still says what it makes up; its time would be a wrong one."""
+    known = fire(None, minute(3), catch_up=60.0)
+    late = minute(1)._replace(rule="catch-up")
+    after = fields_of(fire(known, late, at=NOW + 9, won=True, catch_up=60.0))
+    assert {**after, "wins": "0", "skips": "1"} == fields_of(known)
+    assert (after["wins"], after["catch_up"]) == ("1", "60.0")
