@@ -76,7 +76,11 @@ def test_each_command_prints_what_is_expected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All files are there, and no others."""
-    for name in ("oncecron_each", "oncecron_notify"):  # whose findings `check` counts
+    for name in (
+        "oncecron_crontab",
+        "oncecron_each",
+        "oncecron_notify",
+    ):  # whose cures and findings are told
         pytest.importorskip(name)
     renews = "ONCECRON_TEST_RENEW" in os.environ
     fleet = Fleet(str(tmp_path / "jobs.db"))

@@ -16,6 +16,12 @@ def test_again_runs_a_tick_that_has_passed(a: Host, b: Host) -> None:
     assert b.lose(minute(2)).reason == "passed"
 
 
+def test_a_person_is_never_late(a: Host, b: Host) -> None:
+    """The deadline keeps a schedule from a start hours later; who asks for the tick knows what time it is."""
+    assert a.lose(minute(1), starting_deadline=1.0).reason == "late"
+    assert b.run(minute(1), starting_deadline=1.0, again=True).attempt == 1
+
+
 @pytest.mark.parametrize("outcome", ["succeeded", "failed", "lost"])
 @pytest.mark.parametrize("tick", [minute(1), named_tick("2026-11")])
 def test_a_further_attempt_that_did_not_start_opens_nothing(

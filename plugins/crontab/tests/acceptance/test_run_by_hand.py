@@ -86,11 +86,13 @@ PATH=/usr/local/bin:/usr/bin:/bin
 SHELL=/bin/bash
 HOME=/usr
 LOGNAME=nobody
-* * * * * cd lib && : "$(date +\\%F)" && {oncecron} run --key whole {minutely} --shell '{seen}' 2>&1 | cat
+* * * * * cd lib && : "$(date +\\%F)" && {oncecron} run --key whole {minutely} --shell '{seen}' 2>&1 | cat; {ignored}
 SHELL={oncecron}-shell
 ONCECRON_KEY_PREFIX=shell.
 * * * * * {seen}
 """
+IGNORED = "grep SigIgn /proc/self/status >>$(ls -t {path}/rest-whole-* | head -n1)"
+"""Which signals the line itself ignores."""
 OF_PAM = {
     "environment": "# of all\nPATH=/usr/games\nPROXY='http://proxy:3128'\nexport LOGNAME=me\n",
     "locale": 'LANG="C.UTF-8"\n',
@@ -112,7 +114,12 @@ def test_a_job_sees_the_same_under_cron_and_by_hand() -> None:
         store = f"sqlite://{path}/store.db"
         minutely = "--schedule '* * * * *' --tz UTC"
         crontab = CRONTAB.format(
-            store=store, oncecron=CONSOLE_SCRIPT, path=path, seen=seen, minutely=minutely
+            store=store,
+            oncecron=CONSOLE_SCRIPT,
+            path=path,
+            seen=seen,
+            minutely=minutely,
+            ignored=IGNORED.format(path=path),
         )
         host = CronHost("web1", crontab)
         stack.callback(host.remove)
@@ -125,7 +132,8 @@ def test_a_job_sees_the_same_under_cron_and_by_hand() -> None:
         assert eventually(lambda: _ended(path) >= 3, 130)
         host.stop()
         eventually(lambda: not host.processes(), 30)
-        person = Oncecron(store, path, prefix=host.prefix, **OF_A_PERSON)
+        careful = ["/bin/sh", "-c", 'umask 077; exec "$@"', "sh"]
+        person = Oncecron(store, path, prefix=[*host.prefix, *careful], **OF_A_PERSON)
         person.environment["XDG_STATE_HOME"] = "/run/user"
         told = json.loads(person("history", "--json").out)
         ticks = {row["key"]: row["tick"] for row in told}
@@ -149,7 +157,7 @@ def test_a_job_sees_the_same_under_cron_and_by_hand() -> None:
         assert (
             (path / "rest-simple-2").read_text().startswith("first\nsecond % line\n/root\n0022\n")
         )
-        assert (path / "rest-whole-2").read_text() == "/usr/lib\n0022\n/bin/bash\n"
+        assert (path / "rest-whole-2").read_text().startswith("/usr/lib\n0022\n/bin/bash\nSigIgn:")
         assert {
             row["cause"]
             for row in json.loads(person("history", "--json").out)

@@ -9,12 +9,17 @@ from hypothesis import given
 from oncecron.config.options import RUN_OPTION
 from oncecron.config.run_parser import parse_run
 from oncecron.core.shell_words import simple_words
+from oncecron.core.text import Clock
+from oncecron.log.job_summary import JobSummary
+from oncecron.watch.findings import Situation, check, cure, usual_limits
 from oncecron_crontab.again import with_options
 from oncecron_crontab.cron_environment import cron_environment
 from oncecron_crontab.crons import CRONS
 from oncecron_crontab.percent_sign import shell_command
+from oncecron_crontab.plugin import PLUGIN
 from oncecron_crontab.prefix import with_prefix
 
+NOW = 1_764_000_000.0
 OF_THE_TICK = ("schedule", "tz", "tick", "no-tick")
 ADDED = (b"--again", b"--tick", b"a b")
 
@@ -106,3 +111,28 @@ def test_cron_sets_what_nobody_else_may(tmp_path: Path) -> None:
     assert other == {
         "PATH": "/usr/bin:/bin", "HOME": "/home/ann", "LOGNAME": "ann", "USER": "ann", "SHELL": "/bin/sh",
     }  # fmt: skip
+
+
+# Who names the command
+
+
+def test_a_finding_of_a_scheduled_key_names_the_command() -> None:
+    """With the tick that failed or was lost; of a key without a schedule nobody knows its line."""
+    known = {"key": "k", "failures": 1, "missed": 0, "tick": "2026-11-20T02:00Z", "started_at": 1.0}
+    of_all = {**dict.fromkeys(JobSummary._fields), **known}
+    for outcome in ("failed", "lost"):
+        for schedule, how in (
+            ("@daily", "; to run this one again: `oncecron again k --tick 2026-11-20T02:00Z`"),
+            (None, "; `oncecron why k` has the line that runs this one again"),
+        ):
+            job = JobSummary(**{**of_all, "outcome": outcome, "schedule": schedule})
+            [found] = check(Situation(NOW, [job]), usual_limits(), Clock(utc=True)).findings
+            assert found.finding == outcome
+            assert cure(found).endswith(how)
+            assert cure(found, has_account=True) + how == cure(found)
+
+
+def test_a_tick_is_quoted_in_the_command() -> None:
+    """It may be any name."""
+    assert [*PLUGIN.again("k", "a$b")] == ["again k --tick 'a$b'"]
+    assert [*PLUGIN.again("k", None)] == ["again k"]
