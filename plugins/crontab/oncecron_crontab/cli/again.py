@@ -17,7 +17,7 @@ from oncecron.cli.command import STORE_OPTIONS, TableCommand, spools, store_and_
 from oncecron.cli.sentences import valid_key
 from oncecron.config.options import STORE, Option
 from oncecron.config.rules import tick_rules
-from oncecron.config.settings import Settings
+from oncecron.config.settings import Settings, naming
 from oncecron.core.errors import (
     EX_NOT_FOUND,
     CommandError,
@@ -66,7 +66,7 @@ OPTIONS = (
     Option("dry-run", "flag", "Say what would be started now, or why nothing would. Start and record nothing."),
     *STORE_OPTIONS,
 )  # fmt: skip
-_OF_THE_TICK = ("schedule", "tz", "tick", "no-tick", "min-gap", "starting-deadline")
+_OF_THE_TICK = ("schedule", "tz", "tick", "no-tick", "min-gap", "starting-deadline", "catch-up")
 """The options of a line that do not go with another tick than its own."""
 
 
@@ -171,8 +171,7 @@ def _nowhere(key: str, text: str | None, given: Mapping[str, str]) -> NotFoundEr
     tick = newest.tick if text is None else _named(key, text, settings)
     line = again_words(key, tick, newest.command, newest.shards)
     if newest.user != user_name():
-        as_user = f"`sudo -u {shell_quoted(newest.user)} oncecron again {key}{_typed(given)}`"
-        there = f"; user {visible(newest.user)} ran it: {as_user}{there}"
+        there = f"; user {visible(newest.user)} ran it: {_by(newest.user, key, given)}{there}"
     return NotFoundError(
         f"{where}{there}; or run its command as it is on record: `oncecron {visible(line)}`"
     )
@@ -183,8 +182,8 @@ def _refuse_other_user(key: str, found: Found, given: Mapping[str, str]) -> None
     user = found.line.user
     if user == user_crontab.own_name():
         return
-    line = f"`sudo -u {shell_quoted(user or 'USER')} oncecron again {key}{_typed(given)}`"
-    raise UsageError(f"{found.place} is run by user {visible(user or '')}: {line}")
+    shown = visible(user or "")
+    raise UsageError(f"{found.place} is run by user {shown}: {_by(user or 'USER', key, given)}")
 
 
 def _refuse_unsafe(found: Found) -> None:
@@ -215,6 +214,11 @@ def _refuse_half_a_dry_run(found: Found, given: Mapping[str, str]) -> None:
         raise UsageError(
             f"--dry-run: {found.place} does more than `oncecron run`, which would be done; leave it out"
         )
+
+
+def _by(user: str, key: str, given: Mapping[str, str]) -> str:
+    command = naming(f"`oncecron again {key}{_typed(given)}`", given)
+    return command.replace("`oncecron", f"`sudo -u {shell_quoted(visible(user))} oncecron", 1)
 
 
 def _typed(given: Mapping[str, str]) -> str:

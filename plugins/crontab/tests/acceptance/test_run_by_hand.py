@@ -1,6 +1,7 @@
 """`oncecron again`: the line of a key is found in a real crontab, and does by hand what it does under cron."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -97,7 +98,13 @@ OF_PAM = {
     "environment": "# of all\nPATH=/usr/games\nPROXY='http://proxy:3128'\nexport LOGNAME=me\n",
     "locale": 'LANG="C.UTF-8"\n',
 }
-OF_A_RUN = ("ONCECRON_ATTEMPT", "ONCECRON_EXECUTION_ID", "ONCECRON_FENCING_TOKEN", "TRACEPARENT")
+OF_A_RUN = (
+    "ONCECRON_ATTEMPT",
+    "ONCECRON_EXECUTION_ID",
+    "ONCECRON_FENCING_TOKEN",
+    "ONCECRON_PLACE",
+    "TRACEPARENT",
+)
 """What two runs of one tick differ in."""
 
 
@@ -214,9 +221,7 @@ def test_a_tick_is_named_as_why_reads_it(
     machine: Machine, person: Oncecron, any_store: Store
 ) -> None:
     """By a time: the first tick on record from its minute on, however long ago --starting-deadline was over."""
-    rest = (
-        "--key k --schedule '*/5 * * * *' --tz UTC --starting-deadline 1s -- printenv ONCECRON_TICK"
-    )
+    rest = "--key k --schedule '*/5 * * * *' --tz UTC --starting-deadline 1s --catch-up 6h -- printenv ONCECRON_TICK"
     install(machine, line(any_store, rest))
     fired = ("run", "--store", any_store.url, "--key", "k", "--tick")
     person(*fired, "2026-11-20T02:05Z", "--", "true")
@@ -304,6 +309,21 @@ def test_a_host_without_the_line_names_those_that_have_it(
     refused(person("again", "bill"), 66, "which hosts fire it is not known: no store is configured")
 
 
+def test_who_ran_it_is_named(person: Oncecron, public_path: Path) -> None:
+    """Where the line is in a crontab that is not one's own."""
+    theirs = public_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 65534, 65534)
+    url = f"sqlite://{theirs}/store.db"
+    as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+    nobody = Oncecron(url, theirs, prefix=[*person.prefix, *as_nobody])
+    assert nobody.run("k", "--tick", "t", "--", "true").status == 0
+    for path in (theirs, *theirs.iterdir()):  # root reads no store of others
+        os.chown(path, 0, 0)
+    told = "; user nobody ran it: `sudo -u nobody oncecron again k --tick t --store "
+    refused(person("again", "k", "--tick", "t", "--store", url), 66, told)
+
+
 # How it runs
 
 
@@ -366,12 +386,11 @@ def test_each_runs_again(machine: Machine, person: Oncecron, any_store: Store) -
 def test_a_line_with_two_guards_is_left_to_people(
     machine: Machine, person: Oncecron, any_store: Store
 ) -> None:
-    """Both would run."""
-    second = line(any_store, "--key other -- true", "").strip()
-    install(machine, line(any_store, f"--key k --tick t -- true; {second}"))
-    done = person("again", "k")
-    refused(
-        done,
-        64,
-        "has oncecron several times, or within quotes or a substitution; run it by hand, with --again -v",
-    )
+    """Both would run, or the wrong one."""
+    other = line(any_store, "--key other -- true", "").strip()
+    mine = line(any_store, "--key k --tick t -- true", "").strip()
+    for both in (f"{mine}; {other}", f"{other}; sh -c '{mine}'"):
+        install(machine, f"@daily {both}\n")
+        done = person("again", "k")
+        refused(done, 64, "has oncecron several times, or within quotes or a substitution")
+        assert "; run it by hand, with --again -v behind the right `oncecron run`" in done.err
