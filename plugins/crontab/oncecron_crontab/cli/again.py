@@ -206,14 +206,18 @@ def _refuse_half_a_dry_run(found: Found, given: Mapping[str, str]) -> None:
         return
     if "dry-run" not in found.invocation.job_command.options:
         raise UsageError(f"{found.invocation.job_command.shown} has no --dry-run")
-    commands = found.line.commands
-    alone = len(commands) == 1 and not commands[0].redirections and not commands[0].keywords
-    if not found.invocation.is_shell and not (
-        alone and commands[0].words[0] == found.invocation.program
-    ):
+    if found.invocation.is_shell:  # which guards the whole line
+        return
+    if not _is_alone(found) or found.line.commands[0].redirections:
         raise UsageError(
             f"--dry-run: {found.place} does more than `oncecron run`, which would be done; leave it out"
         )
+
+
+def _is_alone(found: Found) -> bool:
+    """Return whether a line is its guard, and nothing else."""
+    first, *others = found.line.commands
+    return not (others or first.keywords) and first.words[0] == found.invocation.program
 
 
 def _by(user: str, key: str, given: Mapping[str, str]) -> str:
@@ -263,6 +267,8 @@ def _words(found: Found, options: Sequence[str], without: Sequence[str]) -> list
             f"{found.place} has oncecron several times, or within quotes or a substitution; run it by hand, with "
             f"{' '.join(map(shell_quoted, options))} behind the right `oncecron {invocation.subcommand}`"
         )
+    # Ctrl-C, which a shell hears too, must not end it before the job.
+    command = b"exec " + command if _is_alone(found) else command
     return [os.environ["SHELL"], "-c", os.fsdecode(command)]
 
 

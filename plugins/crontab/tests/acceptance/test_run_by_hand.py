@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -362,6 +363,24 @@ def test_the_environment_is_not_that_of_the_terminal(
         "/usr/bin:/bin",
     )
     assert not {*OF_A_PERSON, "B"} - {"PWD", "LANG"} & {*seen}
+
+
+def test_ctrl_c_ends_the_job(
+    machine: Machine, person: Oncecron, any_store: Store, public_path: Path
+) -> None:
+    """Which is in the foreground of the terminal: its status is that of the job."""
+    job = public_path / "job"
+    job.write_text(
+        "#!/bin/sh\ntrap 'echo ended; exit 5' INT\necho begun\nwhile :; do sleep 0.1; done\n"
+    )
+    job.chmod(0o755)
+    install(machine, line(any_store, f"--key k --tick t -- {job}"))
+    running = person.start("again", "k")
+    assert running.process.stdout is not None
+    assert running.process.stdout.readline() == b"begun\n"
+    os.killpg(running.process.pid, signal.SIGINT)  # as a terminal does
+    ended = running.wait()
+    assert (ended.status, ended.out) == (5, b"ended\n")
 
 
 def test_a_dry_run_starts_nothing(machine: Machine, person: Oncecron, any_store: Store) -> None:
