@@ -146,8 +146,16 @@ def _plan(spec: RunSpec, program: str) -> Iterator[tuple[str, str]]:
         "shards": firing.shards if firing.shards > 1 else None,
         "spread": spec.spread and f"{format_duration(round(spec.delay(), 1))} on this host",
         "capture": spec.capture and f"{spec.capture} bytes",
+        "catch-up": _age(firing),
     }
     yield "options", ", ".join(f"{name} {value}" for name, value in options.items() if value)
+
+
+def _age(firing: Firing) -> str | None:
+    if firing.catch_up is None:
+        return None
+    age = format_duration(firing.catch_up) if firing.catch_up else "last"
+    return age if firing.previous is not None else f"{age} (the tick before is older than that)"
 
 
 def _tick(firing: Firing) -> str:

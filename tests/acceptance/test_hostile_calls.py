@@ -448,6 +448,9 @@ def test_a_look_with_arguments_of_ones_own_making(granted: Database, runner: Ses
         runner("look_at_log_v1", **changed)
         del changed["p_owner"], changed["p_awaited"]
         runner("look_at_tick_v1", **changed)
+    back = {"p_key": "k", "p_shard": 0, "p_since": 1.0, "p_tick_since": "t"}
+    for changed in variants(back, ("key", "tick_since")):
+        runner("look_back_v1", **changed)
     assert_all_run(granted, ["k"])
 
 

@@ -66,6 +66,9 @@ def test_the_next_firing_makes_up_what_was_missed(
     """The oldest first, each with its own record, token and input; a failure does not keep the others."""
     first, host = missed(), new_host()
     dry = host.run("k", *CATCH_UP, "--dry-run", "--", "true").out.decode()
+    assert "catch-up 1h00m\n" in dry
+    daily = host.run("j", "--schedule", "@daily", "--catch-up", "6h", "--dry-run", "--", "true")
+    assert b"catch-up 6h00m (the tick before is older than that)\n" in daily.out
     assert f"\ncatch-up   first {minute_tick(first + 60).text}, " in dry
     reader, writer = os.pipe()
     os.write(writer, b"input")
@@ -209,3 +212,20 @@ def test_people_are_told_what_will_be_made_up(
     assert b"missed=0;" in reader("check").out
     assert b"the next firing makes them up (--catch-up)" in reader("why", "k").out
     assert "the next firing makes them up (--catch-up)" in reader("next", "k", "--count", "1").err
+
+
+@pytest.mark.turns(0)
+def test_fifty_hosts_come_back_at_once(store: Store, new_host: Hosts, journal: Journal) -> None:
+    """After an hour: all of them fire in the same second, and what was missed runs once and in order."""
+    first = run_before(store, new_host("host-past"), "k")
+    planting.last_started(store, "k", minute_tick(first - 55 * 60).text or "")
+    hosts = [new_host(f"host-{number:02}") for number in range(50)]
+    words = (*CATCH_UP[:-1], "60s", "--wait", "60s", "--spread", "1s", "--", *job(journal))
+    firings = [host.fire("k", *words) for host in hosts]
+    assert {firing.wait(300).status for firing in firings} == {0}
+    instants = [instant_of(line.tick) or 0.0 for line in journal.starts()]
+    assert len(instants) >= 55
+    assert instants == sorted({*instants})
+    assert {*map(float, range(int(instants[0]), int(instants[-1]) + 60, 60))} == {*instants, first}
+    assert_exclusive(journal)
+    assert_tokens_rise(journal)

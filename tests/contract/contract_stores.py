@@ -14,7 +14,7 @@ from threading import RLock
 from typing import Any, ClassVar, Protocol
 
 import pytest
-from older import older
+from older import older, older_past
 from postgres_stores import PooledPostgresKind, PostgresKind, UnheldPostgresKind, WarmPostgresKind
 from redis_stores import RedisKind
 
@@ -152,8 +152,10 @@ class SQLiteKind:
             moved = ", ".join(f"{column} = {column} - {seconds}" for column in columns)
             statements.append(f"UPDATE {table} SET {moved}")
         statements.append("UPDATE key_host SET presence = older(presence)")
+        statements.append("UPDATE pause SET past = older_past(past)")
         with closing(sqlite3.connect(self.address, isolation_level=None)) as database:
             database.create_function("older", 1, lambda text: older(text, seconds))
+            database.create_function("older_past", 1, lambda text: older_past(text, seconds))
             database.executescript(";".join([*statements, "COMMIT"]))
 
     def pass_time(self, seconds: float) -> None:

@@ -3,6 +3,12 @@
 from oncecron.core.presence import fields_of
 
 
+def older_past(past: str, seconds: float) -> str:
+    """Return the spans of earlier pauses, each so many seconds earlier."""
+    spans = (map(int, each.split("-")) for each in past.split())
+    return "".join("-".join(f"{at - round(seconds):010}" for at in span) + " " for span in spans)
+
+
 def older(presence: str, seconds: float) -> str:
     """Return the text with its times so many seconds earlier."""
     fields = fields_of(presence)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import pytest
-from older import older
+from older import older, older_past
 from servers import Database, PostgresServer, eventually
 
 from oncecron.core.log_rows import LeastRetention, Roles
@@ -36,6 +36,7 @@ OLDER_PLAIN_SKIPS = """
 update oncecron.plain_skips set plain_from = plain_from - {0} / 60, plain_until = plain_until - {0} / 60;
 update oncecron.key_host set plain_from = plain_from - {0} / 60
 """
+OLDER_PAUSE = "update oncecron.pause set past = %s where kind = %s and name = %s"
 OLDER_HOST = "update oncecron.key_host set presence = %s where key_id = %s and host = %s"
 
 
@@ -108,6 +109,8 @@ class PostgresKind:
         hosts = "select presence, key_id, host from oncecron.key_host"
         for presence, *place in self.database.execute(hosts):
             self.database.execute(OLDER_HOST, older(presence, seconds), *place)
+        for past, *name in self.database.execute("select past, kind, name from oncecron.pause"):
+            self.database.execute(OLDER_PAUSE, older_past(past, seconds), *name)
 
     def pass_time(self, seconds: float) -> None:
         time.sleep(seconds)

@@ -130,6 +130,7 @@ _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
     "resume": {"key": st.sampled_from((KEY, "*"))},
     "drain": _STOPPED,
     "undrain": {},
+    "look back": {"schedule": st.just("* * * * *")},
     "request": {"kind": st.sampled_from(("stop", "release"))},
     "release": {"execution": _mostly("last", "none", times=3), "shard": _mostly(0, 1, times=3)},
     "mark": {"ahead": st.sampled_from((240.0, 1e7))},
@@ -155,7 +156,7 @@ _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
 }
 _OFTEN = {"claim": 40, "finish": 15, "ask again": 9, "keep": 9, "retry": 9, "renew": 6, "pass": 9}
 _OFTEN |= {"deliver own": 4, "deliver other": 4, "request": 3, "release": 3, "resume": 2}
-_OFTEN |= {"draw": 6, "load": 3, "mend": 2}
+_OFTEN |= {"draw": 6, "load": 3, "mend": 2, "look back": 4}
 _OFHOLDERS = (
     *("load", "draw", "mend", "renew", "keep", "retry", "finish"),
     "deliver own",
@@ -227,6 +228,22 @@ def _pauses(keys: list[str]) -> SearchStrategy[list[Step]]:
         _step("resume", key=keys[0]),
         _step("claim", 1),
         _step("resume", key=keys[1]),
+    )
+
+
+def _held_back(tick: str) -> SearchStrategy[list[Step]]:
+    """Look back on runs, and on what people held back: pauses and drains that were ended, replaced, or not."""
+    stops = st.one_of(_step("pause"), _step("drain", 0), _step("resume"), _step("undrain", 0))
+    return _in_turn(
+        _step("claim", 0, **_PLAIN | {"tick": tick, "schedule": "* * * * *"}),
+        _step("finish"),
+        *[stops] * 3,
+        _step("claim", 0, **_PLAIN),
+        _step("pass", seconds=100.0),
+        *[stops] * 3,
+        _step("look back"),
+        _step("prune"),
+        _step("look back"),
     )
 
 
@@ -350,6 +367,7 @@ _STORIES: tuple[SearchStrategy[list[Step]], ...] = (
     ),
     st.fixed_dictionaries({"tick": _ONE_TICK}).flatmap(_attempts_of_a_tick),
     st.permutations((KEY, "*")).flatmap(_pauses),
+    *[st.sampled_from(("m1", "m2", "n1", "none")).flatmap(_held_back)] * 2,
     st.sampled_from(("why", "another why")).flatmap(_notes),
     _ONE_TICK.flatmap(_standby),
     *[

@@ -5,7 +5,7 @@ import time
 from typing import ClassVar
 
 import pytest
-from older import older
+from older import older, older_past
 
 from oncecron.core import clock
 from oncecron.stores.api import LeaseStore
@@ -127,6 +127,8 @@ def _older(field: str, text: str, seconds: float) -> str:
             for name, value in row.items()
         }
         return json.dumps(older)
+    if field == "past":
+        return older_past(text, seconds)
     if field == "hosts_at":
         return str(int(text) - int(seconds // 3600))
     return f"{float(text) - seconds:.6f}" if field in TIMES else text

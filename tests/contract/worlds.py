@@ -16,6 +16,7 @@ from servers import eventually
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError, StoreError
 from oncecron.core.log_rows import HistoryQuery
+from oncecron.core.making_up import HELD_BACK
 from oncecron.core.model import (
     AskAgain,
     Firing,
@@ -26,6 +27,7 @@ from oncecron.core.model import (
     Retention,
     place_text,
 )
+from oncecron.core.tick import instant_of
 from oncecron_each.item_model import Chunk, Draw, Item, ItemList, ItemResult
 from oncecron_each.reports import ItemQuery, item_lists, items, mend_items
 
@@ -302,6 +304,26 @@ class World:
     ) -> Any:
         refusal = Refusal(reason, detail=detail)
         self.spool.store.skip(firing, refusal, deadline=slot.host.deadline())
+
+    def _look_back(self, slot: Slot, _: Firing | None, *, schedule: str) -> Any:
+        """Return what is told of the last hour: some stores have the earlier pauses of a name in one row."""
+        firing = slot.host.firing(minute(59), schedule=schedule)
+        since_then = minute(0).instant or 0.0
+        rows = slot.host.store.look_back(firing, since_then, deadline=slot.host.deadline())
+        told = []
+        for kind, name, detail, since, until in rows:
+            past = detail if kind in ("pause", "drain") else None
+            spans = [tuple(map(float, each.split("-"))) for each in (past or "").split()]
+            if since is not None and (until is None or float(until) > 0):
+                spans.append((float(since), float(until or 0.0)))
+            if kind in HELD_BACK and (instant_of(name) or 0.0) <= since_then:
+                continue  # of before, or of no tick
+            if kind in ("pause", "drain"):
+                told += [(kind, name, None, span) for span in spans]
+            else:
+                told.append((kind, name, detail, *spans))
+        told.sort(key=lambda row: (str(row[:3]), row[3:]))
+        return [(*row[:3], *map(Moment, row[3] if len(row) > 3 else ())) for row in told]
 
     def _pass(self, _: Slot, __: None, *, seconds: float) -> Any:
         """Let time pass; whose lease has ended has lost its session, which may be the reason."""

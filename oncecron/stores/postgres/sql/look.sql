@@ -164,9 +164,12 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
       from {ns}.skip s join own using (key_id) where s.reason in ('paused', 'drained') and s.tick > p_tick_since
     union all
     select json_build_array('run', null, null, date_part('epoch', x.started_at::timestamptz), date_part('epoch', x.finished_at::timestamptz))
-      from (select e.* from {ns}.job_execution e
-             where e.key_id = (select o.key_id from own o) and (e.tick is null or e.tick_at is not null)
-             order by e.execution_id desc limit 100) x
+      from own cross join lateral (
+              (select e.* from {ns}.job_execution e
+                where e.key_id = own.key_id and (e.tick is null or e.tick_at is not null) order by e.execution_id desc limit 100)
+              union all
+              (select e.* from {ns}.job_execution e
+                where e.key_id = own.key_id and e.tick is not null and e.tick_at is null order by e.execution_id desc limit 100)) x
      where x.finished_at > to_timestamp(p_since) and x.outcome not in ('not-started', 'unclaimed'))
   select coalesce(json_agg(f.row), '[]')::text from found f
 $$;
