@@ -13,6 +13,7 @@ from greenlet import GreenletExit
 from kernel import Descriptor, Host, Kernel, Process, below
 
 from oncecron.core import system
+from oncecron.run.place_file import PlaceFile
 from oncecron.run.spool import Spool, is_record
 
 if TYPE_CHECKING:
@@ -231,6 +232,37 @@ class Processes:
 
     def become_guard(self, *, terminal: bool) -> None:
         self.become_subreaper()
+
+
+class MemoryPlace(PlaceFile):
+    """The file for a place on a host, in memory."""
+
+    def __init__(self, host: Host, *args: Any) -> None:
+        super().__init__(*args)
+        self._host, [directory, *_] = host, self._directories
+        self._name, self._directories = directory.rpartition("/")[2], []
+
+    def make(self) -> str:
+        self.path = self._name
+        self._host.places[self.path] = self._place + b"\n" if self._place else b""
+        return self.path
+
+    def find(self) -> MemoryPlace:
+        self.path = self._name if self._name in self._host.places else None
+        self._place = None
+        return self
+
+    def look(self) -> bytes | None:
+        return self._newest(stays=False) if self.path else None
+
+    def end(self) -> bytes | None:
+        path = self.path
+        left = super().end()
+        self._host.places.pop(path, None)
+        return left
+
+    def _read(self) -> bytes:
+        return self._host.places.get(self.path, b"")
 
 
 class MemorySpool(Spool):

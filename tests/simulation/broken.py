@@ -10,7 +10,7 @@ from server import Server
 
 from oncecron.core import decision, facts
 from oncecron.core.retry import RetryPolicy
-from oncecron.run import claimer, firing_states, store_thread
+from oncecron.run import claimer, firing_states, guard, store_thread
 from oncecron.stores import claim_loop
 from oncecron_each import item_model, worker
 
@@ -109,6 +109,33 @@ def store_forgets() -> None:
         real(self, kernel, guarded=False, sessions=sessions)
 
     Server.forgets, Server.__init__ = 10.0, init
+
+
+def place_is_looked_at_rarely() -> None:
+    """Send a place when the job has left it for a while."""
+    guard.LOOK_EVERY = 8.0
+
+
+def place_is_of_the_first_attempt() -> None:
+    """Begin where the attempt before began, not where it stopped."""
+    real = Server._begin
+
+    def begin(self: Server, part: Part, values: Row, *args: Any) -> Row:
+        row = real(self, part, values, *args)
+        self.began[row["execution_id"]] = row["place"]
+        before = max((each for each in part.rows if each < row["execution_id"]), default=None)
+        is_further = row["place"] is not None and before in self.began
+        return part.put(row, place=self.began[before]) if is_further else row
+
+    Server.began, Server._begin = {}, begin
+
+
+def end_brings_no_place() -> None:
+    """Let only what the guard has looked at count."""
+    guard.Guard.finish_job = lambda self, ending: _finish(self, ending)._replace(place=None)
+
+
+_finish = guard.Guard.finish_job
 
 
 def failed_item_is_done() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import traceback
 from collections import Counter
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from beneath import MemoryPlace
 from kernel import INF, Host, Kernel, Process
 from store import SimulatedStore
 
@@ -65,6 +67,9 @@ class Key:
         each = {1: "*", 60: "0"}.get(self.every, f"*/{self.every}")
         self.schedule = f"{each} * * * *"
         self.catch_up: float | None = None
+        self.leaves_place = draw.random() < 0.6 and self.on_error == "fail"
+        self.step = draw.choice((0.4, 0.7, 1.5)) if self.usual < 30 else 2.5
+        """Seconds from one number to the next of a job that leaves its place."""
 
     @property
     def attempts(self) -> int:
@@ -98,6 +103,7 @@ class Key:
             *(self.grace, self.timeout, self.wait),
             *(RetryPolicy(self.retries, (1.0, 20.0), frozenset((9,))), 0, self.on_error),
             *(30.0, 0, False, "job", "job"), observe=lambda _: NOBODY, pings=("nobody",),
+            place=partial(MemoryPlace, host) if self.leaves_place else None,
         )  # fmt: skip
 
 
@@ -114,6 +120,8 @@ class Life:
         self.guard: Process | None = None
         self._state = ""
         self.on_state: Callable[[Life], None] = lambda life: None
+        self.renewed: Callable[[int, bytes | None, float], None] = lambda *_: None
+        """Called with what a renewal has confirmed."""
         self.spec: RunSpec | None = None
         self.startup = draw.uniform(0.03, 0.4)
         self.left = self.bug = False
@@ -199,6 +207,7 @@ class Runner:
 
     def fire(self, life: Life) -> None:
         life.wrapper = Process(self._kernel, life.host, None, "wrapper", life)
+        life.renewed = partial(self.ledger.renewed, life)
         self._kernel.thread(life.wrapper, self._be_wrapper, life)
 
     def _be_wrapper(self, life: Life) -> None:

@@ -62,7 +62,7 @@ class ItemsKey(Key):
         firing = spec.firing._replace(resumes=True, retries=0)
         nothing = RetryPolicy(0, (0.0, 0.0), frozenset())
         return spec._replace(
-            firing=firing, retry_policy=nothing, body=_Items(self._world, life, items)
+            firing=firing, retry_policy=nothing, body=_Items(self._world, life, items), place=None
         )
 
     def _load(self, items_of: ItemList) -> None:

@@ -39,6 +39,8 @@ class Host:
         self.short_until = 0.0
         """Until then no process can be started."""
         self.spool: MemorySpool
+        self.places: dict[str, bytes] = {}
+        """The files for the places of its jobs."""
 
     def wall(self) -> float:
         return self.kernel.now + self.ahead

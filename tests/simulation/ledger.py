@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 
 _WAKING = 1.6
 """A timer of at most a second, which stood still meanwhile, and the kill."""
+_ANSWERED = 0.1
+"""Seconds after which the answer to a renewal is late."""
+_LOOKED = 1.0 + 0.2
+"""Seconds of work that is done once more: the guard looks once a second, and a message takes its time."""
 _CONNECTED_BY = 30.0
 """Seconds after which a firing has asked the store, over a slow network, too."""
 
@@ -67,6 +71,14 @@ class Start:
         self.status: int | None = None
         self.ended: float | None = None
         self.last_sign = self.at
+        self.found = 0
+        """The place with which it began."""
+        self.numbers: list[tuple[int, float]] = []
+        """The pieces of its work that it has done, and when."""
+        self.confirmed = 0
+        """The last place of which the store has told its holder."""
+        self.unanswered = False
+        """Whether a renewal had no answer, or a late one."""
 
     def is_alive(self) -> bool:
         """Return whether a process of the run lives; what a success leaves running is no part of it."""
@@ -101,6 +113,8 @@ class Ledger:
         self.violations: list[Violation] = []
         self.excused: Counter[str] = Counter()
         self.items = 0
+        self.places: Counter[str] = Counter()
+        """How jobs of further attempts began."""
         self._starts: list[Start] = []
         self._by_id: dict[int, Start] = {}
         self._said: defaultdict[Life, list[str]] = defaultdict(list)
@@ -191,6 +205,59 @@ class Ledger:
             ):
                 self._judge("stale start", f"{start.key}: {start}", life)
         return start
+
+    def finds_place(self, start: Start, text: bytes) -> int:
+        """Judge the place with which a job begins; return it.
+
+        It is no further than what was done, and no less than what a holder was told. Where nothing but a process was
+        hit, only the last second is done once more.
+        """
+        start.found = start.confirmed = int(text or b"0")
+        chain = [each for each in self._chain(start) if each is not start]
+        if start.tick is None or not chain or any(each.status == 0 for each in chain):
+            return start.found  # success has ended the place
+        what = f"{start.key} {start.tick}: {start} began after {start.found}"
+        done = max((number for each in chain for number, _ in each.numbers), default=0)
+        if start.found > max(done, *(each.found for each in chain)):
+            self.violation("place ahead", f"{what}, and only {done} was done", start.life)
+        confirmed = max(each.confirmed for each in chain)
+        is_calm = not any(each.unanswered for each in chain)
+        if start.found < confirmed and is_calm:
+            self.violation("place lost", f"{what}, and {confirmed} was confirmed", start.life)
+        last = chain[-1]
+        again = [at for number, at in last.numbers if number > start.found]
+        if again and is_calm and not self._was_out(last.life):
+            seconds = last.processes[0].ended - again[0]
+            if seconds > _LOOKED:
+                text = f"{what}, {seconds:.2f} s before the end"
+                self.violation("repeated", text, start.life)
+        self.places["gone on" if start.found else "begun anew"] += 1
+        return start.found
+
+    def _chain(self, start: Start) -> list[Start]:
+        same = (start.key, start.tick, start.shard)
+        return [each for each in self._starts if (each.key, each.tick, each.shard) == same]
+
+    def _was_out(self, life: Life) -> bool:
+        """Return whether the wrapper or the guard of a firing stood still, and did not only die."""
+        is_still = any(each is life for each, *_, until in self._outs if until < INF)
+        return is_still or any(
+            each is life for each, role in self._out if not self._is_dead(life, role)
+        )
+
+    @staticmethod
+    def _is_dead(life: Life, role: str) -> bool:
+        process = life.guard if role == "guard" else life.wrapper
+        return process is not None and process.dead
+
+    def renewed(self, life: Life, execution_id: int, place: bytes | None, seconds: float) -> None:
+        """Note what the answer to a renewal has confirmed, and how long that took; None: nothing new."""
+        start = self._by_id.get(execution_id)
+        if start is None or start.life is not life:
+            return
+        start.unanswered |= seconds > _ANSWERED
+        if place is not None and seconds < INF:
+            start.confirmed = int(place or b"0")
 
     def signalled(self, start: Start, number: int) -> None:
         start.signals.append((self._kernel.now, signal.Signals(number).name.removeprefix("SIG")))

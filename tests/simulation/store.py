@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from kernel import INF
 from memory_store import MemoryStore
 
 from oncecron.core import clock
@@ -221,6 +222,16 @@ class SimulatedStore(Caller, MemoryStore):
             self._life.bug = False
             raise SimulatedBugError
         return super()._call(op, deadline, *args)
+
+    def renew(self, lease: Lease, **how: Any) -> Lease | None:
+        """Renew; the ledger hears what was confirmed."""
+        now, seconds, network = self._network.kernel.now, INF, self._network
+        try:
+            renewed = super().renew(lease, **how)
+            seconds = network.kernel.now - now if now >= network.double_until else INF
+        finally:
+            self._life.renewed(lease.execution_id, how.get("place"), seconds)
+        return renewed
 
     def look(self, firing: Firing, **how: Any) -> Row:
         self._place = (firing.key, firing.shard)

@@ -162,12 +162,32 @@ class World:
         if kernel.now >= self.quiet_at:
             seconds, code = min(seconds, _LAST_JOBS), 0
         start = self.ledger.begins(life, environment)
+        if path := environment.get("ONCECRON_PLACE"):
+            self._count(job, start, path, self.ledger.finds_place(start, job.host.places[path]))
         self._belongs(job, start, deaf=draw.random() < 0.15)
         if draw.random() < 0.2:
             grandchild = Process(kernel, job.host, job, "grandchild")
             self._belongs(grandchild, start, deaf=draw.random() < 0.4)
             self._exits_after(seconds * draw.uniform(0.2, 3), grandchild, 0)
         self._exits_after(seconds, job, code << 8)
+
+    def _count(self, job: Process, start: Start, path: str, number: int) -> None:
+        """Do the next piece of the work; its number is the place, once the file has it whole."""
+        if job.dead:
+            return
+        if number > start.found:
+            start.numbers.append((number, self.kernel.now))
+        self._leave(job, path, b"")
+        for after, what, last in (
+            (0.01, self._leave, b"%d\n" % number),
+            (start.life.key.step, self._count, None),
+        ):
+            args = (path, last) if last else (start, path, number + 1)
+            self.kernel.at(self.kernel.now + after, job.later, what, job, *args)
+
+    def _leave(self, job: Process, path: str, text: bytes) -> None:
+        if not job.dead and path in job.host.places:
+            job.host.places[path] = text
 
     def _belongs(self, process: Process, start: Start, *, deaf: bool) -> None:
         process.start, process.deaf, process.on_signal = start, deaf, self._job_signalled
