@@ -89,6 +89,24 @@ def test_the_next_firing_makes_up_what_was_missed(
     assert store.skips("k") == []
 
 
+def test_each_has_its_attempts_its_place_its_time_and_its_output(
+    store: Store, new_host: Hosts, missed: Callable[..., float], public_path: Path
+) -> None:
+    """As if it had been fired alone: a tick begins without a place, and a retry goes on."""
+    first, seen = missed(), public_path / "seen"
+    script = f'echo "$ONCECRON_TICK [$(cat "$ONCECRON_PLACE")]" | tee -a {seen}; echo 41 >"$ONCECRON_PLACE"; '
+    script += f"[ $ONCECRON_TICK != {minute_tick(first + 60).text} ] || sleep 60; [ $ONCECRON_ATTEMPT = 2 ]"
+    options = ("--timeout", "1s", "--retries", 1, "--retry-delay", "10ms", "--capture", "1k")
+    told = new_host().run("k", *CATCH_UP, *options, "--", "sh", "-c", script)
+    assert told.status == 124, told.err
+    rows = store.executions("k")[1:]
+    texts = [minute_tick(first + 60 * number).text for number in range(1, len(rows) // 2 + 1)]
+    lines = [f"{text} [{place}]" for text in texts for place in ("", "41")]
+    assert seen.read_text().splitlines() == told.out.decode().splitlines() == lines
+    assert [row.cause for row in rows][:3] == ["catch-up", "retry", "catch-up"]
+    assert [row.outcome for row in rows][:4] == ["timed-out", "timed-out", "failed", "succeeded"]
+
+
 def test_only_the_newest_is_made_up_where_that_is_wanted(
     new_host: Hosts, journal: Journal, missed: Callable[..., float]
 ) -> None:
