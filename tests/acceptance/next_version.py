@@ -59,7 +59,7 @@ def _changes() -> tuple[Change, ...]:
     text = (INSTALLED / "stores/postgres/sql/lease.sql").read_text()
     [finish] = re.findall(r"create function \{ns\}\.finish_v1\(.*?\$\$;\n", text, re.DOTALL)
     postgres, sqlite, redis = "stores/postgres/", "stores/sqlite/", "stores/redis/"
-    last = "  requested_by  {ns}.short_text,             -- USER@HOST\n"
+    last = "  place         {ns}.place_text,             -- where the next attempt of the tick goes on, in ASCII\n"
     ends = "    given.finished_at = seconds(now)\n    conclude("
     return (
         Change("__init__.py", '__version__ = "0.1.0"', f'__version__ = "{NEXT}"'),
@@ -75,7 +75,7 @@ def _changes() -> tuple[Change, ...]:
         _after(f"{postgres}sql/tables.sql", last, "  ended_by      text,\n"),
         _after(f"{postgres}sql/lease.sql", finish, FINISH),
         Change(f"{postgres}sql/presence.sql", OLD_ROOM, NEW_ROOM),
-        _after(f"{sqlite}sql/schema.sql", "  output_cut    INTEGER,\n", "  ended_by      TEXT,\n"),
+        _after(f"{sqlite}sql/schema.sql", "goes on (`place_text`)\n", "  ended_by      TEXT,\n"),
         Change(
             f"{sqlite}sql/firing.sql",
             "       finished_at = :finished_at, note",

@@ -135,7 +135,7 @@ create table {ns}.job_execution (
   retrying      boolean not null default false,   -- it ended, and its owner is to retry it, or has begun to
   request       text check (request in ('stop', 'release')),   -- the last request to its holder, also after its end
   requested_by  {ns}.short_text,             -- USER@HOST
-  place         {ns}.place_text,             -- where the next attempt of the tick goes on; with escapes, so that it is ASCII
+  place         {ns}.place_text,             -- where the next attempt of the tick goes on, in ASCII
   unique (key_id, tick, attempt),
   unique (owner, key_id, owner_attempt),
   check (outcome <> 'running' or finished_at is null),
