@@ -294,7 +294,8 @@ def _without_made_up(known: Known, due: Due, missed: Sequence[int], age: float) 
     """Return what is due without what the next firing will make up, as `core.making_up` does it."""
     if due.next_at is None:
         return due
-    mark = max((each.high_water or math.inf for each in known.shards), default=math.inf)
+    marks = (each.high_water or math.inf for each in known.shards if each.expected)
+    mark = max(marks, default=math.inf)  # in the store: a log beside it expects nothing
     oldest = max(mark, due.next_at - (age or PAUSES_KEPT))
     made_up = [each for each in missed if each > oldest][-AT_MOST if age else -1 :]
     left = missed[: len(missed) - len(made_up)]
