@@ -122,7 +122,7 @@ def test_a_tick_that_was_missed_because_the_store_was_away_says_so(
     assert "see whether cron runs" not in cure(missed)
     named = explained(log, ticks(log).named(str(minute(11).text)))
     assert named.verdict == "no-store"
-    assert f"run --key {KEY} --tick {minute(11).text} --again -- ./bill.sh --all`" in named.text
+    assert f"`oncecron again {KEY} --tick {minute(11).text}`" in named.text
 
 
 def test_a_skip_between_two_attempts_of_an_earlier_tick(

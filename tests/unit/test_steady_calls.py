@@ -146,7 +146,7 @@ def test_no_call_of_a_store_is_left_out(store: str) -> None:
         for name, each in methods(LeaseStore).items()
         if "deadline" in inspect.signature(each).parameters
     ]
-    assert len(asked) == 10
+    assert len(asked) == 11
     calls = {name: getattr(leases, name) for name in asked}
     idle = {ClaimLoop.listen, ClaimLoop.evict}  # for a store without a server
     assert [
