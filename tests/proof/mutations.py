@@ -253,8 +253,8 @@ ALL = _named(
         "A refusal is not recorded, so that nobody can tell why a firing started nothing.",
         Change(
             "stores/claim_loop.py",
-            '            if not answer.own and (answer.reason != "held" or awaited is None):\n',
-            "            if False:\n",
+            '    return not (refusal.own or is_repeated or firing.tick.rule == "catch-up")\n',
+            "    return False\n",
         ),
     ),
     _mutation(
