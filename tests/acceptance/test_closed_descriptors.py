@@ -16,7 +16,7 @@ from servers.process import descendants, end
 
 SHELL_SCRIPT = CONSOLE_SCRIPT.with_name("oncecron-shell")
 CLOSED = ["0<&-", "1>&-", "2>&-", "0<&- 2>&-", "0<&- 1>&- 2>&-"]
-KEYED = ("next", "why", "pause", "resume", "stop", "release", "forget")
+KEYED = ("next", "why", "again", "pause", "resume", "stop", "release", "forget")
 PLAIN = (
     *("history", "jobs", "hosts", "timeline", "locks", "items", "audit", "check", "doctor"),
     "metrics",

@@ -75,6 +75,10 @@ TEXTS: dict[str, list[Wrong]] = {
         ("redis://h", 78, "use postgresql://USER@HOST/DATABASE or sqlite:///"),
         ("sqlite://relative.db", 78, "must be absolute, with three slashes"),
     ],
+    "line": [
+        ("", 64, UNSET),
+        *((value, 64, "is not a number, or FILE:N") for value in ("x", "/etc/crontab", b"\xff")),
+    ],
     "minutes": [(value, 64, "is not a number from") for value in ("", "x", "0", "nan", b"\xff")],
     "listen": [
         (value, 64, "use ") for value in ("", "web1", "web1:", ":70000", "9" * 5000, b"\xff")
@@ -128,6 +132,8 @@ NOTHING_WRONG = {
     ("history", "tick", "a b"),
     ("why", "tick", b"\xff"),  # refused in words of its own, which name all forms
     ("why", "tick", "a b"),
+    ("again", "tick", b"\xff"),
+    ("again", "tick", "a b"),
     ("drill", "store", "sqlite:////dev/null/x.db"),  # it names the file of its own beside it
     ("flush", "store", "sqlite:////dev/null/x.db"),  # with nothing to deliver it does not connect
 }
@@ -185,7 +191,10 @@ BEHIND = {
     "completion": ["bash"],
     "crontab wrap": ["crontab"],
     "crontab unwrap": ["crontab"],
-    **{name: ["k"] for name in ("next", "why", "pause", "resume", "stop", "release", "forget")},
+    **{
+        name: ["k"]
+        for name in ("next", "why", "again", "pause", "resume", "stop", "release", "forget")
+    },
 }
 WITHOUT_WORDS = {("next", "schedule"), ("next", "tz")}  # of a schedule that is typed
 

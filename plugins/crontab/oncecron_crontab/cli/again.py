@@ -19,6 +19,7 @@ from oncecron.config.options import STORE, Option
 from oncecron.config.rules import tick_rules
 from oncecron.config.settings import Settings, naming
 from oncecron.core.errors import (
+    EX_CONFIG,
     EX_NOT_FOUND,
     CommandError,
     ConfigurationError,
@@ -125,6 +126,9 @@ def _run_again(given: dict[str, str], words: list[str]) -> int:
 
 def _line_of(key: str, text: str | None, given: Mapping[str, str]) -> Found:
     """Return the line with a key. Raises `UsageError` for several, `NotFoundError` for none."""
+    if not given.get("line", "1").rpartition(":")[2].isdecimal():
+        unset = "" if given["line"] else " (an unset variable?)"
+        raise UsageError(f"--line {given['line']!r} is not a number, or FILE:N{unset}")
     cron, me = installed_cron(), user_crontab.own_name()
     every = [
         Found(line, invocation)
@@ -162,6 +166,9 @@ def _nowhere(key: str, text: str | None, given: Mapping[str, str]) -> NotFoundEr
                 keys = {part.key for part in store.job_keys()}
                 return NotFoundError(f"{where}, and {unknown_key(key, keys)}")
     except (ConfigurationError, StoreError) as error:
+        is_typed = any(option.name in given for option in STORE_OPTIONS)
+        if is_typed and error.exit_status == EX_CONFIG:
+            raise
         return NotFoundError(f"{where}; which hosts fire it is not known: {error}")
     seen = {row.host: Clock(utc=False).logged(row.seen_at) for row in rows}
     hosts = [f"{visible(host)} (last at {at})" for host, at in sorted(seen.items())]
