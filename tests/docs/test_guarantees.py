@@ -1,4 +1,6 @@
-"""The arithmetic of the guarantees is that of the code."""
+"""The arithmetic of the guarantees is that of the code, and the tests that prove them exist."""
+
+import re
 
 from documents import ROOT
 
@@ -15,3 +17,11 @@ def test_the_trust_window_is_stated_as_it_is() -> None:
     assert f"{end:.3f}" in text
     assert f"ttl/{timing.HEARTBEATS_PER_TTL}" in text
     assert f"{timing.MAX_CLOCK_SKEW / 60:g} minutes" in text
+
+
+def test_a_promise_names_tests_that_exist() -> None:
+    """By their files."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(tests/[\w./]+)`", text))
+    assert len(named) > 4
+    assert {each for each in named if not (ROOT / each).is_file()} == set()
