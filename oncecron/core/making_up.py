@@ -108,7 +108,7 @@ class _Known:
             elif kind in ("pause", "drain"):
                 reason = "paused" if kind == "pause" else "drained"
                 end = NEVER if until is None else float(until)
-                spans = (*_past(detail or ""), (float(since), end))
+                spans = (*_past(detail or ""), (float(since) // 1, end))  # as the past is kept
                 self._spans += [(*span, reason, name) for span in spans]
 
     def is_missed(self, instant: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from oncecron.config.run_parser import ParsedRun
@@ -76,7 +76,7 @@ def test_a_tick_is_made_up_if_nothing_else_explains_it(
     past = "".join(f"{first}-{end} " for first, end in before)
     rows += [("pause", "k", past, *last)] if past else []
     rows += [
-        ("drain", host, "", instant(first), instant(end))
+        ("drain", host, "", instant(first) + 0.5, instant(end))  # no firing comes within a second
         for host, spans in drains.items()
         for first, end in spans
     ]
@@ -132,6 +132,11 @@ def test_what_is_not_known_is_not_made_up() -> None:
     st.integers(1_700_000_000, 1_800_000_000),
     st.integers(1, 20),
 )
+@example("* * * * *", "UTC", 1_798_761_610, 20)  # a new year
+@example("* * * * *", "Europe/Berlin", 1_774_746_610, 20)  # 03:10, an hour after 01:59
+@example("*/30 * * * *", "Europe/Berlin", 1_792_893_600, 20)  # 03:00, the second one after 02:30
+@example("30 2 * * *", "Europe/Berlin", 1_792_900_000, 3)
+@example("30 2 * * *", "Europe/Berlin", 1_774_760_000, 3)
 def test_the_ticks_before_one_are_those_that_led_to_it(
     schedule: str, zone: str, near: int, at_most: int
 ) -> None:
@@ -245,6 +250,7 @@ def test_nothing_to_make_up_costs_nothing(
 
 
 def test_what_another_host_has_run_is_passed_over(spec: Callable[..., RunSpec]) -> None:
+    """It is neither run again nor told; what comes after it is made up."""
     store = Scripted(NOW - 300.0, {NOW - 240.0: [DONE], NOW - 120.0: [Refusal("passed")]})
     assert started(store, spec(**MINUTELY, **{"catch-up": "1h"})) == [3, 1, 0]
 
@@ -269,6 +275,7 @@ def test_who_was_kept_for_a_moment_looks_again(spec: Callable[..., RunSpec]) -> 
 
 
 def test_a_store_that_goes_away_is_asked_again(spec: Callable[..., RunSpec]) -> None:
+    """While it tells what was missed, and while a missed tick is claimed."""
     store = Scripted(NOW - 180.0, rows=[StoreUnavailable("away")])
     store.answers[NOW - 120.0] = [StoreUnavailable("away")]
     assert started(store, spec(**MINUTELY, **{"catch-up": "1h"})) == [2, 1, 0]
@@ -287,11 +294,13 @@ def test_too_many_are_left_and_told_once(
 
 
 def test_only_the_newest(spec: Callable[..., RunSpec]) -> None:
+    """However many were missed, `--catch-up last` makes up one."""
     assert started(Scripted(0.0), spec(**MINUTELY, **{"catch-up": "last"})) == [1, 0]
 
 
 @pytest.mark.parametrize("rule", [{}, {"no-tick": "true"}, {"tick": "t"}])
 def test_it_needs_a_schedule(spec: Callable[..., RunSpec], rule: dict[str, str]) -> None:
+    """Only a schedule says what was due."""
     with pytest.raises(UsageError, match="--catch-up: needs --schedule") as refused:
         spec(**rule, **{"catch-up": "1h"})
     assert refused.value.exit_status == 64
@@ -300,12 +309,14 @@ def test_it_needs_a_schedule(spec: Callable[..., RunSpec], rule: dict[str, str])
 def test_a_run_by_hand_makes_up_nothing(
     spec: Callable[..., RunSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It is no firing of the schedule, whatever its line says."""
     monkeypatch.setattr("os.isatty", lambda _: True)
     found = spec(**MINUTELY, **{"catch-up": "1h"}, again="true").firing
     assert (found.catch_up, found.previous) == (None, None)
 
 
 def test_the_firing_of_a_missed_tick_is_of_that_instant() -> None:
+    """Claimed by an owner of its own, and never behind."""
     found = firing_of_missed(firing(60.0, previous=1.0), NOW - 60, "other")
     assert (found.tick, found.owner) == (at(NOW - 60, "catch-up"), "other")
     assert (found.catch_up, found.previous) == (60.0, None)  # the line still says so
