@@ -140,7 +140,7 @@ def of_spool(spool: Spool) -> Iterator[Diagnosis]:
         aside = spool.set_aside()
         spool.probe()
     except (OncecronError, OSError) as error:
-        text = "records cannot be kept while the store is away"
+        text = "records cannot be kept while the store is away, and commands get no $ONCECRON_PLACE"
         yield Diagnosis("fail", "spool", text, str(error))
         return
     if waiting:

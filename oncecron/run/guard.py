@@ -73,7 +73,7 @@ class Guard:
         self._orders = orders
         self._reports = reports
         self._place: PlaceFile | None = None
-        """That of the job, while one runs."""
+        """Set by the first start."""
         self._look_at = NEVER
         """When to look at it (lease clock)."""
         self._wrapper_gone = False
@@ -223,8 +223,8 @@ class Guard:
     def _make_place(self, lease: Lease | None) -> str | None:
         if self.spec.place is None:
             return None
-        self._place = self.spec.place(self.spec.firing, lease, self.reporter.say)
-        path = self._place.make()
+        self._place = self._place or self.spec.place(self.spec, self.reporter.say)
+        path = self._place.make(lease)
         if path and lease:
             self._look_at = self.now() + LOOK_EVERY
         return path
@@ -270,8 +270,8 @@ class Guard:
         """Show the wrapper that no job is left; return the end with the captured output and the place."""
         self.trust.until = NOTHING_TO_FENCE
         if self._place:
-            ending = ending._replace(place=self._place.end())
-            self._place, self._look_at = None, NEVER
+            ending = ending._replace(place=self._place.end(ending.outcome))
+            self._look_at = NEVER
         if self.spec.body:
             ending = self.spec.body.judge(ending)
         return self._capture.with_output(ending) if self._capture else ending

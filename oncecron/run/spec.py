@@ -90,8 +90,8 @@ class RunSpec(NamedTuple):
     """What runs in the place of the command; None: it is executed."""
     observe: Callable[[RunSpec], Observer | None] | None = None
     """Makes the observer of a key that has `pings`, in the wrapper (`watch.pinger.start`)."""
-    place: Callable[[Firing, Lease | None, Callable[[str], None]], PlaceFile] | None = None
-    """Makes what has the place of a start; None: there is none (`each`)."""
+    place: Callable[[RunSpec, Callable[[str], None]], PlaceFile] | None = None
+    """Makes what has the places of a firing; None: there are none (`each`)."""
     pings: tuple[Ping, ...] = ()
     """The services that are pinged for this key."""
     reread: Callable[[], Settings] | None = None
@@ -189,10 +189,10 @@ def make_spec(parsed: ParsedRun) -> RunSpec:
     return spec._replace(place=_place_file)
 
 
-def _place_file(firing: Firing, lease: Lease | None, say: Callable[[str], None]) -> PlaceFile:
+def _place_file(spec: RunSpec, say: Callable[[str], None]) -> PlaceFile:
     from oncecron.run.place_file import PlaceFile  # noqa: PLC0415 - only a firing that starts a job pays
 
-    return PlaceFile(firing, lease, say)
+    return PlaceFile(spec.spool, spec.firing, say)
 
 
 def spec_of(

@@ -84,7 +84,7 @@ class Spool:
         """What this process has set aside, with the reason."""
         self.was_busy = False
         """Whether another process was delivering records that were to be delivered here."""
-        self.root = os.path.join(state_directory, "spool", _name_of(f"{store} {namespace}"))
+        self.root = os.path.join(state_directory, "spool", name_of(f"{store} {namespace}"))
 
     def add(self, record: dict[str, Any]) -> None:
         """Keep a record, marked `late`, until it is delivered. Raises `SpoolError` when the disk refuses it."""
@@ -228,7 +228,7 @@ class Spool:
             stderr.complain(f"spooled record set aside: {aside[0]}{more}")
 
     def _names(self, key: str | None) -> list[str]:
-        return self.keys() if key is None else [_name_of(key)]
+        return self.keys() if key is None else [name_of(key)]
 
     def _reason(self, path: str) -> str:
         try:
@@ -315,7 +315,7 @@ class Spool:
 
     def note_unreachable(self, key: str) -> bool:
         """Note that the store is unreachable; return whether this is new for this host and key."""
-        return self._note(_name_of(key), ".unreachable", float("inf"))
+        return self._note(name_of(key), ".unreachable", float("inf"))
 
     def note_waiting(self) -> bool:
         """Note that the store lets nothing start for a while; return whether this is new for this host and day."""
@@ -324,7 +324,7 @@ class Spool:
     def _note(self, name: str, note: str, lasts: float) -> bool:
         """Write a note; return False where there is one that is not older."""
         try:
-            path = os.path.join(self._made(name), note)
+            path = os.path.join(self.made(name), note)
             try:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             except FileExistsError:
@@ -337,8 +337,8 @@ class Spool:
 
     def note_reached(self, key: str) -> None:
         """Note that the store was reached."""
-        note = os.path.join(self.root, _name_of(key), ".unreachable")
-        if os.path.lexists(note) and self._is_safe(_name_of(key)):
+        note = os.path.join(self.root, name_of(key), ".unreachable")
+        if os.path.lexists(note) and self._is_safe(name_of(key)):
             _remove(note)
 
     def _levels(self, name: str) -> list[str]:
@@ -346,9 +346,10 @@ class Spool:
         return [*levels, os.path.join(self.root, name)] if name else levels
 
     def _directory(self, key: str) -> str:
-        return self._made(_name_of(key))
+        return self.made(name_of(key))
 
-    def _made(self, name: str) -> str:
+    def made(self, name: str) -> str:
+        """Make a directory of the spool, and return its path. Raises `OSError`, or `SpoolError` where it is unsafe."""
         for path in self._levels(name):
             safe_paths.make(path)
             if why := safe_paths.unsafe(path):
@@ -404,7 +405,7 @@ def _remove_unless_written(temporary: str) -> None:
         _remove(temporary)
 
 
-def _name_of(text: str) -> str:
+def name_of(text: str) -> str:
     """Return a file name for any text: readable, and different for different texts."""
     safe = "".join(letter if letter in _SAFE else "_" for letter in text).lstrip(".")
     if safe == text and len(text) <= 120:  # noqa: PLR2004

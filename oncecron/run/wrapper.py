@@ -300,7 +300,7 @@ class Wrapper:
         def say(text: str) -> None:
             stderr.complain(f"key {self._spec.firing.key}: {text}")
 
-        return self._spec.place(self._spec.firing, self._lease, say).find().end()
+        return self._spec.place(self._spec, say).find(self._lease).end("lost")
 
     def _fence(self, why: str, lost_reason: LostByHolder) -> int:
         # First: a stopped guard does not reap its zombies.

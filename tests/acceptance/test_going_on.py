@@ -313,14 +313,40 @@ def test_what_is_no_place_is_ignored_with_a_line(
     assert host.run("k", *TICK, "--again", "--", "sh", "-c", SAYS) == Ended(0, b"41\n", "")
 
 
-def test_a_job_runs_without_a_place_where_none_can_be_made(
+def test_a_job_that_needs_no_place_is_not_mailed_about_it(
     any_store: Store, host: Oncecron, public_path: Path
 ) -> None:
-    """After one line; the variable of an outer run does not stand in."""
+    """Where none can be made: a line if it failed, or goes on; the variable of an outer run does not stand in."""
     (public_path / "file").touch()
-    nowhere = {"TMPDIR": str(public_path / "file"), "XDG_STATE_HOME": str(public_path / "file")}
-    host.environment |= nowhere | {"ONCECRON_PLACE": "outer"}
-    ended = host.run("k", *TICK, "--", "sh", "-c", 'echo "${ONCECRON_PLACE-none}"')
-    assert (ended.status, ended.out) == (0, b"none\n")
-    assert ended.err.count("\n") == 1
-    assert "runs without $ONCECRON_PLACE" in ended.err
+    nowhere = {"XDG_STATE_HOME": str(public_path / "file"), "ONCECRON_PLACE": "outer"}
+    usual = {name: host.environment.get(name, "") for name in nowhere}
+    host.environment |= nowhere
+    script = 'echo "${ONCECRON_PLACE-none}"; exit '
+    assert host.run("k", *TICK, "--", "sh", "-c", script + "0") == Ended(0, b"none\n", "")
+    retried = host.run("k", "--tick", "two", "--retries", 2, *SOON, "--", "sh", "-c", script + "3")
+    assert (retried.status, retried.out) == (3, b"none\n" * 3)
+    assert "key k: the command runs without $ONCECRON_PLACE: " in retried.err
+    assert retried.err.count("\n") == 1
+    assert b"no $ONCECRON_PLACE" in host("doctor").out
+    host.environment |= usual
+    assert host.run("k", "--tick", "two", "--again", "--", "sh", "-c", SAYS + "exit 3").status == 3
+    host.environment |= nowhere
+    goes_on = host.run("k", "--tick", "two", "--again", "--", "true")
+    assert "the command runs without $ONCECRON_PLACE: " in goes_on.err
+
+
+def test_the_next_start_removes_what_killed_processes_left(
+    any_store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """Wrapper and guard at once, as by the kernel when memory is short."""
+    told = public_path / "told"
+    script = f'echo "$ONCECRON_PLACE" >{told}; exec sleep 60'
+    firing = host.fire("k", *TTL, *TICK, "--", "sh", "-c", script)
+    path = Path(
+        eventually(lambda: told.read_text().splitlines()[0], retry_on=(OSError, IndexError))
+    )
+    send([firing.wrapper, firing.guard()], signal.SIGKILL)
+    firing.wait()
+    assert path.exists()
+    assert host.run("k", *TTL, "--tick", "two", "--wait", "30s", "--", "true").status == 0
+    assert list(path.parent.parent.iterdir()) == []

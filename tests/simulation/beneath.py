@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import time
 from functools import partial
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ledger import Ledger
+
+    from oncecron.core.model import Lease
+    from oncecron.run.spec import RunSpec
 
 _STDERR, _SIGNALS = 2, 3
 _NEVER_FULL = SimpleNamespace(waiters=[], is_readable=lambda: True)
@@ -237,27 +241,22 @@ class Processes:
 class MemoryPlace(PlaceFile):
     """The file for a place on a host, in memory."""
 
-    def __init__(self, host: Host, *args: Any) -> None:
-        super().__init__(*args)
-        self._host, [directory, *_] = host, self._directories
-        self._name, self._directories = directory.rpartition("/")[2], []
+    def __init__(self, host: Host, spec: RunSpec, say: Callable[[str], None]) -> None:
+        super().__init__(spec.spool, spec.firing, say)
+        self._host = host
 
-    def make(self) -> str:
-        self.path = self._name
+    def make(self, lease: Lease | None) -> str:
+        self._place = lease.place if lease else b""
+        self.path = os.path.join(self._directory(lease), "place")
         self._host.places[self.path] = self._place + b"\n" if self._place else b""
         return self.path
-
-    def find(self) -> MemoryPlace:
-        self.path = self._name if self._name in self._host.places else None
-        self._place = None
-        return self
 
     def look(self) -> bytes | None:
         return self._newest(stays=False) if self.path else None
 
-    def end(self) -> bytes | None:
+    def end(self, outcome: str) -> bytes | None:
         path = self.path
-        left = super().end()
+        left = super().end(outcome)
         self._host.places.pop(path, None)
         return left
 

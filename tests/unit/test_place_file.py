@@ -2,28 +2,36 @@
 
 import errno
 import os
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from oncecron.core.model import LONGEST_PLACE, Firing, Holder, Lease, place_of, place_text
-from oncecron.core.tick import NO_TICK
+from oncecron.config.run_parser import ParsedRun
+from oncecron.core.model import LONGEST_PLACE, Lease, place_of, place_text
 from oncecron.run.place_file import PlaceFile
+from oncecron.run.spec import make_spec
 
-FIRING = Firing(
-    *("k", 0, NO_TICK, "a-secret-owner", Holder("h", 1, "root"), "true", 0.0, 60.0),
-    *(None, None, False, None, None),
-)
-LEASE = Lease("k", 0, None, FIRING.owner, 1, 1, 1, 60.0, 0.0, 0.0)
+LEASE = Lease("k", 0, None, "a-secret-owner", 1, 1, 1, 60.0, 0.0, 0.0)
+OTHER = LEASE._replace(owner="another-owner")
+
+
+def place_file(said: list[str], key: str = "k") -> PlaceFile:
+    spec = make_spec(ParsedRun({"key": key, "tick": "t", "store": "local"}, ["true"]))
+    return PlaceFile(spec.spool, spec.firing, said.append)
 
 
 class Job:
     """What a job does with the file of its place, and what its guard sees and says."""
 
-    def __init__(self, place: bytes = b"") -> None:
+    def __init__(self, place: bytes = b"", lease: Lease | None = LEASE, key: str = "k") -> None:
         self.said: list[str] = []
-        self.place = PlaceFile(FIRING, LEASE._replace(place=place), self.said.append)
-        self.path = Path(self.place.make() or "")
+        self.place = place_file(self.said, key)
+        self.path = Path(self.place.make(lease and lease._replace(place=place)) or "")
+
+    def end(self) -> bytes | None:
+        return self.place.end("failed")
 
     def leaves(self, text: bytes) -> bytes | None:
         self.path.write_bytes(text)
@@ -33,17 +41,21 @@ class Job:
         """Fail unless it is ignored, with one line, however often it is looked at; the last good place stays."""
         for _ in range(3):
             assert self.place.look() is None
-        assert self.place.end() == b"41"
+        assert self.end() == b"41"
         [line] = self.said
         assert why in line
         assert not self.path.parent.exists()
 
 
 @pytest.fixture(autouse=True)
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     return tmp_path
+
+
+def left(state: Path) -> list[str]:
+    """Return what is left of all starts."""
+    return sorted(path.name for path in state.glob("oncecron/spool/*/.places/*"))
 
 
 @pytest.fixture
@@ -71,7 +83,7 @@ def test_what_is_no_place_counts_as_none(text: str | None) -> None:
     assert place_of(text) == b""
 
 
-def test_the_file_is_the_users_alone(temporary: Path) -> None:
+def test_the_file_is_the_users_alone(state: Path) -> None:
     """In a directory of its own, empty or with the place and a newline; both are removed."""
     for place, text in ((b"", b""), (b"4\xff", b"4\xff\n")):
         job = Job(place)
@@ -80,8 +92,8 @@ def test_the_file_is_the_users_alone(temporary: Path) -> None:
         assert job.path.parent.stat().st_mode & 0o777 == 0o700
         (job.path.parent / "place.new").touch()
         assert job.place.look() is None
-        assert job.place.end() is None
-        assert list(temporary.iterdir()) == []
+        assert job.end() is None
+        assert left(state) == []
         assert job.said == []
 
 
@@ -96,7 +108,7 @@ def test_each_place_is_told_once(job: Job) -> None:
     job.path.with_suffix(".new").write_bytes(b"43\n44\n")
     job.path.with_suffix(".new").rename(job.path)
     assert job.place.look() == b"43\n44"
-    assert job.place.end() == b"43\n44"
+    assert job.end() == b"43\n44"
     assert job.said == []
 
 
@@ -107,7 +119,7 @@ def test_what_is_being_written_does_not_count(job: Job) -> None:
     job.path.unlink()
     assert job.place.look() is None
     job.path.write_bytes(b"42\n")
-    assert job.place.end() == b"42"
+    assert job.end() == b"42"
     assert job.said == []
 
 
@@ -155,37 +167,92 @@ def test_a_tree_that_a_job_has_put_there_stays(job: Job) -> None:
     (job.path.parent / "tree").mkdir()
     kept = job.path.parent / "tree" / "file"
     kept.touch()
-    job.place.end()
+    job.end()
     assert kept.exists()
 
 
-def test_another_directory_stands_in(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the temporary one is gone: the state directory; without both, the command runs without, after a line."""
-    monkeypatch.setenv("TMPDIR", str(temporary / "gone"))
-    (temporary / "state" / "oncecron").mkdir(parents=True)
-    job = Job()
-    assert job.path.is_relative_to(temporary / "state")
-    assert job.place.end() is None
-    (temporary / "state" / "oncecron").rmdir()
-    job = Job()
-    [line] = job.said
-    assert "runs without $ONCECRON_PLACE" in line
-    assert "No such file or directory" in line
-    assert job.place.look() is None
-    assert job.place.end() is None
+def test_a_directory_that_a_job_replaces_by_a_link_keeps_its_files(
+    job: Job, tmp_path: Path
+) -> None:
+    """The link is removed, and nothing beyond it."""
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    job.path.unlink()
+    job.path.parent.rmdir()
+    job.path.parent.symlink_to(precious)
+    job.end()
+    assert (precious / "file").exists()
+    assert not job.path.parent.is_symlink()
 
 
-def test_a_full_disk_leaves_no_half_place(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command runs without, and nothing is left behind."""
+def no_space(_fd: int, _data: bytes) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
-    def full(_fd: int, _data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "write", full)
+def test_a_full_disk_leaves_no_half_place(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command runs without, and nothing is left behind; that it goes on from nowhere is said at once."""
+    monkeypatch.setattr(os, "write", no_space)
     job = Job(b"41")
     [line] = job.said
     assert "No space left on device" in line
-    assert [*temporary.iterdir()] == []
+    assert "runs without $ONCECRON_PLACE" in line
+    assert left(state) == []
+
+
+@pytest.mark.parametrize(("outcome", "lines"), [("succeeded", 0), ("failed", 1), ("lost", 1)])
+def test_a_job_that_succeeds_without_a_place_is_not_mailed_about(
+    state: Path, outcome: str, lines: int
+) -> None:
+    """It did not need one; where it failed, that may be why. A firing says it once, however often it starts."""
+    (state / "oncecron").mkdir(mode=0o777)
+    (state / "oncecron").chmod(0o777)
+    said: list[str] = []
+    place = place_file(said)
+    for attempt in (1, 2):
+        assert place.make(LEASE._replace(attempt=attempt)) is None
+        assert place.look() is None
+        assert place.end(outcome) is None
+    assert [("runs without $ONCECRON_PLACE: other users" in line) for line in said] == [
+        True
+    ] * lines
+
+
+def test_a_start_that_did_not_happen_brings_no_place_again() -> None:
+    """That of the attempt before it is on record."""
+    job = Job()
+    job.path.write_bytes(b"42\n")
+    assert [job.end(), job.end()] == [b"42", None]
+
+
+# What killed firings have left
+
+
+def test_the_next_start_removes_what_killed_ones_have_left(state: Path) -> None:
+    """Of the same shard of the same key: the lease shows that it is nobody's. All others may be somebody's."""
+    for lease in (LEASE, LEASE._replace(attempt=2)):
+        Job(lease=lease)
+    assert len(left(state)) == 1  # each of them has removed the one before
+    others = [Job(lease=OTHER._replace(shard=1)), Job(key="k.0"), Job(key="k:0"), Job(lease=None)]
+    new = Job(lease=OTHER)
+    assert all(job.path.exists() for job in (new, *others))
+    assert len(left(state)) == 1 + len(others)
+
+
+def test_what_a_start_without_a_lease_has_left_is_removed_when_its_wrapper_is_gone(
+    state: Path,
+) -> None:
+    """And not before, nor soon: with the same spool, another container has other pids."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    yesterday = time.time() - 25 * 3600
+    directory = Job(lease=None).path.parent
+    kept = {f"k+0+old+{os.getpid()}": yesterday, f"k+0+young+{process.pid}": time.time()}
+    for name, at in {**kept, f"k+0+gone+{process.pid}": yesterday}.items():
+        directory.with_name(name).mkdir()
+        os.utime(directory.with_name(name), (at, at))
+    new = Job()
+    assert left(state) == sorted([directory.name, new.path.parent.name, *kept])
 
 
 def test_the_wrapper_finds_the_file() -> None:
@@ -193,7 +260,7 @@ def test_the_wrapper_finds_the_file() -> None:
     for text, place in ((b"42\n", b"42"), (b"\n", b""), (b"", None)):
         job = Job()
         job.path.write_bytes(text)
-        found = PlaceFile(FIRING, LEASE, job.said.append).find()
-        assert found.end() == place
+        found = place_file(job.said)
+        assert found.find(LEASE).end("lost") == place
         assert not job.path.parent.exists()
-        assert PlaceFile(FIRING, LEASE, job.said.append).find().end() is None
+        assert found.find(LEASE).end("lost") is None
