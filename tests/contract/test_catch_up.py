@@ -12,7 +12,7 @@ from oncecron.core import clock
 from oncecron.core.log_rows import ALL_KEYS
 from oncecron.core.making_up import firing_of_missed, looks_back_to, made_up
 from oncecron.core.model import Behind, Retention
-from oncecron.core.units import HOUR
+from oncecron.core.units import DAY, HOUR
 
 if TYPE_CHECKING:
     from conftest import Log
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 MINUTELY: dict[str, Any] = {"schedule": "* * * * *", "zone": "UTC"}
 ANN = "ann@a.example"
+STOPS = ("pause", "drain")
 
 
 def scheduled(host: Host, number: int, **parts: Any) -> Firing:
@@ -181,3 +182,36 @@ def test_an_old_pause_stays_on_record(began: Host, b: Host, store: StoreKind, lo
     assert log.people.pauses() == []
     held_back = {*range(32, 59)} - {*missed(b, scheduled(b, 59))}
     assert due_within(late, early + 60) <= held_back <= due_within(early - 1, late + 61)
+
+
+def test_retention_removes_what_held_ticks_back_long_ago(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """After 400 days, also of keys that nobody fires; a start removes nothing."""
+    host = a.holder.host
+
+    def known() -> set[tuple[str, str]]:
+        """Return what is on record."""
+        firings = (b.firing(minute(3), key=key) for key in (KEY, "retired"))
+        rows = (b.store.look_back(firing, 0.0, deadline=b.deadline()) for firing in firings)
+        return {(kind, name) for found in rows for kind, name, *_ in found if kind in STOPS}
+
+    def stop() -> set[tuple[str, str]]:
+        """Pause and drain for a minute."""
+        for key in (KEY, ALL_KEYS, "retired"):
+            log.people.pause(key, author=ANN, reason=None, seconds=60)
+        log.people.drain(host, author=ANN, reason=None, seconds=60)
+        return {*[("pause", key) for key in (KEY, ALL_KEYS, "retired")], ("drain", host)}
+
+    a.run(minute(0))
+    stopped = stop()
+    store.age(398 * DAY)
+    a.run(minute(1))
+    log.people.prune(Retention(0.0, 0.0))
+    assert known() == stopped
+    store.age(3 * DAY)
+    lease = a.win(minute(2))
+    assert known() == stopped
+    a.finish(lease)
+    log.people.prune(Retention(0.0, 0.0))
+    assert known() == set()

@@ -242,17 +242,6 @@ def test_a_look_writes_nothing(redis_server: RedisServer, connect: Connect) -> N
     assert data(redis_server) == before
 
 
-def test_a_start_removes_a_pause_that_has_ended(
-    redis_server: RedisServer, connect: Connect
-) -> None:
-    """Of the key and of all keys; nobody else would."""
-    ended = '{"author": "ann", "at": "1", "until": "2"}'
-    with redis_server.connect() as client:
-        client.hset(PREFIX + "pauses", mapping={KEY: ended, ALL_KEYS: ended, "another": ended})
-        connect(redis_server).win(minute(1))
-        assert client.hkeys(PREFIX + "pauses") == [b"another"]
-
-
 def test_a_frozen_server_grants_nothing_to_whoever_has_given_up(
     new_redis: Callable[..., RedisServer], connect: Connect
 ) -> None:

@@ -22,7 +22,7 @@ from oncecron.core.model import (
     stored_request,
     trust_after,
 )
-from oncecron.core.timing import HOST_FORGOTTEN_AFTER, MAX_CLOCK_SKEW
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER, MAX_CLOCK_SKEW, PAUSES_KEPT
 from oncecron.stores import steadied
 from oncecron.stores.claim_loop import ClaimLoop
 from oncecron.stores.sqlite import lease_store, retention
@@ -533,11 +533,12 @@ class Memory:
         return sum(row["words"].count(" ") if "words" in row else 1 for row in gone)
 
     def forget_old(self, wanted: Retention) -> None:
-        """Remove the pauses that have ended, the hosts that are gone, and the lists of items that have expired."""
+        """Remove hosts that are gone, and lists of items that have expired; end the pauses whose time is over."""
         now, before = self.now(), self.now() - max(wanted[0], self.least_retention()[0])
         for place, stop in list(self.stops.items()):
             if stop.until is not None and stop.until <= now:
                 self.end_stop(place)
+        self.past = [each for each in self.past if each[2] >= now - PAUSES_KEPT]
         for part in self.parts.values():
             for name, host in list(part.hosts.items()):
                 if host["seen_at"] < now - HOST_FORGOTTEN_AFTER:

@@ -11,7 +11,7 @@ import os
 from oncecron.core.light_modules import light_module
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST, recordable_values
-from oncecron.core.timing import HOST_FORGOTTEN_AFTER
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER, PAUSES_KEPT
 from oncecron.stores.redis.resp import ReplyError
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ def retention_values(retention: Retention | None, most: int) -> Values:
         "least_executions": LEAST.executions,
         "least_skips": LEAST.skips,
         "host_forgotten_after": HOST_FORGOTTEN_AFTER,
+        "pauses_kept": PAUSES_KEPT,
     }
 
 

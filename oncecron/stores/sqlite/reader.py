@@ -35,10 +35,10 @@ from oncecron.stores.sqlite.lease_store import moment, raise_fence, take_away
 from oncecron.stores.sqlite.retention import (
     at_least,
     expire_executions,
-    expire_hosts,
     expire_items,
     expire_names,
     expire_skips,
+    forget_old,
 )
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class SQLiteReader(Reader):
             for _ in self._in_steps(partial(expire_items, **of_items)):
                 yield 0, 0
             with self._handle.until(_deadline()) as store, store.writing(durable=False):
-                expire_hosts(store, now["now"])
+                forget_old(store, now["now"])
 
     def _in_steps(self, step: Callable[[Any], int]) -> Iterator[int]:
         """Repeat a step, each in a transaction of its own, until it removes nothing; yield how much each removes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import LEAST, Retention
-from oncecron.core.timing import HOST_FORGOTTEN_AFTER
+from oncecron.core.timing import HOST_FORGOTTEN_AFTER, PAUSES_KEPT
 
 if TYPE_CHECKING:
     from typing import Any
@@ -48,14 +48,14 @@ def expire(store: Connection, part: Part, wanted: Retention, moment: Values) -> 
     most -= expire_executions(store, before, most=most)
     expire_names(store, part, before, names_kept=NAMES_KEPT, most=most)
     expire_skips(store, now - kept.skips, most=SKIPS_PER_FINISH)
-    store.execute("expire_pauses", now=now)
-    store.execute("forget_pauses", now=now)
     expire_items(store, before, moment, most=20 * MOST_PER_FINISH)  # the rows are small
-    expire_hosts(store, now)
+    forget_old(store, now)
 
 
-def expire_hosts(store: Connection, now: float) -> None:
-    """Remove the hosts of a key that have not fired it for long."""
+def forget_old(store: Connection, now: float) -> None:
+    """Remove pauses that were over long ago, and hosts that fire a key no more; end pauses whose time is over."""
+    store.execute("expire_pauses", now=now)
+    store.execute("forget_pauses", before=now - PAUSES_KEPT)
     store.execute("expire_key_hosts", before=now - HOST_FORGOTTEN_AFTER)
 
 

@@ -130,11 +130,27 @@ local function expire_skips(part, most)
     + expire_rows(part.plain, part.plain_rows, math.ceil(given.keep_most / 4), math.min(most, 100), words_in)
 end
 
--- The hosts that have not fired the part for long: once an hour, because all of them have to be read.
-local function forget_hosts(part)
+local function ended_at(text)
+  local stop = cjson.decode(text)
+  return tonumber(stop['until'] == '0' and string.sub(stop.past, -11) or stop['until'])
+end
+
+-- The pauses and the drains that are over for so long that no tick of their time is made up.
+local function forget_stops()
+  for _, name in ipairs({shared.pauses, shared.drains}) do
+    for field, text in pairs(hash(name)) do
+      local readable, ended = pcall(ended_at, text)
+      if readable and ended and now - ended > tonumber(given.pauses_kept) then redis.call('HDEL', name, field) end
+    end
+  end
+end
+
+-- The hosts that have not fired the part for long, and old pauses: once an hour, because all of them have to be read.
+local function forget_old(part)
   local hour = whole(math.floor(now / 3600))
   if redis.call('HGET', part.key, 'hosts_at') == hour then return end
   redis.call('HSET', part.key, 'hosts_at', hour)
+  forget_stops()
   for host, text in pairs(hash(part.hosts)) do
     local seen_at = tonumber(string.match(text, '^%S+'))
     if not seen_at or now - seen_at > tonumber(given.host_forgotten_after) then redis.call('HDEL', part.hosts, host) end
@@ -143,7 +159,7 @@ end
 
 -- At most so many executions and so many skips; the newest names are kept.
 local function expire(part, most, most_skips, names)
-  if not given.dry then forget_hosts(part) end
+  if not given.dry then forget_old(part) end
   local executions, more, next_from = expire_executions(part, most, names)
   return executions, expire_skips(part, most_skips), more, next_from
 end

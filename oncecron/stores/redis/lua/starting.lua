@@ -1,15 +1,11 @@
 -- What a grant and a retry have in common: the start of an execution.
 
-local function forget_ended_stops(key, host)
+-- One that has ended by itself does not come back when the clock is set back.
+local function end_stops(key, host)
   for _, each in ipairs(stops_of(key, host)) do
     local text = redis.call('HGET', each[2], each[3])
     local stop = text and cjson.decode(text)
-    local ended = stop and tonumber(stop['until'] or now)
-    if ended and ended > 0 and not in_force(text) then
-      end_pause(each[2], each[3], stop)
-    elseif ended and ended <= 0 and tonumber(string.sub(stop.past, -11)) < now - 400 * 86400 then
-      redis.call('HDEL', each[2], each[3])
-    end
+    if stop and tonumber(stop['until'] or 0) > 0 and not in_force(text) then end_pause(each[2], each[3], stop) end
   end
 end
 
@@ -32,7 +28,7 @@ local function start(told, key, attempt, cause)
   redis.call('HDEL', own.key, 'previous_start', 'previous_lateness')
   set(own.key, {fence = row.fencing_token, running = id, last_execution_id = id, last_start = row.started_at,
     last_lateness = seconds(row.fired_at % 60), previous_start = key.last_start, previous_lateness = key.last_lateness})
-  forget_ended_stops(row.key, row.host)
+  end_stops(row.key, row.host)
   return id, row
 end
 

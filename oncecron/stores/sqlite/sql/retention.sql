@@ -41,7 +41,7 @@ UPDATE pause SET past = substr(past || printf('%010d-%010d ', at, until + 1), -9
  WHERE until <= :now AND until > 0
 
 -- name: forget_pauses
-DELETE FROM pause WHERE until <= 0 AND CAST(substr(past, -11) AS INTEGER) < :now - 400 * 86400
+DELETE FROM pause WHERE until <= 0 AND CAST(substr(past, -11) AS INTEGER) < :before
 
 -- name: expire_key_hosts
 DELETE FROM key_host WHERE seen_at < :before
