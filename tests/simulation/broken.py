@@ -10,7 +10,7 @@ from server import Server
 
 from oncecron.core import decision, facts
 from oncecron.core.retry import RetryPolicy
-from oncecron.run import claimer, firing_states, guard, store_thread
+from oncecron.run import catch_up, claimer, firing_states, guard, store_thread
 from oncecron.stores import claim_loop
 from oncecron_each import item_model, worker
 
@@ -136,6 +136,30 @@ def end_brings_no_place() -> None:
 
 
 _finish = guard.Guard.finish_job
+
+
+def missed_is_left() -> None:
+    """Start the own tick whatever was missed before it."""
+    real = claim_loop.decide
+    claim_loop.decide = lambda state, firing, **named: real(
+        state, firing._replace(previous=None), **named
+    )
+
+
+def missed_comes_backward() -> None:
+    """Make up the newest tick first, and let older ones follow."""
+    real = catch_up.missed_firings
+
+    def missed_firings(*args: Any) -> Any:
+        firings, left = real(*args)
+        return firings[::-1], left
+
+    catch_up.missed_firings = missed_firings
+    _decide(
+        lambda state, firing: (
+            state._replace(high_water=None) if firing.tick.rule == "catch-up" else state
+        )
+    )
 
 
 def failed_item_is_done() -> None:

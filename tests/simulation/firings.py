@@ -66,10 +66,11 @@ class Key:
         self.on_error = draw.choice(("fail", "fail", "fail", "fail", "run"))
         each = {1: "*", 60: "0"}.get(self.every, f"*/{self.every}")
         self.schedule = f"{each} * * * *"
-        self.catch_up: float | None = None
         self.leaves_place = draw.random() < 0.6 and self.on_error == "fail"
         self.step = draw.choice((0.4, 0.7, 1.5)) if self.usual < 30 else 2.5
         """Seconds from one number to the next of a job that leaves its place."""
+        makes_up = self.rule == "schedule" and draw.random() < 0.4
+        self.catch_up = draw.choice((1800.0, 7200.0)) if makes_up else None
 
     @property
     def attempts(self) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kernel import INF, KILL
 from memory_reader import MemoryReader
+from server import EPOCH
 
 from oncecron.core.errors import EX_SOFTWARE
 from oncecron.core.log_rows import HistoryQuery
@@ -313,7 +314,7 @@ class Ledger:
         head = {
             "seed": 0, "store": "memory", "minutes": now / 60, "asked_by": _CONNECTED_BY,
             "ttl": max((key.ttl for key in world.keys), default=0),
-            "hosts": [host.name for host in world.hosts],
+            "hosts": [host.name for host in world.hosts], "wall": EPOCH,
             "keys": {key.name: _expected(key) for key in world.keys},
         }  # fmt: skip
         of_items = {key.name for key in world.keys if key.count}  # judged by themselves (`items`)
@@ -384,5 +385,7 @@ def _words(life: Life) -> list[str]:
     words += [f"--shards={key.shards}"] if key.shards > 1 else []
     words += [f"--timeout={key.timeout:g}s"] if key.timeout else []
     words += [f"--wait={key.wait:g}s"] if key.wait else []
+    if key.catch_up is not None:
+        words += [f"--catch-up={key.catch_up:g}s", f"--schedule={key.schedule}"]
     words += ["--on-store-error=run"] if key.on_error == "run" else []
     return [*words, "--", "job"]

@@ -4,6 +4,7 @@ The rules stand in `rules/`, each a function of the joined history; a new one is
 
     exclusion    one tree a key and part, tokens that rise and fence
     attempts     one start a tick and part, further ones for a reason
+    made_up      ticks in their order, and none left where --catch-up makes them up
     records      each start in the log as it was, and nothing else
     statuses     each firing ends, with the status of its jobs
     firings      no firing without a trace; silence
@@ -26,6 +27,7 @@ from oncecron_drill.rules.firings import noise, own_leases, unexplained, untrue
 from oncecron_drill.rules.healthy_ticks import missed
 from oncecron_drill.rules.joined import Joined
 from oncecron_drill.rules.logged import audited
+from oncecron_drill.rules.made_up import not_made_up, order
 from oncecron_drill.rules.once_per_item import items
 from oncecron_drill.rules.people import commands, hindered, stopped
 from oncecron_drill.rules.records import recorded, running, started
@@ -37,7 +39,7 @@ __all__ = ["OF_JOBS", "RULES", "Verdict", "Violation", "check"]
 Rule = Callable[[Joined], Iterator[Violation]]
 
 RULES: tuple[Rule, ...] = (
-    overlaps, doubles, standbys, tokens, fence,
+    overlaps, doubles, standbys, order, not_made_up, tokens, fence,
     recorded, running, started,
     exits, timeouts, orphans, leftovers, own_leases, unexplained, untrue, noise, missed,
     items,

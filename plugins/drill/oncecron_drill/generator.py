@@ -81,6 +81,7 @@ KEYS = (
     Key("instants", 9, 2, "--seconds 2", rule="instant"),
     Key("minute", MINUTE, 3, "--seconds 3", rule="minute"),
     Key("schedule", MINUTE, 1, "--seconds 1", "--tz UTC", rule="schedule"),
+    Key("catches-up", 2 * MINUTE, 1, "--seconds 1", "--tz UTC --catch-up 1h", rule="schedule"),
     Key("waits", 12, 4, "--seconds 4", "--wait 5s"),
     Key("limited", 8, 5, "--seconds 5 --fork --setsid", "--timeout 1500ms --grace 3s"),
     Key("alone", 10, 3, "--seconds 3", "--min-gap 2s", rule="none"),

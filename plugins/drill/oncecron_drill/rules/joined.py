@@ -134,7 +134,7 @@ class Joined:
         candidates = [
             firing
             for firing in self._firings.get((row["host"], row["pid"], row["key"]), [])
-            if firing.tick in (None, row["tick"])
+            if firing.tick in (None, row["tick"]) or option(firing, "--catch-up")
         ]
         for firing in candidates:
             if firing.id not in taken and not self.starts_of(firing):
@@ -402,8 +402,9 @@ def moment_of(text: str | float | None) -> float | None:
 
 
 def goes_on(firing: Firing) -> bool:
-    """Return whether a firing may run more than one attempt or part."""
-    return any(option(firing, name) is not None for name in ("--retries", "--shards"))
+    """Return whether a firing may run more than one attempt, part or tick."""
+    names = ("--retries", "--shards", "--catch-up")
+    return any(option(firing, name) is not None for name in names)
 
 
 def option(firing: Firing, name: str) -> str | None:

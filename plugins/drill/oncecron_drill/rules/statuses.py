@@ -100,11 +100,11 @@ def _expected(joined: Joined, firing: Firing, rows: list[Row]) -> set[int]:
 
 
 def _last_attempts(rows: list[Row]) -> list[Row]:
-    """Return the last attempt of each part that was started, in the order in which they were run."""
-    last: dict[int, Row] = {}
+    """Return the last attempt of each tick and part that was started, in the order in which they were run."""
+    last: dict[tuple[str | None, int], Row] = {}
     for row in rows:  # by token
         if row["outcome"] != "not-started" and not was_called_off(row):
-            last[int(row["shard"] or 0)] = row
+            last[row["tick"], int(row["shard"] or 0)] = row
     return sorted(last.values(), key=itemgetter("execution_id")) or rows[-1:]
 
 
