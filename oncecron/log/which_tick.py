@@ -192,7 +192,7 @@ class Ticks:
 
     def named(self, text: str) -> Choice:
         """Return the tick with this name, or of the time that it says. Raises `UsageError`."""
-        if tick.instant_of(text) is not None or self._is_on_record(text):
+        if tick.instant_of(text) is not None or self.is_on_record(text):
             return Choice(Which(text), "tick")
         try:
             at = read_time(text, self._sources.now, utc=self._clock.utc)
@@ -225,7 +225,8 @@ class Ticks:
             return ""
         return f"no tick of the key's schedule, {listed([*plans])}"
 
-    def _is_on_record(self, text: str) -> bool:
+    def is_on_record(self, text: str) -> bool:
+        """Return whether a tick with this name was started or skipped."""
         query = HistoryQuery(key=self._key, tick=text, limit=1)
         return (
             any(True for _ in self._log.history(query))

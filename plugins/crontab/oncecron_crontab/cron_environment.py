@@ -13,6 +13,7 @@ of its own environment, as those of busybox and supercronic do, and what other P
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from oncecron.cli.doctor import CRON_PATH
@@ -62,12 +63,18 @@ def _files_of(service: str, root: str, depth: int = 0) -> Iterator[str]:
 
 
 def _assignments(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the variables of a file, as pam_env reads it (`_parse_env_file`)."""
+    """Yield the variables of a file, as pam_env reads it (`_assemble_line` and `_parse_env_file`, Linux-PAM 1.5.2).
+
+    A `#` begins a comment, also within quotes; blanks at the end belong to the value.
+    """
+    begun = ""
     for line in lines:
-        name, equals, value = line.strip().removeprefix("export ").partition("=")
-        if equals and name.isidentifier():
-            quoted = value[:1] in ("'", '"')
-            yield name, value[1:].removesuffix(value[:1]) if quoted else value
+        text, comment, _ = line.partition("#")
+        text = begun + (text if begun else text.lstrip())
+        begun = "" if comment or not text.endswith("\\") else text[:-1]
+        name, equals, value = text.removeprefix("export ").partition("=")
+        if not begun and equals and name.isidentifier():
+            yield name, re.sub(r"^['\"](.*?)['\"]?$", r"\1", value)
 
 
 def _lines(path: str, root: str) -> list[str]:

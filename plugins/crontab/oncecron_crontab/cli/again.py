@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from oncecron.cli.command import STORE_OPTIONS, TableCommand, spools, store_and_log
 from oncecron.cli.sentences import valid_key
-from oncecron.config.options import STORE, Option
+from oncecron.config.options import NAMESPACE, Option
 from oncecron.config.rules import tick_rules
 from oncecron.config.settings import Settings, naming
 from oncecron.core.errors import (
@@ -25,6 +25,7 @@ from oncecron.core.errors import (
     ConfigurationError,
     InputError,
     NotFoundError,
+    OncecronError,
     StoreError,
     UsageError,
 )
@@ -39,7 +40,7 @@ from oncecron.log.sources import sources_of
 from oncecron.log.tick_history import spooled_of
 from oncecron.log.which_tick import Ticks, wanted_tick
 from oncecron.run.spec import tick_of
-from oncecron.stores.address import again_words, masked, shell_quoted
+from oncecron.stores.address import DEFAULT_NAMESPACE, again_words, masked, shell_quoted
 from oncecron_crontab.again import with_options
 from oncecron_crontab.cli import user_crontab
 from oncecron_crontab.cli.installed import crontabs_of_host, installed_cron
@@ -79,16 +80,15 @@ class Found(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The value of --line for it."""
-        own = self.line.source.name == user_crontab.name_of(None)
-        number = self.line.entry.number
-        return f"{number}" if own else f"{self.line.source.name}:{number}"
+        """The value of --line for it, typed by its user."""
+        number, of_system = self.line.entry.number, self.line.entry.user is not None
+        return f"{self.line.source.name}:{number}" if of_system else f"{number}"
 
     @property
     def place(self) -> str:
         """Where it is, for people."""
-        own = self.name.isdecimal()
-        return visible(f"{self.line.source.name}, line {self.name}" if own else self.name)
+        of_user = self.name.isdecimal()
+        return visible(f"{self.line.source.name}, line {self.name}" if of_user else self.name)
 
     @property
     def shown(self) -> str:
@@ -101,7 +101,6 @@ def _run_again(given: dict[str, str], words: list[str]) -> int:
     key = valid_key(words[0])
     text = valid(wanted_tick(given["tick"])) if "tick" in given else None
     found = _line_of(key, text, given)
-    _refuse_other_user(key, found, given)
     _refuse_unsafe(found)
     _refuse_half_a_dry_run(found, given)
     _become_cron(found.line)
@@ -109,7 +108,7 @@ def _run_again(given: dict[str, str], words: list[str]) -> int:
     rule = next(iter(tick_rules(settings.__getitem__, settings.is_typed)), "")
     tick = None
     if text is not None:
-        tick = _named(key, text, settings)
+        tick = _named(key, text, settings, rule)
     elif rule != "tick":
         tick = tick_of(settings, time.time())[0].text
     options = ["--again", "-v", *([f"--tick={tick}"] if tick else [])]
@@ -117,7 +116,8 @@ def _run_again(given: dict[str, str], words: list[str]) -> int:
     words = _words(found, options, _OF_THE_TICK if tick else ())
     which = f"tick {tick}" if tick else "the tick that it names" if rule == "tick" else "no tick"
     complain(found.shown)
-    complain(f"running it by hand for {which}, as user {user_name()} in {os.getcwd()}")
+    what = "what would happen" if "dry-run" in given else "running it by hand"
+    complain(f"{what} for {which}, as user {user_name()} in {os.getcwd()}")
     _become(words)
 
 
@@ -125,24 +125,28 @@ def _run_again(given: dict[str, str], words: list[str]) -> int:
 
 
 def _line_of(key: str, text: str | None, given: Mapping[str, str]) -> Found:
-    """Return the line with a key. Raises `UsageError` for several, `NotFoundError` for none."""
+    """Return the line with a key. Raises `UsageError` for several, or one of another user; `_nowhere` for none."""
     if not given.get("line", "1").rpartition(":")[2].isdecimal():
         unset = "" if given["line"] else " (an unset variable?)"
         raise UsageError(f"--line {given['line']!r} is not a number, or FILE:N{unset}")
     cron, me = installed_cron(), user_crontab.own_name()
-    every = [
+    guarded = [
         Found(line, invocation)
         for source in crontabs_of_host(cron)
         for line in linted_entries(source, {}, cron or CRONS["debian"])
         for invocation in line.invocations
-        if invocation.key == key
     ]
+    every = [each for each in guarded if each.invocation.key == key]
     if not every:
-        raise _nowhere(key, text, given)
+        raise _nowhere(key, text, given, [each for each in guarded if not each.invocation.key])
     named = [each for each in every if each.name == given.get("line", each.name)]
-    mine = [each for each in named if each.line.user == me] or named
+    mine = [each for each in named if each.line.user == me]
     if len(mine) == 1:
         return mine[0]
+    if named and not mine:  # no user becomes another one here
+        place, user = named[0].place, named[0].line.user or ""
+        by = _by(user or "USER", key, given)
+        raise UsageError(f"{place} is run by user {visible(user)}: {by}")
     for each in every:
         complain(each.shown)
     first = {**given, "line": (mine or every)[0].name}
@@ -154,9 +158,16 @@ def _line_of(key: str, text: str | None, given: Mapping[str, str]) -> Found:
     raise UsageError(f"{len(mine)} lines have key {key}; choose one of them: {again}")
 
 
-def _nowhere(key: str, text: str | None, given: Mapping[str, str]) -> NotFoundError:
-    """Return the error of a key without a line on this host: which hosts fire it, and what they run."""
+def _nowhere(
+    key: str, text: str | None, given: Mapping[str, str], unread: Sequence[Found]
+) -> OncecronError:
+    """Return the error of a key without a line on this host: which hosts fire it, and what they run.
+
+    `unread`: the lines whose key is not plain to see.
+    """
     where = f"no crontab of this host that {user_name()} may read has a line with key {key}"
+    if unread:
+        where += f", unless it is {unread[0].place}, whose key is not plain to see"
     settings = Settings(OPTIONS, given, key)
     try:
         with store_and_log(settings) as (store, log):
@@ -167,9 +178,9 @@ def _nowhere(key: str, text: str | None, given: Mapping[str, str]) -> NotFoundEr
                 return NotFoundError(f"{where}, and {unknown_key(key, keys)}")
     except (ConfigurationError, StoreError) as error:
         is_typed = any(option.name in given for option in STORE_OPTIONS)
-        if is_typed and error.exit_status == EX_CONFIG:
-            raise
-        return NotFoundError(f"{where}; which hosts fire it is not known: {error}")
+        is_wrong = is_typed and error.exit_status == EX_CONFIG
+        kind = ConfigurationError if is_wrong else NotFoundError
+        return kind(f"{where}; which hosts fire it is not known: {error}")
     seen = {row.host: Clock(utc=False).logged(row.seen_at) for row in rows}
     hosts = [f"{visible(host)} (last at {at})" for host, at in sorted(seen.items())]
     there = f"; run it where it has one: it is fired by {listed(hosts)}" if hosts else ""
@@ -182,15 +193,6 @@ def _nowhere(key: str, text: str | None, given: Mapping[str, str]) -> NotFoundEr
     return NotFoundError(
         f"{where}{there}; or run its command as it is on record: `oncecron {visible(line)}`"
     )
-
-
-def _refuse_other_user(key: str, found: Found, given: Mapping[str, str]) -> None:
-    """Raise `UsageError` unless the line is of who runs this: no user becomes another one here."""
-    user = found.line.user
-    if user == user_crontab.own_name():
-        return
-    shown = visible(user or "")
-    raise UsageError(f"{found.place} is run by user {shown}: {_by(user or 'USER', key, given)}")
 
 
 def _refuse_unsafe(found: Found) -> None:
@@ -311,20 +313,21 @@ def _settings_of(key: str, found: Found, given: Mapping[str, str]) -> Settings:
     typed = {name: os.path.expandvars(text) for name, text in invocation.options.items()}
     table = (*invocation.job_command.options.values(), *invocation.job_command.defaults)
     settings = Settings(table, typed, key)
-    if STORE.name not in given:
-        return settings
+    passed = {option.name: given[option.name] for option in STORE_OPTIONS if option.name in given}
+    other = Settings(table, {**typed, **passed}, key) if passed else settings
     if not settings.has_store():
-        passed = {
-            option.name: given[option.name] for option in STORE_OPTIONS if option.name in given
-        }
-        return Settings(table, {**typed, **passed}, key)
-    other = Settings(STORE_OPTIONS, {STORE.name: given[STORE.name]})
-    if other.address()[:2] != settings.address()[:2]:
-        own, typed_one = masked(settings.store_text() or ""), masked(given[STORE.name])
+        return other
+    if _where(other) != _where(settings):
+        own, namespace = masked(settings.store_text() or ""), settings[NAMESPACE.name]
+        shown = own if namespace == DEFAULT_NAMESPACE else f"{own} (namespace {namespace})"
         complain(
-            f"{found.place} has a store of its own, {own}, which is used instead of --store {typed_one}"
+            f"{found.place} has a store of its own, {shown}, which is used instead of the one that is typed"
         )
     return settings
+
+
+def _where(settings: Settings) -> tuple[object, ...]:
+    return (*settings.address()[:2], settings[NAMESPACE.name])
 
 
 def _passed_on(found: Found, given: Mapping[str, str], settings: Settings) -> list[str]:
@@ -337,17 +340,28 @@ def _passed_on(found: Found, given: Mapping[str, str], settings: Settings) -> li
     return words + ["--dry-run"] * ("dry-run" in given)
 
 
-def _named(key: str, text: str, settings: Settings) -> str | None:
+def _named(key: str, text: str, settings: Settings, rule: str = "") -> str | None:
     """Return the tick that a text means, as `oncecron why` reads it. Raises `NotFoundError`, `UsageError`.
 
-    What `why` may take for the tick that was meant, a person has to name before it runs.
+    What `why` may take for the tick that was meant, a person has to name before it runs. An instant that a line by
+    `--schedule` never has, in another zone perhaps, would be one more run of the job.
     """
-    if instant_of(text) is not None:
-        return text
+    instant = instant_of(text)
+    if instant is not None:
+        due = tick_of(settings, instant)[0].text if rule == "schedule" else text
+        if due == text:
+            return text
     with store_and_log(settings) as (store, log):
         sources = sources_of(settings, store, log)
         spooled = spooled_of(sources, key, spools(settings))
-        choice = Ticks(sources, key, spooled, Clock(utc=False)).named(text)
+        ticks = Ticks(sources, key, spooled, Clock(utc=False))
+        if instant is not None and not ticks.is_on_record(text):
+            schedule = " ".join(filter(None, (settings["schedule"], settings["tz"])))
+            before = f"`oncecron again {key} --tick {due}`"
+            raise UsageError(
+                f"{text} is no tick of the line, whose schedule is {schedule}; to run the one before it: {before}"
+            )
+        choice = ticks.named(text)
     tick = choice.which.tick
     if choice.note and tick:
         run = f"`oncecron again {key} --tick {shell_quoted(tick)}`"

@@ -36,12 +36,15 @@ def chosen_cron(given: Mapping[str, str]) -> Cron | None:
 
 
 def crontabs_of_host(cron: Cron | None) -> Iterator[LintedCrontab]:
-    """Yield the user's own crontab, /etc/crontab and those in /etc/cron.d; one that cannot be read is left out."""
+    """Yield the user's own crontab, for root those of others, /etc/crontab and those in /etc/cron.d.
+
+    One that cannot be read is left out.
+    """
     cron = cron or CRONS["debian"]
-    with contextlib.suppress(OncecronError):
-        data = user_crontab.read(None)
-        own = scan(data, cron=cron)
-        yield LintedCrontab(user_crontab.name_of(None), own, user_crontab.own_name())
+    for user in (None, *_other_users()):
+        with contextlib.suppress(OncecronError):
+            lines = scan(user_crontab.read(user), cron=cron)
+            yield LintedCrontab(user_crontab.name_of(user), lines, user or user_crontab.own_name())
     paths = [files.SYSTEM_FILE]
     with contextlib.suppress(OncecronError):
         directory = files.in_directory(files.SYSTEM_DIRECTORY, system=True)
@@ -49,3 +52,12 @@ def crontabs_of_host(cron: Cron | None) -> Iterator[LintedCrontab]:
     for path in paths:
         with contextlib.suppress(OncecronError):
             yield LintedCrontab(path, scan(files.read_source([path]).data, system=True, cron=cron))
+
+
+def _other_users() -> list[str]:
+    """Return the other users who have a crontab, as root alone can see."""
+    found: set[str] = set()
+    for directory in files.SPOOLS if os.getuid() == 0 else ():
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            found.update(each.name for each in entries if each.is_file(follow_symlinks=False))
+    return sorted(found - {user_crontab.own_name()})

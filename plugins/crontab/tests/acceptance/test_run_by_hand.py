@@ -96,7 +96,8 @@ ONCECRON_KEY_PREFIX=shell.
 IGNORED = "grep SigIgn /proc/self/status >>$(ls -t {path}/rest-whole-* | head -n1)"
 """Which signals the line itself ignores."""
 OF_PAM = {
-    "environment": "# of all\nPATH=/usr/games\nPROXY='http://proxy:3128'\nexport LOGNAME=me\n",
+    "environment": "# of all\nPATH=/usr/games\nPROXY='http://proxy:3128'\nexport LOGNAME=me\n"
+    "NOTE='a # b'\nLONG=\"one\\\n two\" \n",
     "locale": 'LANG="C.UTF-8"\n',
 }
 OF_A_RUN = (
@@ -237,6 +238,30 @@ def test_a_tick_is_named_as_why_reads_it(
     assert len(any_store.executions("k")) == 2
 
 
+def test_a_time_that_the_line_never_has_is_not_run(
+    machine: Machine, person: Oncecron, any_store: Store
+) -> None:
+    """It may be that of another zone, and the job would run once more; what is on record is no mistake."""
+    install(
+        machine,
+        line(
+            any_store, "--key k --schedule '0 2 * * *' --tz Europe/Berlin -- printenv ONCECRON_TICK"
+        ),
+    )
+    assert person("again", "k").status == 0
+    refused(
+        person("again", "k", "--tick", "2026-11-20T02:00Z"),
+        64,
+        "2026-11-20T02:00Z is no tick of the line, whose schedule is 0 2 * * * Europe/Berlin; "
+        "to run the one before it: `oncecron again k --tick 2026-11-20T01:00Z`",
+    )
+    assert len(any_store.executions("k")) == 1
+    assert person("again", "k", "--tick", "2026-11-20T02:00+01:00").out == b"2026-11-20T01:00Z\n"
+    fired = ("run", "--store", any_store.url, "--key", "k", "--tick", "2026-11-21T02:00Z", "--")
+    person(*fired, "true")
+    assert person("again", "k", "--tick", "2026-11-21T02:00Z").out == b"2026-11-21T02:00Z\n"
+
+
 def test_a_skip_is_said(machine: Machine, person: Oncecron, any_store: Store) -> None:
     """Also without a terminal: a script must not take it for a run."""
     install(machine, line(any_store, "--key k --schedule '@daily' -- echo ran"))
@@ -263,6 +288,38 @@ def test_a_system_line_is_found(machine: Machine, person: Oncecron, any_store: S
         "/etc/cron.d/app:1 is run by user nobody: `sudo -u nobody oncecron again k --tick 'a b'`",
     )
     assert len(any_store.executions("k")) == 1
+
+
+def test_root_finds_the_line_of_another_user(
+    machine: Machine, person: Oncecron, any_store: Store
+) -> None:
+    """As the person who is paged is root; that user is named, who runs it."""
+    for words in (("--line", "1"), ()):
+        install(machine, line(any_store, "--key k -- true") * 2, f"{SPOOL}/nobody")
+        done = person("again", "k", *words)
+        typed = f" {' '.join(words)}" if words else ""
+        where = (
+            "the crontab of nobody, line 1 is run by user nobody: `sudo -u nobody oncecron again k"
+        )
+        refused(done, 64, f"{where}{typed}`")
+    install(machine, line(any_store, "--key k -- echo mine"))
+    assert person("again", "k").out == b"mine\n"
+    assert person("again", "k", "--line", "1").out == b"mine\n"
+
+
+def test_a_line_whose_key_is_not_plain_to_see_is_named(
+    machine: Machine, person: Oncecron, any_store: Store
+) -> None:
+    """It may be the one; a comment is no line."""
+    person("init", "--store", any_store.url)
+    install(machine, "# " + line(any_store, "--key k -- true"))
+    done = person("again", "k", "--store", any_store.url)
+    refused(done, 66, "has a line with key k, and no host has fired key k")
+    install(machine, line(any_store, "--wrong --key k -- true"))
+    done = person("again", "k", "--store", any_store.url)
+    refused(
+        done, 66, "key k, unless it is the crontab of root, line 1, whose key is not plain to see"
+    )
 
 
 def test_a_file_that_others_may_change_is_not_run(
@@ -336,17 +393,18 @@ def test_the_store_of_the_line_wins(
     install(machine, line(any_store, "--key k -- echo ran"))
     done = person("again", "k", "--store", other)
     assert done.out == b"ran\n"
-    assert (
-        f"has a store of its own, {any_store.url}, which is used instead of --store {other}"
-        in done.err
+    instead = (
+        f"has a store of its own, {any_store.url}, which is used instead of the one that is typed"
     )
+    assert instead in done.err
+    assert instead in person("again", "k", "--namespace", "other").err
     assert "instead of" not in person("again", "k", "--store", any_store.url).err
-    assert len(any_store.executions("k")) == 2
+    assert len(any_store.executions("k")) == 3
     install(machine, f"@daily {CONSOLE_SCRIPT} run --key k -- echo ran\n")
     done = person("again", "k")
     assert (done.status, "no store is configured" in done.err) == (78, True), done
     assert person("again", "k", "--store", any_store.url).out == b"ran\n"
-    assert len(any_store.executions("k")) == 3
+    assert len(any_store.executions("k")) == 4
 
 
 def test_the_environment_is_not_that_of_the_terminal(

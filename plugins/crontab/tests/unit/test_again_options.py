@@ -99,13 +99,16 @@ def test_cron_sets_what_nobody_else_may(tmp_path: Path) -> None:
     )
     (tmp_path / "etc/environment").write_text(
         "PATH=/of/pam\nLANG=de\nA='b c'\n#B=1\nexport C=\"d\nnothing\n1=2\n"
+        # As Debian 12's cron was seen to set them:
+        'D=e # f\n G="h # i"\nJ=k  \nL="m n"  # o\nP=\'q\'r\'\nS=t\'\nU=v  \\\n  w\nX =y\nZ="\nB=""\nE=f\\\n'
     )
     (tmp_path / "etc/locale").write_text("LANG=C.UTF-8\nLOGNAME=x\n")
     named = {"HOME": "/srv", "LOGNAME": "y", "SHELL": "/bin/bash"}
     found = cron_environment(named, "ann", "/home/ann", CRONS["debian"], root=f"{tmp_path}/")
     assert found == {
         "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "A": "b c", "C": "d", "HOME": "/srv", "LOGNAME": "ann",
-        "SHELL": "/bin/bash",
+        "SHELL": "/bin/bash", "D": "e ", "G": "h ", "J": "k  ", "L": 'm n"  ', "P": "q'r", "S": "t'", "U": "v    w",
+        "Z": "", "B": "",
     }  # fmt: skip
     other = cron_environment({}, "ann", "/home/ann", CRONS["cronie"], root=f"{tmp_path}/none")
     assert other == {
