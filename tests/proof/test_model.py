@@ -32,6 +32,7 @@ NEVER_STOPPED = {
     "another_shard_is_granted", "is_refused_as_otherwise_divided",
 }  # fmt: skip
 NEVER_RESUMED = {"resumes_what_was_lost", "resumes_what_was_stopped", "resumes_an_older_tick"}
+NEVER_BEHIND = {"makes_up_what_was_missed"}
 NO_SESSION = {"is_told_stale", "is_told_contended", "goes_on_past_a_dead_session"}
 NEVER_STRUCK_ALONE = {
     "guard_is_killed", "wrapper_is_killed", "guard_is_stopped", "wrapper_is_stopped", "goes_on",
@@ -64,25 +65,28 @@ class Wrong(NamedTuple):
 
 RIGHT = [
     Right("row", "FAULTS=1", "HOSTS=3 TICKS=3 FAULTS=2",
-          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED),
+          NEVER_BEHIND | NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED),
     # What a claim looks at and a grant compares besides the row of the key.
     Right("pauses-shards", "PAUSES SHARDS FAULTS=1", "PAUSES SHARDS FAULTS=2",
-          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION),
+          NEVER_BEHIND | NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION),
     Right("session", "SESSION FAULTS=1", "SESSION FAULTS=2",
-          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED),
+          NEVER_BEHIND | NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED),
     Right("freeze", "FREEZE FAULTS=2", "FREEZE HOSTS=3 FAULTS=1",
-          NEVER_RESUMED | NEVER_STRUCK_ALONE | NO_SESSION | NEVER_STOPPED),
+          NEVER_BEHIND | NEVER_RESUMED | NEVER_STRUCK_ALONE | NO_SESSION | NEVER_STOPPED),
     Right("session-freeze", "SESSION FREEZE FIRINGS=2 FAULTS=2", "SESSION FREEZE FAULTS=2",
-          NEVER_RESUMED | NEVER_STRUCK_ALONE | NEVER_STOPPED),
+          NEVER_BEHIND | NEVER_RESUMED | NEVER_STRUCK_ALONE | NEVER_STOPPED),
     # A slot of `each` follows an attempt that was lost or stopped.
     Right("resumes", "RESUMES FAULTS=1", "RESUMES FAULTS=2",
-          NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED),
+          NEVER_BEHIND | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED),
+    # A firing whose own tick is not the next one claims what was missed first.
+    Right("catch-up", "CATCH_UP TICKS=3 FAULTS=1", "CATCH_UP TICKS=3 FIRINGS=4 FAULTS=2",
+          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED),
     # No firing is kept waiting for longer than a ttl, or than two with a session lock and a request heard late.
     Right("prompt", "PROMPT LONGEST_WAIT=3 FAULTS=3", "PROMPT LONGEST_WAIT=3 HOSTS=3 TICKS=3 FAULTS=2",
-          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED | NEVER_GIVES_UP),
+          NEVER_BEHIND | NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NO_SESSION | NEVER_STOPPED | NEVER_GIVES_UP),
     Right("session-prompt", "SESSION PROMPT LONGEST_WAIT=6 FAULTS=2",
           "SESSION PROMPT LONGEST_WAIT=6 TICKS=3 FIRINGS=4 FAULTS=2",
-          NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED | NEVER_GIVES_UP),
+          NEVER_BEHIND | NEVER_RESUMED | NEVER_FROZEN | NEVER_FENCED | NEVER_STOPPED | NEVER_GIVES_UP),
 ]  # fmt: skip
 
 WRONG = [
@@ -92,6 +96,7 @@ WRONG = [
     Wrong("LOST_REOPENS", "one_start_a_tick"),
     Wrong("ENDED_RESUMED", "no_start_after_the_end", "RESUMES"),
     Wrong("NO_HIGH_WATER", "ticks_rise"),
+    Wrong("OWN_TICK_FIRST", "no_missed_tick_is_left", "CATCH_UP TICKS=3"),
     Wrong("TOKEN_STAYS", "tokens_rise"),
     Wrong("TRUST_FROM_RECEIPT", "never_two_at_a_time"),
     Wrong("NO_TRUST", "never_two_at_a_time"),
@@ -175,7 +180,7 @@ def test_every_promise_can_be_broken() -> None:
     macros = named(r"^#ifn?def (\w+)")
     sizes = {"HOSTS", "TICKS", "FIRINGS", "FAULTS"}
     assert {wrong.macro for wrong in WRONG} == macros - sizes - {
-        "SESSION", "FREEZE", "PROMPT", "PAUSES", "SHARDS", "RESUMES", "ONLY",
+        "SESSION", "FREEZE", "PROMPT", "PAUSES", "SHARDS", "RESUMES", "CATCH_UP", "ONLY",
     }  # fmt: skip
 
 

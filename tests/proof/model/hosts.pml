@@ -26,6 +26,9 @@ inline start() {
 #endif
   promise(every_start_has_its_record, execution[MY.owner] != Unknown);
   promise(tokens_rise, token[MY.owner] > last_token || MY.blind);
+#ifdef CATCH_UP /* it was claimed: run, lost or given back */
+  promise(no_missed_tick_is_left, last_tick == 0 || newest[tick[MY.owner] - 1] != 0);
+#endif
   promise(ticks_rise, tick[MY.owner] > last_tick || MY.blind || resumed(MY.owner));
   ran[tick[MY.owner]] = true; started[MY.owner] = true;
   if :: token[MY.owner] > last_token -> last_token = token[MY.owner] :: else fi;

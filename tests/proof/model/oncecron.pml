@@ -24,6 +24,7 @@
  *   Others    who pauses and resumes the key, and a host that is granted another shard of tick 1.
  *   RESUMES   all firings are slots of `each` (Firing.resumes): they follow an attempt that was lost, or stopped before
  *             its items were done, however old the tick. What is drawn from the store under such a lease: items.
+ *   CATCH_UP  all firings make up what was missed: run/claimer.py. The one that goes on after that is a firing of its own.
  *
  * WHAT IS LEFT OUT, AND WHY IT HIDES NOTHING
  *   Absolute time: only how long each lease and each trust still lasts is kept, so that a run may last for ever. So no
@@ -75,7 +76,7 @@
   X(has_its_record_delivered) X(guard_is_killed) X(wrapper_is_killed) X(guard_is_stopped) X(wrapper_is_stopped) \
   X(goes_on) X(vanishes) X(freezes) X(thaws) X(loses_guard_and_wrapper) X(writes_with_its_token) \
   X(is_refused_a_stale_write) X(runs_beside_another) X(clock_is_set_back) X(key_is_paused) X(key_is_resumed) \
-  X(another_shard_is_granted) X(resumes_what_was_lost) X(resumes_what_was_stopped) X(resumes_an_older_tick)
+  X(another_shard_is_granted) X(makes_up_what_was_missed) X(resumes_what_was_lost) X(resumes_what_was_stopped) X(resumes_an_older_tick)
 #define NAME(event) event,
 #define QUOTED(event) #event,
 c_decl {
@@ -110,6 +111,7 @@ __attribute__((constructor)) static void at_the_end(void) { atexit(tell); }
 #define NUMBER_no_start_after_a_pause_has_returned 11
 #define NUMBER_a_tick_is_divided_once 12
 #define NUMBER_no_start_after_the_end 13
+#define NUMBER_no_missed_tick_is_left 14
 #define promise(name, condition) \
   if :: (!at_stake(name) || (condition)) :: else -> c_code { printf(TEXT(broken: name\n)); }; assert(false) fi
 
@@ -186,6 +188,16 @@ bool over[TICKS + 1];      /* the newest attempt of the tick is on record as end
 #define resumed(x) false
 #define follow(x) skip
 #define HALF_WAY Ended
+#endif
+
+/* What all hosts have missed, since the newest tick that was claimed. */
+#ifndef CATCH_UP
+#define OWN_TICK_FIRST
+#endif
+#ifdef OWN_TICK_FIRST
+#define behind(x) false
+#else
+#define behind(x) (high_water != 0 && tick[x] > high_water + 1)
 #endif
 
 #define guard_up(h) (host[h].guard == Up && !host[h].frozen)

@@ -68,6 +68,19 @@ inline spool(outcome) {
 #define maybe_dead(x) (tick[lease_owner] != tick[x] && (lease_left < TTL - 1 || session_free))
 #define over(t) (is_done(t) || is_passed(t))
 #define in_the_way(x, goes_on) (session != 0 && session != x && !(goes_on))
+#ifdef CATCH_UP /* claim the oldest instead, as another owner */
+inline make_up(h) {
+  if
+  :: fired < FIRINGS ->
+     close_session;
+     if :: late_owner != MY.owner -> tick[MY.owner] = 0 :: else fi;
+     fired++; tick[fired] = high_water + 1; MY.owner = fired; SEEN(h, makes_up_what_was_missed)
+  :: else -> answer = Refused
+  fi
+}
+#else
+inline make_up(h) { skip }
+#endif
 inline look(h, x, goes_on, looked) {
   answer = Refused;
   if
@@ -85,6 +98,7 @@ inline look(h, x, goes_on, looked) {
      answer = Decided;
      if
      :: lease_owner != 0 -> MY.decided = Expire; SEEN(h, finds_an_expired_lease)                               /* 7 */
+     :: lease_owner == 0 && behind(x) -> make_up(h)
      :: else -> MY.decided = Grant; SEEN(h, finds_nothing_in_the_way)                                          /* 8 */
      fi
   fi
