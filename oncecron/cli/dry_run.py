@@ -15,7 +15,7 @@ from oncecron.core.errors import EX_TEMPFAIL, UNREADABLE
 from oncecron.core.facts import state_of
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import AskAgain, Behind, Refusal
-from oncecron.core.text import Clock, count, listed, visible
+from oncecron.core.text import Clock, listed, visible
 from oncecron.core.tick import at
 from oncecron.core.timing import CALL_TIMEOUT
 from oncecron.core.units import format_duration
@@ -74,12 +74,12 @@ def _answer_of_shards(spec: RunSpec, store: LeaseStore) -> tuple[Firing, Answer]
 def _missed(firing: Firing, answer: Answer, store: LeaseStore) -> list[tuple[str, str]]:
     if not isinstance(answer, Behind):
         return []
-    from oncecron.run.catch_up import missed_ticks  # noqa: PLC0415 - of a firing that is behind
+    from oncecron.run.catch_up import count_of, missed_ticks  # noqa: PLC0415 - of a firing that is behind
 
     deadline = clock.lease_time(store.lease_clock) + CALL_TIMEOUT
     instants, left = missed_ticks(store, firing, answer, deadline)
     texts = [str(at(each, "catch-up").text) for each in instants]
-    older = f"; {count(left, 'older one')} will not be made up" if left else ""
+    older = f"; {count_of(left)} before will not be made up" if left else ""
     return [("catch-up", f"first {listed(texts)}{older}")] if texts else []
 
 

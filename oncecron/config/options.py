@@ -194,7 +194,7 @@ RUN_OPTIONS = (
         Option(
             "catch-up", "duration", "First run the ticks of --schedule that no host started and that are younger than "
             "DURATION, oldest first, at most 100; last: only the newest of them.", "DURATION|last", config="job",
-            choices=("last",),
+            choices=("last",), minimum=1,
         ),
         Option(
             "spread", "duration", "Wait up to DURATION before claiming the tick: for another time on each host and "

@@ -264,11 +264,16 @@ def dues(
         )
         for key, known in keys.items()
     }
-    late = [key for key, (due, _) in found.items() if due.missed]
+    # Of more ticks than are looked at, nobody knows here which are the newest.
+    late = [
+        key
+        for key, (due, _) in found.items()
+        if due.missed and len(plans[key].ticks) < MISSED_AT_MOST
+    ]
     ages = catch_up_ages(late, rows()) if rows and late else {}
     return {
-        key: _without_made_up(keys[key], due, missed, ages[key]) if key in ages else due
-        for key, (due, missed) in found.items()
+        key: _without_made_up(keys[key], due, ticks, ages[key]) if key in ages else due
+        for key, (due, ticks) in found.items()
     }
 
 
@@ -290,15 +295,15 @@ def catch_up_ages(keys: Collection[str], rows: Iterable[KeyHost]) -> dict[str, f
     }
 
 
-def _without_made_up(known: Known, due: Due, missed: Sequence[int], age: float) -> Due:
-    """Return what is due without what the next firing will make up, as `core.making_up` does it."""
+def _without_made_up(known: Known, due: Due, ticks: Sequence[int], age: float) -> Due:
+    """Return what is due without what the next firing makes up, as `core.making_up` does it (of `ticks`)."""
     if due.next_at is None:
         return due
     marks = (each.high_water or math.inf for each in known.shards if each.expected)
     mark = max(marks, default=math.inf)  # in the store: a log beside it expects nothing
     oldest = max(mark, due.next_at - (age or PAUSES_KEPT))
-    made_up = [each for each in missed if each > oldest][-AT_MOST if age else -1 :]
-    left = missed[: len(missed) - len(made_up)]
+    made_up = [each for each in ticks if each > oldest][-AT_MOST if age else -1 :]
+    left = ticks[: min(due.missed, len(ticks) - len(made_up))]
     return due._replace(
         missed=len(left),
         first_missed=_text(left[0]) if left else None,
@@ -361,7 +366,7 @@ def _following(schedule: str, zone: str | None, now: float, paused_until: float)
 def _due(
     known: Known, plan: _Scheduled, skips: Sequence[SkipReason], now: float
 ) -> tuple[Due, Sequence[int]]:
-    """Return what is due, and the ticks that are missed."""
+    """Return what is due, and the ticks that were not started."""
     ticks, late_before, next_at = plan
     if not ticks:
         return Due(next_at, silent_since=_silent_since(known, now)), ()
@@ -381,7 +386,7 @@ def _due(
         last_missed=_text(missed[-1]) if missed else None,
         overruns=len(overruns),
     )
-    return due, missed
+    return due, ticks
 
 
 def _text(at: float) -> str | None:

@@ -51,9 +51,14 @@ def say(spec: RunSpec, firings: Sequence[Firing], left: int) -> None:
     if firings and (spec.verbose or system.calls.isatty(2)):
         span = " to ".join(dict.fromkeys(str(firings[each].tick.text) for each in (0, -1)))
         stderr.complain(f"key {key}: making up {count(len(firings), 'tick')}: {span} (--catch-up)")
-    if left and firings:
-        more = " or more" if left + len(firings) >= LOOKED_AT else ""
+    if left:
+        by_hand = spec.command_line(f"again {key} --tick TICK")
         stderr.complain(
-            f"key {key}: {count(left, 'missed tick')}{more} before {firings[0].tick.text} will not be made up: one "
-            f"firing makes up at most {AT_MOST} (--catch-up); to run one by hand: --again --tick TICK"
+            f"key {key}: {count_of(left)} before {firings[0].tick.text} will not be made up: one firing makes up at "
+            f"most {AT_MOST} (--catch-up); to run one by hand: {by_hand}"
         )
+
+
+def count_of(left: int) -> str:
+    """Return how many missed ticks are left, in words: not all that are older were looked at."""
+    return count(left, "missed tick") + (" or more" if left + AT_MOST >= LOOKED_AT else "")

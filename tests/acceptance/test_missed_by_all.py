@@ -226,7 +226,7 @@ def test_people_are_told_what_will_be_made_up(
     [state] = json.loads(reader("jobs", "k", "--json").out)
     assert (state["state"], state["missed"]) == ("catch-up", 0)
     assert state["first_caught_up"] in (oldest, minute_tick(time.time() - 39 * 60).text)
-    assert re.search(r"^k +catch-up 3\d ", reader("jobs").out.decode(), re.MULTILINE)
+    assert re.search(r"^k +catch-up (39|40|41) ", reader("jobs").out.decode(), re.MULTILINE)
     assert b"missed=0;" in reader("check").out
     assert b"the next firing makes them up (--catch-up)" in reader("why", "k").out
     assert "the next firing makes them up (--catch-up)" in reader("next", "k", "--count", "1").err

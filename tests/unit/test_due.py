@@ -86,18 +86,22 @@ def test_what_the_next_firing_makes_up_is_not_missed_yet() -> None:
     for ages in ((7200.0,), (7200.0, 9000.0)):
         found = due(3600.0, catch_up=ages)
         assert (found.missed, found.first_missed, found.last_missed) == (0, None, None)
-        assert (found.catching_up, found.first_caught_up) == (50, "1970-01-01T01:01Z")
+        assert (found.catching_up, found.first_caught_up) == (60, "1970-01-01T01:01Z")
     found = due(3600.0, catch_up=(7200.0, 1800.0))  # until 02:01Z
     assert (found.missed, found.last_missed) == (31, "1970-01-01T01:31Z")
-    assert (found.catching_up, found.first_caught_up) == (19, "1970-01-01T01:32Z")
+    assert (found.catching_up, found.first_caught_up) == (29, "1970-01-01T01:32Z")
     assert due(3600.0, catch_up=(7200.0, None)).missed == 50
-    assert (due(3600.0, catch_up=(0.0, 7200.0)).missed, due(3600.0).catching_up) == (49, 0)
+    found = due(3600.0, catch_up=(0.0, 7200.0))
+    assert (found.missed, found.first_caught_up) == (50, "1970-01-01T02:00Z")
+    assert due(3600.0).catching_up == 0
     assert (due(3600.0, 5400.0, catch_up=(7200.0,)).missed) == 30
     skips = (skipped(1, "paused"), skipped(2, "held"))
     found = due(3600.0, skips=skips, catch_up=(7200.0,))
-    assert (found.catching_up, found.overruns) == (48, 1)
+    assert (found.catching_up, found.overruns) == (58, 1)
     many = due(3600.0, now=3600.0 + 130 * 60, catch_up=(30000.0,))
-    assert (many.catching_up, many.missed) == (100, 19)
+    assert (many.catching_up, many.missed) == (100, 30)
+    found = due(0.0, now=86400.0 * 7, catch_up=(86400.0 * 9,))
+    assert (found.missed, found.catching_up) == (MISSED_AT_MOST, 0)  # it knows the oldest alone
 
 
 def test_a_host_that_has_gone_keeps_nothing_from_being_made_up() -> None:

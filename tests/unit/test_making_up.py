@@ -289,6 +289,7 @@ def test_too_many_are_left_and_told_once(
     assert started(store, spec(**MINUTELY, **{"catch-up": "100d"})) == [*range(100, -1, -1)]
     [line] = capfd.readouterr().err.splitlines()
     assert "900 missed ticks or more before " in line
+    assert "; to run one by hand: `oncecron again k --tick TICK --store " in line
     assert started(store, spec(**MINUTELY, **{"catch-up": "100d"})) == [*range(100, -1, -1), 0]
     assert capfd.readouterr().err == ""
 
@@ -296,6 +297,12 @@ def test_too_many_are_left_and_told_once(
 def test_only_the_newest(spec: Callable[..., RunSpec]) -> None:
     """However many were missed, `--catch-up last` makes up one."""
     assert started(Scripted(0.0), spec(**MINUTELY, **{"catch-up": "last"})) == [1, 0]
+
+
+def test_no_age_is_not_the_newest(spec: Callable[..., RunSpec]) -> None:
+    """That is what `last` says; nothing is younger than no age."""
+    with pytest.raises(UsageError, match="--catch-up: '0s' is too small"):
+        spec(**MINUTELY, **{"catch-up": "0s"})
 
 
 @pytest.mark.parametrize("rule", [{}, {"no-tick": "true"}, {"tick": "t"}])
