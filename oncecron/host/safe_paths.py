@@ -22,13 +22,29 @@ _NOT_SUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
 _MOST_LINKS = 40  # as the kernel (path_resolution(7))
 
 
-def unsafe(directory: str) -> str | None:
+def unsafe(directory: str, *own: str) -> str | None:
     """Return why other users could write here, with the cure; None if they cannot. Raises `OSError`.
 
-    The directory must belong to the user, must not be a link, and no group may write to it. Directories above it may
-    also belong to root, and a group may write to them: /var/local belongs to the group staff on Debian, and a home
-    directory often to its user's own group. They may be world-writable only with the sticky bit.
+    The directory must belong to the user, must not be a link, and no group may write to it; so must those of its `own`
+    that lie below it, one in another. Directories above it may also belong to root, and a group may write to them:
+    /var/local belongs to the group staff on Debian, and a home directory often to its user's own group. They may be
+    world-writable only with the sticky bit.
     """
+    for place in (directory, *own):
+        if why := _writable(place):
+            return why
+    trusted = trusted_users()
+    for place in sorted({*_above(directory), *_above(os.path.realpath(directory))}):
+        status = os.lstat(place)
+        if status.st_uid not in trusted:
+            return f"{place} belongs to user {status.st_uid}; set XDG_STATE_HOME to a directory that you own"
+        writable = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
+        if writable and not stat.S_ISLNK(status.st_mode):
+            return f"{place} is world-writable; set XDG_STATE_HOME to a directory that you own"
+    return None
+
+
+def _writable(directory: str) -> str | None:
     status = os.lstat(directory)
     if not stat.S_ISDIR(status.st_mode):
         what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a directory"
@@ -39,14 +55,6 @@ def unsafe(directory: str) -> str | None:
             f"other users can write to {directory}; check what is in it, then make it yours: "
             f"`chown {os.geteuid()} {name} && chmod 700 {name}`"
         )
-    trusted = trusted_users()
-    for place in sorted({*_above(directory), *_above(os.path.realpath(directory))}):
-        status = os.lstat(place)
-        if status.st_uid not in trusted:
-            return f"{place} belongs to user {status.st_uid}; set XDG_STATE_HOME to a directory that you own"
-        writable = status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX
-        if writable and not stat.S_ISLNK(status.st_mode):
-            return f"{place} is world-writable; set XDG_STATE_HOME to a directory that you own"
     return None
 
 

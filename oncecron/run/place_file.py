@@ -19,9 +19,9 @@ import stat
 from oncecron.core import clock
 from oncecron.core.errors import OncecronError, reason_of
 from oncecron.core.light_typing import TYPE_CHECKING
-from oncecron.core.model import LONGEST_PLACE, owner_digest
+from oncecron.core.model import LONGEST_PLACE
 from oncecron.core.units import DAY
-from oncecron.run.spool import name_of
+from oncecron.run.spool import name_of, short_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,7 +129,7 @@ class PlaceFile:
             return None
         place = text[:-1]
         if b"\0" in place:
-            self._ignore("has a NUL")
+            self._ignore("contains a NUL byte")
         elif place != self._place:
             self._place = self.left = place
             return place
@@ -142,14 +142,16 @@ class PlaceFile:
             return b""  # the job is about to replace it
         except OSError as error:
             is_file = error.errno not in (errno.ELOOP, errno.ENXIO)
-            self._ignore(f"cannot be read: {error.strerror}" if is_file else "is no regular file")
+            self._ignore(
+                f"cannot be read: {error.strerror}" if is_file else "is not a regular file"
+            )
             return b""
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                self._ignore("is no regular file")
+                self._ignore("is not a regular file")
             elif status.st_size > LONGEST_PLACE + 1:
-                self._ignore(f"has more than {LONGEST_PLACE} bytes")
+                self._ignore(f"is longer than {LONGEST_PLACE} bytes")
             else:
                 return os.read(descriptor, LONGEST_PLACE + 1)
         except OSError:
@@ -159,7 +161,9 @@ class PlaceFile:
         return b""
 
     def _ignore(self, why: str) -> None:
-        self._say_once(f"what the command left in $ONCECRON_PLACE is ignored: it {why}")
+        self._say_once(
+            f"what the command left in $ONCECRON_PLACE is ignored, and the last place stays: it {why}"
+        )
 
     def _say_once(self, text: str) -> None:
         if text not in self._said:
@@ -170,8 +174,8 @@ class PlaceFile:
         """Return the directory of a start: KEY+SHARD+START, without a lease also the pid of the wrapper."""
         firing = self._firing
         shard, number = (lease.shard, lease.attempt) if lease else (firing.shard, 0)
-        # The owner id is a secret, and the job's environment is not.
-        start = owner_digest(f"{(lease or firing).owner} {shard} {number}")
+        # The owner id is a secret, and the job's environment is not: 32 bits say nothing of its 122.
+        start = f"{short_hash(f'{(lease or firing).owner} {number}'.encode()):08x}"
         wrapper = "" if lease else f"+{firing.holder.pid}"
         name = f"{name_of(firing.key)}+{shard}+{start}{wrapper}"
         return os.path.join(self._spool.root, _PLACES, name)

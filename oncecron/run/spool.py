@@ -350,17 +350,20 @@ class Spool:
 
     def made(self, name: str) -> str:
         """Make a directory of the spool, and return its path. Raises `OSError`, or `SpoolError` where it is unsafe."""
-        for path in self._levels(name):
+        levels = self._levels(name)
+        if os.path.lexists(levels[-1]):
+            self._refuse_unsafe(name)
+            return levels[-1]
+        for path in levels:
             safe_paths.make(path)
             if why := safe_paths.unsafe(path):
                 raise SpoolError(why)
-        return os.path.join(self.root, name)
+        return levels[-1]
 
     def _refuse_unsafe(self, name: str = "") -> None:
         """Raise `SpoolError` if another user could have written here, `OSError` if the directory is missing."""
-        for path in self._levels(name):
-            if why := safe_paths.unsafe(path):
-                raise SpoolError(why)
+        if why := safe_paths.unsafe(*self._levels(name)):
+            raise SpoolError(why)
 
     def _is_safe(self, name: str = "") -> bool:
         try:
@@ -410,10 +413,10 @@ def name_of(text: str) -> str:
     safe = "".join(letter if letter in _SAFE else "_" for letter in text).lstrip(".")
     if safe == text and len(text) <= 120:  # noqa: PLR2004
         return text
-    return f"{safe[:100]}-{_hash(text.encode('utf-8', 'surrogateescape')):08x}"
+    return f"{safe[:100]}-{short_hash(text.encode('utf-8', 'surrogateescape')):08x}"
 
 
-def _hash(data: bytes) -> int:
+def short_hash(data: bytes) -> int:
     """Return the FNV-1a hash of 32 bits: for a name a firing need not import `zlib`, which costs 0.4 ms."""
     value = 0x811C9DC5
     for byte in data:

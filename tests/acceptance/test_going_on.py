@@ -356,10 +356,10 @@ def test_a_job_without_a_store_leaves_its_place_with_its_record(
 
 
 BAD = {
-    "a link": ('ln -sf /etc/passwd "$ONCECRON_PLACE"', "is no regular file"),
-    "a fifo": ('rm "$ONCECRON_PLACE"; mkfifo "$ONCECRON_PLACE"', "is no regular file"),
-    "a directory": ('rm "$ONCECRON_PLACE"; mkdir "$ONCECRON_PLACE"', "is no regular file"),
-    "1 GB": ('truncate -s 1G "$ONCECRON_PLACE"', "has more than 4096 bytes"),
+    "a link": ('ln -sf /etc/passwd "$ONCECRON_PLACE"', "is not a regular file"),
+    "a fifo": ('rm "$ONCECRON_PLACE"; mkfifo "$ONCECRON_PLACE"', "is not a regular file"),
+    "a directory": ('rm "$ONCECRON_PLACE"; mkdir "$ONCECRON_PLACE"', "is not a regular file"),
+    "1 GB": ('truncate -s 1G "$ONCECRON_PLACE"', "is longer than 4096 bytes"),
     "no newline": ('printf 42 >"$ONCECRON_PLACE"', "does not end in a newline"),
 }
 

@@ -136,13 +136,13 @@ def test_the_longest_place_counts_and_no_longer_one(job: Job) -> None:
     assert job.leaves(b"x" * (LONGEST_PLACE + 1) + b"\n") is None
     with job.path.open("r+b") as file:
         file.truncate(1 << 30)
-    job.ignored(f"has more than {LONGEST_PLACE} bytes")
+    job.ignored(f"is longer than {LONGEST_PLACE} bytes")
 
 
 def test_a_nul_is_no_part_of_a_place(job: Job) -> None:
     """No store has it in a text."""
     job.path.write_bytes(b"4\0002\n")
-    job.ignored("has a NUL")
+    job.ignored("contains a NUL byte")
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "fifo", "directory", "device"])
@@ -158,7 +158,7 @@ def test_what_is_no_file_is_ignored(job: Job, tmp_path: Path, kind: str) -> None
         "directory": job.path.mkdir,
         "device": lambda: job.path.symlink_to("/dev/zero"),
     }[kind]()
-    job.ignored("is no regular file")
+    job.ignored("is not a regular file")
     assert secret.read_bytes() == b"secret\n"
 
 
