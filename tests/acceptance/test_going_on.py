@@ -19,7 +19,7 @@ from breakable import Breakable, start_breakable
 from log_of import Store
 from servers import FaultProxy, PostgresServer, RedisServer, eventually
 from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron, installed
-from servers.process import Process, kill_tree, send
+from servers.process import Process, descendants, kill_tree, send
 
 KILLS = int(os.environ.get("ONCECRON_TEST_KILLS", "8"))
 TTL = ("--ttl", SHORT_TTL)
@@ -192,6 +192,35 @@ def test_what_the_guard_had_not_seen_is_in_the_record(
     assert not path.parent.exists()
     again = host.run("k", *TTL, *TICK, "--again", "--", "sh", "-c", SAYS)
     assert again == Ended(0, b"41\n", "")
+
+
+def test_a_frozen_holder_that_thaws_cannot_move_the_place(
+    store: Store, new_host: Callable[..., Oncecron], public_path: Path
+) -> None:
+    """Its job writes on until it is killed, and its end is on record; the place is that of who went on."""
+    a, b = new_host("host-a"), new_host("host-b")
+    goes_on = (*TTL, *TICK, "--failover", "--", "sh", "-c")
+    told, thawed, seen = (public_path / name for name in ("told", "thawed", "seen"))
+    writes = (
+        f"trap '' TERM; while :; do echo 41 >\"$ONCECRON_PLACE\"; echo x >>{told}; sleep 0.1; done"
+    )
+    holder = a.fire("k", *goes_on, writes)
+    eventually(lambda: told.exists() and told.stat().st_size > 20)
+    for _ in range(2):  # what was born meanwhile as well
+        frozen = descendants(holder.process.pid)
+        send(frozen, signal.SIGSTOP)
+    waits = f"until [ -e {thawed} ]; do sleep 0.1; done; exit 3"
+    script = f'cp "$ONCECRON_PLACE" {seen}; echo 77 >"$ONCECRON_PLACE"; {waits}'
+    other = b.fire("k", *goes_on, script)
+    eventually(seen.exists, 30)
+    send(frozen, signal.SIGCONT)
+    assert holder.wait().status == 75
+    assert a("flush").status == 0
+    thawed.touch()
+    assert other.wait().status == 3
+    assert seen.read_text() == "41\n"
+    again = a.run("k", *TICK, "--again", "--", "sh", "-c", SAYS)
+    assert again == Ended(0, b"77\n", "")
 
 
 @pytest.fixture(params=["postgres", "redis"])
