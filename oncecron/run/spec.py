@@ -210,6 +210,12 @@ def spec_of(
     firing_tick, schedule, utc_offset = tick_of(settings, fired_at)
     policy = retry_policy(settings)
     address, log, namespace = settings.address(), settings.log(), settings["namespace"]
+    again = _again(settings, firing_tick)
+    # A person waits for nothing that only the configuration file says.
+    failover, wait, spread = (
+        settings[name] if not again or settings.is_typed(name) else 0.0
+        for name in ("failover", "wait", "spread")
+    )
     firing = Firing(
         key=key,
         shard=0,
@@ -221,14 +227,12 @@ def spec_of(
         ttl=settings["ttl"],
         min_gap=_min_gap(settings, firing_tick),
         starting_deadline=_starting_deadline(settings, firing_tick),
-        again=_again(settings, firing_tick),
+        again=again,
         schedule=schedule,
         zone=settings["tz"],
         shards=shards,
-        failover=bool(settings["failover"]),
-        retries=FAILOVER_RETRIES
-        if settings["failover"] and settings["retries"] is None
-        else policy.retries,
+        failover=bool(failover),
+        retries=FAILOVER_RETRIES if failover and settings["retries"] is None else policy.retries,
         machine=machine(),
         utc_offset=utc_offset,
     )
@@ -244,7 +248,7 @@ def spec_of(
         retention=settings.file.retention,
         grace=settings["grace"],
         timeout=settings["timeout"],
-        wait=settings["wait"],
+        wait=wait,
         retry_policy=policy,
         skip_exit=settings["skip-exit"],
         on_store_error=settings["on-store-error"],
@@ -254,7 +258,7 @@ def spec_of(
         shown_program=shown[0],
         capture=settings["capture"],
         pass_store=bool(settings["pass-store"]),
-        spread=settings["spread"],
+        spread=spread,
         only_if=settings["only-if"],
         pings=settings.file.pings_for(key),
         reread=settings.reread,

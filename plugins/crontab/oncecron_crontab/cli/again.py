@@ -68,6 +68,8 @@ OPTIONS = (
     Option("dry-run", "flag", "Say what would be started now, or why nothing would. Start and record nothing."),
     *STORE_OPTIONS,
 )  # fmt: skip
+_WAITING = ("failover", "wait", "spread")
+"""The options of a line by which it waits, and starts its job after another run has ended well."""
 _OF_THE_TICK = ("schedule", "tz", "tick", "no-tick", "min-gap", "starting-deadline", "catch-up")
 """The options of a line that do not go with another tick than its own."""
 
@@ -113,7 +115,7 @@ def _run_again(given: dict[str, str], words: list[str]) -> int:
         tick = tick_of(settings, time.time())[0].text
     options = ["--again", "-v", *([f"--tick={tick}"] if tick else [])]
     options += _passed_on(found, given, settings)
-    words = _words(found, options, _OF_THE_TICK if tick else ())
+    words = _words(found, options, (*_WAITING, *(_OF_THE_TICK if tick else ())))
     which = f"tick {tick}" if tick else "the tick that it names" if rule == "tick" else "no tick"
     complain(found.shown)
     what = "what would happen" if "dry-run" in given else "running it by hand"

@@ -272,6 +272,26 @@ def test_a_skip_is_said(machine: Machine, person: Oncecron, any_store: Store) ->
     assert "skipped: k is paused" in done.err
 
 
+@pytest.mark.parametrize("where", ["line", "file"])
+def test_a_person_does_not_wait(
+    machine: Machine, person: Oncecron, any_store: Store, public_path: Path, where: str
+) -> None:
+    """A line with --failover would start the job after the run that was running has ended well, once more."""
+    file = public_path / "config.toml"
+    file.write_text('[job.k]\nfailover = true\nwait = "1m"\nspread = "1h"\n')
+    file.chmod(0o600)
+    waiting = {"line": "--failover --wait 1m --spread 1h", "file": f"--config {file}"}[where]
+    text = line(any_store, f"{waiting} --key k --schedule '@daily' -- sh -c 'echo ran; sleep 60'")
+    install(machine, text)
+    running = person.start("again", "k")
+    assert running.process.stdout is not None
+    assert running.process.stdout.readline() == b"ran\n"
+    assert "skipped: k is running on web1" in person("again", "k").err
+    running.process.terminate()
+    running.wait()
+    assert len(any_store.executions("k")) == 1
+
+
 def test_a_system_line_is_found(machine: Machine, person: Oncecron, any_store: Store) -> None:
     """In /etc/cron.d, with the user field: by its own user alone, and another one is named."""
     install(
