@@ -10,14 +10,14 @@ from oncecron.core.text import count
 from oncecron.core.tick import Schedule
 from oncecron.core.timing import PAUSES_KEPT
 from oncecron.host import stderr
-from oncecron.host.local_time import newest_before, offsets
+from oncecron.host.local_time import canonical, newest_before, offsets
 from oncecron.run.spec import random_uuid
 from oncecron.stores.claim_loop import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oncecron.core.making_up import MadeUp
+    from oncecron.core.making_up import MadeUp, Row
     from oncecron.core.model import Behind, Firing
     from oncecron.run.spec import RunSpec
     from oncecron.stores.api import LeaseStore
@@ -31,9 +31,17 @@ def missed_ticks(store: LeaseStore, firing: Firing, behind: Behind, deadline: fl
     due = newest_before(schedule, firing.tick.instant or 0.0, after, LOOKED_AT)
     rows = store.look_back(firing, after, deadline=deadline)
     try:
-        return made_up(firing, behind.mark, due, rows)
+        return made_up(firing, behind.mark, due, (_as_named_here(row, firing.zone) for row in rows))
     except UNREADABLE as error:
         raise unreadable(firing, error) from error
+
+
+def _as_named_here(row: Row, zone: str | None) -> Row:
+    """Return a row of what is known; if it is a plan in UTC, as this host calls that."""
+    kind, name, detail, *span = row
+    if kind == "plan" and zone and detail and canonical(detail) == canonical(zone):
+        return (kind, name, zone, *span)
+    return row
 
 
 def missed_firings(

@@ -159,6 +159,8 @@ class Scripted:
     rows: list[Any] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     granted: list[Firing] = field(default_factory=list)
+    zone: str = "UTC"
+    """In which the key was run last."""
     lease_clock = clock.MONOTONIC
 
     def claim(self, firing: Firing, **_: Any) -> Any:
@@ -178,7 +180,7 @@ class Scripted:
         self.calls.append("look_back")
         if self.rows and isinstance(self.rows[0], Exception):
             raise self.rows.pop(0)
-        return [("plan", firing.schedule, firing.zone, 0.0, None), *self.rows]
+        return [("plan", firing.schedule, self.zone, 0.0, None), *self.rows]
 
     def skip(self, firing: Firing, *_: Any, **__: Any) -> None:
         self.calls.append("skip")
@@ -247,6 +249,23 @@ def test_nothing_to_make_up_costs_nothing(
     store = Scripted(mark)
     assert started(store, spec(**MINUTELY, **options)) == [0]
     assert store.calls == ["claim"] * calls
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "expected"),
+    [
+        ("UTC", "Etc/UTC", [2, 1, 0]),
+        ("Zulu", "UTC", [2, 1, 0]),
+        ("Europe/Berlin", "Europe/Berlin", [2, 1, 0]),
+        ("Europe/Berlin", "UTC", [0]),
+    ],
+)
+def test_hosts_may_call_utc_by_other_names(
+    spec: Callable[..., RunSpec], here: str, there: str, expected: list[int]
+) -> None:
+    """Images and distributions do; a line of another zone has missed nothing."""
+    store = Scripted(NOW - 180.0, zone=there)
+    assert started(store, spec(**MINUTELY | {"tz": here}, **{"catch-up": "1h"})) == expected
 
 
 def test_what_another_host_has_run_is_passed_over(spec: Callable[..., RunSpec]) -> None:
