@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.tick import at
-from oncecron.core.timing import NEVER
+from oncecron.core.timing import NEVER, PAUSES_KEPT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,9 +63,14 @@ class MadeUp(NamedTuple):
     """How many older ones it leaves."""
 
 
-def looks_back_to(firing: Firing, mark: float) -> float:
-    """Return after which instant a tick may be made up."""
-    return max(mark, firing.fired_at - firing.catch_up) if firing.catch_up else mark
+def looks_back_to(fired_at: float, age: float | None) -> float:
+    """Return after which instant a firing makes ticks up. `age`: `Firing.catch_up`."""
+    return fired_at - min(age or PAUSES_KEPT, PAUSES_KEPT)
+
+
+def newest_of(missed: Sequence[int], age: float | None) -> Sequence[int]:
+    """Return which of the ticks that were missed, rising, a firing makes up."""
+    return missed[-AT_MOST if age else -1 :]
 
 
 def made_up(firing: Firing, mark: float, due: Iterable[int], rows: Iterable[Row]) -> MadeUp:
@@ -74,11 +79,10 @@ def made_up(firing: Firing, mark: float, due: Iterable[int], rows: Iterable[Row]
     `mark`: the high-water mark.
     """
     known = _Known(firing, rows)
-    after = max(looks_back_to(firing, mark), known.since)
+    after = max(mark, looks_back_to(firing.fired_at, firing.catch_up), known.since)
     missed = [each for each in due if each > after and known.is_missed(each)]
-    if not firing.catch_up:
-        return MadeUp(missed[-1:], 0)
-    return MadeUp(missed[-AT_MOST:], max(0, len(missed) - AT_MOST))
+    found = newest_of(missed, firing.catch_up)
+    return MadeUp(found, len(missed) - len(found) if firing.catch_up else 0)
 
 
 def firing_of_missed(firing: Firing, instant: float, owner: str) -> Firing:

@@ -20,8 +20,8 @@ from oncecron.core import tick
 from oncecron.core.clock import believed, is_ahead
 from oncecron.core.light_typing import TYPE_CHECKING, NamedTuple
 from oncecron.core.log_rows import Expectation, pauses_of
-from oncecron.core.making_up import AT_MOST, withheld
-from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER, PAUSES_KEPT
+from oncecron.core.making_up import looks_back_to, newest_of, withheld
+from oncecron.core.timing import LEAST_SILENCE, MISSED_AFTER
 from oncecron.core.units import DAY
 from oncecron.host import local_time
 from oncecron.host.local_time import canonical
@@ -301,8 +301,8 @@ def _without_made_up(known: Known, due: Due, ticks: Sequence[int], age: float) -
         return due
     marks = (each.high_water or math.inf for each in known.shards if each.expected)
     mark = max(marks, default=math.inf)  # in the store: a log beside it expects nothing
-    oldest = max(mark, due.next_at - (age or PAUSES_KEPT))
-    made_up = [each for each in ticks if each > oldest][-AT_MOST if age else -1 :]
+    oldest = max(mark, looks_back_to(due.next_at, age))
+    made_up = newest_of([each for each in ticks if each > oldest], age)
     left = ticks[: min(due.missed, len(ticks) - len(made_up))]
     return due._replace(
         missed=len(left),

@@ -8,7 +8,6 @@ from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.making_up import AT_MOST, LOOKED_AT, firing_of_missed, looks_back_to, made_up
 from oncecron.core.text import count
 from oncecron.core.tick import Schedule
-from oncecron.core.timing import PAUSES_KEPT
 from oncecron.host import stderr
 from oncecron.host.local_time import canonical, newest_before, offsets
 from oncecron.run.spec import random_uuid
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 def missed_ticks(store: LeaseStore, firing: Firing, behind: Behind, deadline: float) -> MadeUp:
     """Return the ticks that a firing makes up. Raises `StoreError`."""
-    after = max(looks_back_to(firing, behind.mark), firing.fired_at - PAUSES_KEPT)
+    after = max(behind.mark, looks_back_to(firing.fired_at, firing.catch_up))
     # Not of the C library: another thread may read the environment.
     schedule = Schedule(firing.schedule or "", offsets(firing.zone))
     due = newest_before(schedule, firing.tick.instant or 0.0, after, LOOKED_AT)

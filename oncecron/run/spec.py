@@ -343,13 +343,12 @@ def tick_of(settings: Settings, fired_at: float) -> tuple[tick.Tick, str | None,
 
 def _catching_up(firing: Firing, given: float | Literal["last"]) -> Firing:
     """Return a firing that makes up what was missed, if the scheduled time before its own is young enough for that."""
-    from oncecron.core.timing import PAUSES_KEPT  # noqa: PLC0415 - only a firing with the option pays
+    from oncecron.core.making_up import looks_back_to  # noqa: PLC0415 - only a firing with the option pays
     from oncecron.host.local_time import ticks_before  # noqa: PLC0415
 
     age = 0.0 if given == "last" else given
-    oldest = firing.fired_at - min(age or PAUSES_KEPT, PAUSES_KEPT)
     instant, schedule = firing.tick.instant or 0.0, firing.schedule or ""
-    before = ticks_before(schedule, firing.zone, instant, oldest, 1)
+    before = ticks_before(schedule, firing.zone, instant, looks_back_to(firing.fired_at, age), 1)
     return firing._replace(catch_up=age, previous=before[0] if before else None)
 
 

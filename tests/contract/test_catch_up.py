@@ -39,7 +39,7 @@ def missed(host: Host, firing: Firing) -> list[int]:
     assert isinstance(told, Behind), told
     due = [int(minute(number).instant or 0) for number in range(60)]
     due = [each for each in due if each < (firing.tick.instant or 0)]
-    since = looks_back_to(firing, told.mark)
+    since = max(told.mark, looks_back_to(firing.fired_at, firing.catch_up))
     rows = host.store.look_back(firing, since, deadline=host.deadline())
     host.store.close()
     found = made_up(firing, told.mark, due, rows).instants
