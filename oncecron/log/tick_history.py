@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oncecron.core import tick
 from oncecron.core.log_rows import HistoryQuery, is_success, pauses_of
+from oncecron.core.making_up import HELD_BACK
 from oncecron.core.suggestion import unknown_key
 from oncecron.core.timing import CLOCK_ROUNDING, SAME_TIME
 from oncecron.log.grid import WORST_FIRST, worst
@@ -84,7 +85,7 @@ class Facts(NamedTuple):
     """Ids of last attempts whose ticks were given up."""
     now: float
     due: Due = Due()
-    """What was due since the newest start, unless a tick was named."""
+    """What was due since the newest start; if a tick was named, only what is made up with it."""
     holders: Sequence[Traced] = ()
     """Executions of other ticks, because of which hosts skipped this one; and their further attempts."""
     newest_start: Execution | None = None
@@ -131,11 +132,12 @@ def facts_of(
         holders=_holders(log, key, executions, skips),
         is_divided=text is not None and sources.work.of_tick(key, text) is not None,
     )
-    if judges and job_keys:
+    if job_keys and (judges or (not executions and facts.instant is not None)):
         newest = list(log.history(HistoryQuery(key=key, limit=LOOKED_AT)))
-        facts = facts._replace(
-            due=_due(sources, job_keys, newest, facts), newest_start=next(iter(newest), None)
-        )
+        due = _due(sources, job_keys, newest, facts)
+        if not judges:
+            due = _made_up_with(due, facts)
+        facts = facts._replace(due=due, newest_start=next(iter(newest), None))
     if not executions and facts.newest_start is None:
         newest_start = next(log.history(HistoryQuery(key=key, limit=1)), None)
         facts = facts._replace(newest_start=newest_start)
@@ -164,6 +166,15 @@ def _due(
     known = Known(job_keys, newest, *paused_time(key, facts.pauses), in_vain=in_vain, runs=runs)
     rows = functools.partial(getattr, sources, "key_hosts")
     return dues({key: known}, sources.log.reasons, sources.now, rows=rows)[key]
+
+
+def _made_up_with(due: Due, facts: Facts) -> Due:
+    """Return of what is due only what the next firing makes up, if this tick is one of that."""
+    first, at = tick.instant_of(due.first_caught_up), facts.instant or 0.0
+    is_held_back = any(each.skip.reason in (*HELD_BACK, "held") for each in facts.skips)
+    if first is None or not first <= at < (due.next_at or 0.0) or is_held_back:
+        return Due()
+    return Due(catching_up=due.catching_up, first_caught_up=due.first_caught_up)
 
 
 def _executions(log: Reader, key: str, which: Which) -> list[Traced]:

@@ -312,6 +312,8 @@ class _Sentences:
             is_wanted = last is not None and not _ON_PURPOSE & {*self._reasons()}
         if not is_wanted or facts.is_divided or (runs and self._is_kept(runs[-1])):
             return
+        if not runs and facts.due.catching_up and not facts.due.missed:
+            return  # the next firing starts it; by hand, it would pass the older ones
         command, user = (last.command, last.user) if last else ("", "")
         shards = last.shards if last else 1
         line = again_words(facts.key, facts.tick, command, shards)

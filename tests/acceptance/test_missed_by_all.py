@@ -229,6 +229,9 @@ def test_people_are_told_what_will_be_made_up(
     assert re.search(r"^k +catch-up (39|40|41) ", reader("jobs").out.decode(), re.MULTILINE)
     assert b"missed=0;" in reader("check").out
     assert b"the next firing makes them up (--catch-up)" in reader("why", "k").out
+    of_one = reader("why", "k", "--tick", minute_tick(time.time() - 20 * 60).text).out
+    assert b"the next firing makes them up (--catch-up)" in of_one
+    assert b"oncecron again" not in of_one  # it would pass the older ones
     assert "the next firing makes them up (--catch-up)" in reader("next", "k", "--count", "1").err
 
 
