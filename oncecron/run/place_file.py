@@ -61,28 +61,33 @@ class PlaceFile:
         self._seen, self._is_settled = (), False
         directory = self._directory(lease)
         try:
-            self._spool.made(_PLACES)
-            if lease:
-                self._remove_left(directory)
-            os.mkdir(directory, 0o700)
-            self.path = os.path.join(directory, "place")
-            descriptor = os.open(self.path, _MAKE, 0o600)
-            try:
-                os.write(descriptor, self._place + b"\n" if self._place else b"")
-            finally:
-                os.close(descriptor)
+            self._write(directory, lease)
         except (OncecronError, OSError) as error:
-            self.path = None
             _remove(directory)
-            reason = (
-                error
-                if isinstance(error, OncecronError)
-                else f"{self._spool.root}: {reason_of(error)}"
-            )
-            self._no_file = f"the command runs without $ONCECRON_PLACE: {reason}"
+            why = error if isinstance(error, OncecronError) else self._unwritable(error)
+            self._no_file = f"the command runs without $ONCECRON_PLACE: {why}"
             if self._place:
                 self._say_once(self._no_file)
+            return None
+        self.path = os.path.join(directory, "place")
         return self.path
+
+    def _write(self, directory: str, lease: Lease | None) -> None:
+        self._spool.made(_PLACES)
+        if lease:
+            self._remove_left(directory)
+        os.mkdir(directory, 0o700)
+        descriptor = os.open(os.path.join(directory, "place"), _MAKE, 0o600)
+        try:
+            text = self._place + b"\n" if self._place else b""
+            if os.write(descriptor, text) < len(text):  # the rest has no room
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
+
+    def _unwritable(self, error: OSError) -> str:
+        cure = "set XDG_STATE_HOME to a directory that this user can write to"
+        return f"cannot write to {self._spool.root}: {reason_of(error)}; {cure}"
 
     def find(self, lease: Lease | None) -> PlaceFile:
         """Take the file that another process has made; it may have what that has sent already."""

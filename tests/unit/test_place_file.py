@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -190,9 +191,12 @@ def no_space(_fd: int, _data: bytes) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_leaves_no_half_place(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("write", [no_space, lambda _fd, _data: 1])
+def test_a_full_disk_leaves_no_half_place(
+    state: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[int, bytes], int]
+) -> None:
     """The command runs without, and nothing is left behind; that it goes on from nowhere is said at once."""
-    monkeypatch.setattr(os, "write", no_space)
+    monkeypatch.setattr(os, "write", write)
     job = Job(b"41")
     [line] = job.said
     assert "No space left on device" in line
