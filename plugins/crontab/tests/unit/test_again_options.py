@@ -62,6 +62,7 @@ def test_the_string_of_a_shell_is_changed_too() -> None:
     "command", ["oncecron run --key a -- b; oncecron run --key c -- d", "echo 'a", "job"]
 )
 def test_what_has_no_guard_or_several_is_left(command: str) -> None:
+    """Nobody can tell which run it would be."""
     assert changed(command) is None
 
 
