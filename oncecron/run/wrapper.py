@@ -300,7 +300,14 @@ class Wrapper:
         def say(text: str) -> None:
             stderr.complain(f"key {self._spec.firing.key}: {text}")
 
-        return self._spec.place(self._spec, say).find(self._lease).end("lost")
+        try:
+            return self._spec.place(self._spec, say).find(self._lease).end("lost")
+        except (
+            OSError,
+            MemoryError,
+            ImportError,
+        ):  # the host is short of something; the record comes first
+            return None
 
     def _fence(self, why: str, lost_reason: LostByHolder) -> int:
         # First: a stopped guard does not reap its zombies.

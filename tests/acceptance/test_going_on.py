@@ -7,6 +7,7 @@ that. Then every number must be there, and after a kill only what was written sh
 import itertools
 import json
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable
@@ -192,6 +193,17 @@ def test_what_the_guard_had_not_seen_is_in_the_record(
     assert not path.parent.exists()
     again = host.run("k", *TTL, *TICK, "--again", "--", "sh", "-c", SAYS)
     assert again == Ended(0, b"41\n", "")
+
+
+def test_a_record_does_not_depend_on_a_place(any_store: Store, host: Oncecron) -> None:
+    """A wrapper that can open nothing any more says how the command ended."""
+    firing = host.fire("k", *TTL, *TICK, "--", "sleep", "60")
+    firing.job()
+    resource.prlimit(firing.wrapper.pid, resource.RLIMIT_NOFILE, (3, 3))
+    send([firing.guard()], signal.SIGKILL)
+    ended = firing.wait(20)
+    assert ended.status == 75
+    assert "the oncecron guard was killed" in ended.err
 
 
 def test_a_frozen_holder_that_thaws_cannot_move_the_place(
