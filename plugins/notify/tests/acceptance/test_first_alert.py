@@ -18,14 +18,20 @@ BLOCKS = re.findall(
     r"^```(\w+)\n(.*?)^```$", SECTION.partition("\n## ")[0], re.MULTILINE | re.DOTALL
 )
 (PREPARATION, BREAKAGE, REPAIR) = (text for language, text in BLOCKS if language == "sh")
-(NOTIFY, CHECK) = (text for language, text in BLOCKS if language == "crontab")
+(NOTIFY,) = (text for language, text in BLOCKS if language == "crontab")
 (MAIL,) = (text for language, text in BLOCKS if language == "text")
+CHECK = """MAILTO=ann
+*/5 * * * * out=$(/usr/local/bin/oncecron check) || echo "$out"
+"""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
 def home(public_path: Path) -> Path:
-    """Give ann a home directory, where she has done what the page says, and the job has run once."""
+    """Give ann a home directory, where she has a store and done what the page says, and the job has run once."""
+    configuration = public_path / ".config" / "oncecron" / "config.toml"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text('store = "local"\n')  # the page has one already
     shell(public_path, PREPARATION)
     local = Oncecron(
         "local", public_path, HOME=str(public_path), XDG_STATE_HOME=f"{public_path}/state"
