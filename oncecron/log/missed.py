@@ -5,7 +5,7 @@ leaves it as it is, and `oncecron forget` removes it. Ticks from then on are exp
 started is expected as its hosts fire it, from its first skip on record; one that no host has ever fired, as its section
 of the configuration file says. A tick is missed if it was due more than the grace ago (`MISSED_AFTER`, or a longer
 --starting-deadline) and nobody has started it, unless the key was paused, or every host that fires it was drained. What
-the next firing will make up (--catch-up) is not missed yet.
+the next firing makes up (--catch-up) is not missed yet: it is missed once that firing is late, too.
 """
 
 from __future__ import annotations
@@ -296,14 +296,17 @@ def catch_up_ages(keys: Collection[str], rows: Iterable[KeyHost]) -> dict[str, f
 
 
 def _without_made_up(known: Known, due: Due, ticks: Sequence[int], age: float) -> Due:
-    """Return what is due without what the next firing makes up, as `core.making_up` does it (of `ticks`)."""
+    """Return what is due without what the next firing makes up, as `core.making_up` does it (of `ticks`).
+
+    Only the newest tick that is late is not missed yet: an older one was to be made up by a firing that did not come.
+    """
     if due.next_at is None:
         return due
     marks = (each.high_water or math.inf for each in known.shards if each.expected)
     mark = max(marks, default=math.inf)  # in the store: a log beside it expects nothing
     oldest = max(mark, looks_back_to(due.next_at, age))
     made_up = newest_of([each for each in ticks if each > oldest], age)
-    left = ticks[: min(due.missed, len(ticks) - len(made_up))]
+    left = ticks[: min(due.missed, max(due.missed - 1, len(ticks) - len(made_up)))]
     return due._replace(
         missed=len(left),
         first_missed=_text(left[0]) if left else None,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from oncecron.core.errors import NotFoundError
 from oncecron.core.log_rows import ALL_KEYS, HistoryQuery
 from oncecron.core.text import Clock, listed, part_of, visible
+from oncecron.core.tick import instant_of
 from oncecron.core.timing import SAME_TIME
 from oncecron.core.units import format_duration
 from oncecron.host import local_time
@@ -312,7 +313,8 @@ class _Sentences:
             is_wanted = last is not None and not _ON_PURPOSE & {*self._reasons()}
         if not is_wanted or facts.is_divided or (runs and self._is_kept(runs[-1])):
             return
-        if not runs and facts.due.catching_up and not facts.due.missed:
+        made_up_from = instant_of(facts.due.first_caught_up)
+        if not runs and made_up_from is not None and made_up_from <= (facts.instant or 0.0):
             return  # the next firing starts it; by hand, it would pass the older ones
         command, user = (last.command, last.user) if last else ("", "")
         shards = last.shards if last else 1

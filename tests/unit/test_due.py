@@ -82,24 +82,28 @@ def test_ticks_are_counted_up_to_a_limit() -> None:
 
 
 def test_what_the_next_firing_makes_up_is_not_missed_yet() -> None:
-    """As old as every host takes it, and above every mark."""
+    """As old as every host takes it, and above every mark; once that firing is late, all but the newest late one."""
+    now = 3600.0 + 11 * 60 + 1  # the first one is late
     for ages in ((7200.0,), (7200.0, 9000.0)):
-        found = due(3600.0, catch_up=ages)
+        found = due(3600.0, now=now, catch_up=ages)
         assert (found.missed, found.first_missed, found.last_missed) == (0, None, None)
-        assert (found.catching_up, found.first_caught_up) == (60, "1970-01-01T01:01Z")
+        assert (found.catching_up, found.first_caught_up) == (11, "1970-01-01T01:01Z")
+    found = due(3600.0, catch_up=(7200.0,))
+    assert (found.missed, found.last_missed, found.catching_up) == (49, "1970-01-01T01:49Z", 60)
     found = due(3600.0, catch_up=(7200.0, 1800.0))  # until 02:01Z
-    assert (found.missed, found.last_missed) == (31, "1970-01-01T01:31Z")
+    assert (found.missed, found.last_missed) == (49, "1970-01-01T01:49Z")
     assert (found.catching_up, found.first_caught_up) == (29, "1970-01-01T01:32Z")
     assert due(3600.0, catch_up=(7200.0, None)).missed == 50
     found = due(3600.0, catch_up=(0.0, 7200.0))
     assert (found.missed, found.first_caught_up) == (50, "1970-01-01T02:00Z")
     assert due(3600.0).catching_up == 0
-    assert (due(3600.0, 5400.0, catch_up=(7200.0,)).missed) == 30
+    found = due(3600.0, 5400.0, now=5400.0 + 11 * 60 + 1, catch_up=(7200.0,))
+    assert (found.missed, found.catching_up) == (30, 11)
     skips = (skipped(1, "paused"), skipped(2, "held"))
     found = due(3600.0, skips=skips, catch_up=(7200.0,))
     assert (found.catching_up, found.overruns) == (58, 1)
     many = due(3600.0, now=3600.0 + 130 * 60, catch_up=(30000.0,))
-    assert (many.catching_up, many.missed) == (100, 30)
+    assert (many.catching_up, many.missed) == (100, 118)
     found = due(0.0, now=86400.0 * 7, catch_up=(86400.0 * 9,))
     assert (found.missed, found.catching_up) == (MISSED_AT_MOST, 0)  # it knows the oldest alone
 

@@ -43,9 +43,10 @@ from oncecron.run.spec import tick_of
 from oncecron.stores.address import DEFAULT_NAMESPACE, again_words, masked, shell_quoted
 from oncecron_crontab.again import with_options
 from oncecron_crontab.cli import user_crontab
-from oncecron_crontab.cli.installed import crontabs_of_host, installed_cron
+from oncecron_crontab.cli.installed import crontabs_of_host
 from oncecron_crontab.cron_environment import UMASK, cron_environment
 from oncecron_crontab.crons import CRONS
+from oncecron_crontab.installed_cron import installed_cron
 from oncecron_crontab.lint.line import linted_entries
 from oncecron_crontab.percent_sign import standard_input
 from oncecron_crontab.shell import run_line
