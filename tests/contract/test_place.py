@@ -192,6 +192,16 @@ def test_nobody_else_can_move_the_place(a: Host, b: Host, log: Log) -> None:
     assert log.newest().place == "41"
 
 
+def test_an_end_without_a_place_leaves_it_as_it_is(a: Host, b: Host, log: Log) -> None:
+    """Also one of a holder that knows an older place: it has not heard that a newer one was confirmed."""
+    lease = a.renew(a.win(minute(1)), b"41")
+    assert lease is not None
+    assert a.renew(lease, b"42")
+    assert a.finish(lease, "failed")
+    assert log.newest().place == "42"
+    assert b.win(minute(1), again=True).place == b"42"
+
+
 # Late records
 
 

@@ -107,7 +107,7 @@ def test_the_table_is_whole() -> None:
 
 def test_a_failure_shrinks() -> None:
     """One fault, one host and one key are left of a seed; the command that is printed shows the same."""
-    found = simulate("--broken", "claim_forgotten", "--from", "3", "--hours", "0.5", status=1)
+    found = simulate("--broken", "claim_forgotten", "--from", "15", "--hours", "0.5", status=1)
     shows, words = re.findall(r"smallest part that shows (\w+): tests/simulate (.*)", found)[0]
     assert re.search(r"--hours 0\.\d --hosts \d --keys \d --faults \d+ ", words), found
     last = re.findall(rf"[\d.]+ VIOLATION {shows} .*", found)[0]

@@ -439,8 +439,8 @@ class RedisLeaseStore(RedisSession, ClaimLoop):
 
     def _lease_values(self, lease: Lease) -> Values:
         firing, values = self._firing, lease_values(lease)
-        if lease.place:
-            values["place"] = place_text(lease.place)
+        if lease.place:  # for an execution that the server has lost
+            values["known_place"] = place_text(lease.place)
         if firing is None or (firing.key, firing.shard) != (lease.key, lease.shard):
             return values
         return start_values(firing) | values

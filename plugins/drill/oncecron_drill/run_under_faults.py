@@ -477,4 +477,6 @@ def _command(pid: int) -> str:
 
 def _undelivered(state: Path) -> list[Path]:
     found = (Path(directory) / name for directory, _, names in os.walk(state) for name in names)
-    return [path for path in found if path.name not in (".lock", ".unreachable", ".waiting")]
+    return [
+        path for path in found if path.name not in (".lock", ".unreachable", ".waiting", "place")
+    ]

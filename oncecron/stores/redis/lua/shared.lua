@@ -176,9 +176,10 @@ local function row_of(told)
   local row = {owner_attempt = told.attempt}
   for _, name in ipairs({'key', 'shard', 'tick', 'tick_instant', 'attempt', 'outcome', 'exit_code', 'signal', 'host', 'pid', 'user',
     'command', 'fired_at', 'started_at', 'finished_at', 'duration', 'fencing_token', 'owner', 'shards', 'retries', 'cause',
-    'lost_reason', 'request', 'requested_by', 'place'}) do
+    'lost_reason', 'request', 'requested_by'}) do
     row[name] = told[name]
   end
+  row.place = told.place or told.known_place
   return row
 end
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from invented import AWAY, KEY, Invented
 
+from oncecron.core.tick import at
 from oncecron_drill.checker import Rule
 from oncecron_drill.history import CALM_TICK, Fault, Firing, ItemEvent, Operation, Start
 from oncecron_drill.rules.afterwards import blocked, left
@@ -19,6 +20,7 @@ from oncecron_drill.rules.firings import noise, unexplained, untrue
 from oncecron_drill.rules.healthy_ticks import missed
 from oncecron_drill.rules.joined import HOLDS, Joined
 from oncecron_drill.rules.logged import audited
+from oncecron_drill.rules.made_up import not_made_up, order
 from oncecron_drill.rules.once_per_item import items
 from oncecron_drill.rules.people import commands, hindered, stopped
 from oncecron_drill.rules.records import recorded, started
@@ -244,6 +246,30 @@ def a_tick_that_the_store_forgot(run: Invented) -> Causes:
     run.run()
     run.run(105.0, "h2")
     return [run.fault(100.2, 101.0, kind="failover")]
+
+
+_WALL = 1_800_000_000
+"""Zero of a history's clock: a full minute."""
+_MAKES_UP = ("--schedule", "* * * * *", "--catch-up", "1h")
+
+
+def _begun(run: Invented, *ticks: int) -> None:
+    """Begin these minutes, one after another."""
+    for number, minute in enumerate(ticks, start=5):
+        firing = run.fire(60.0 * number + 2, tick=None, options=_MAKES_UP)
+        run.start(firing, tick=at(_WALL + 60 * minute, "").text)
+
+
+@excuses(order, "order", wall=_WALL)
+def a_newer_tick_that_the_store_forgot(run: Invented) -> Causes:
+    _begun(run, 5, 4)
+    return [run.fault(305.0, 306.0, kind="failover")]
+
+
+@excuses(not_made_up, "not-made-up", wall=_WALL)
+def an_older_tick_that_the_store_forgot(run: Invented) -> Causes:
+    _begun(run, 5, 8)
+    return [run.fault(305.0, 306.0, kind="failover")]
 
 
 def _stood_by(run: Invented) -> Firing:
