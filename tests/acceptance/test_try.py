@@ -20,13 +20,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.turns(1, "systems")]
 SYSTEMS = os.environ.get("ONCECRON_TEST_SYSTEMS", "")
 in_bare_systems = pytest.mark.skipif(not SYSTEMS, reason="the long form sets ONCECRON_TEST_SYSTEMS")
 README = (SOURCES / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```sh\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-[TRY] = (block for block in BLOCKS if "./try" in block)
-[RUN] = (block for block in BLOCKS if "tests/run" in block)
+TRY, SHOWN = re.findall(r"^```console\n\$ (\./try\n)(.*?)^```$", README, re.MULTILINE | re.DOTALL)[
+    0
+]
+RUN = "tests/run\n"
 
 
 def assert_shows_both(output: str) -> None:
-    """Check that it has run on one host, was skipped on the other, and that the log says so."""
+    """Check that it has run on one host, was skipped on the other, and that README and the log say so."""
+    places = [re.sub(r"\btry-[\d.]+", "try-1", output).find(line) for line in SHOWN.splitlines()]
+    assert -1 not in places
+    assert places == sorted(places)
     assert output.count("I run\n") == 1
     assert re.search(
         r"^oncecron: skipped: hello tick \S+ has already run on web1 ", output, re.MULTILINE
