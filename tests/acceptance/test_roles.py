@@ -267,9 +267,12 @@ HEAD = (
 
 def test_the_page_has_the_rights_of_the_catalogue(granted: Database) -> None:
     """Every right of every role on everything in the schema; what fails shows the table as it should be."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for kind, name, *verbs in granted.execute(RIGHTS):
+        alike.setdefault((kind, *(verb or "-" for verb in verbs)), []).append(f"`{name}`")
     rows = [
-        f"| {kind} `{name}` | {' | '.join(verb or '-' for verb in verbs)} |"
-        for kind, name, *verbs in granted.execute(RIGHTS)
+        f"| {kind}{'s' * (len(names) > 1)} {', '.join(names)} | {' | '.join(verbs)} |"
+        for (kind, *verbs), names in alike.items()
     ]
     table = "\n".join([*HEAD, *rows])
     assert TABLE.findall(PAGE.read_text(encoding="utf-8")) == [table], f"\n{table}"
