@@ -83,7 +83,9 @@ TEXTS: dict[str, list[Wrong]] = {
     "listen": [
         (value, 64, "use ") for value in ("", "web1", "web1:", ":70000", "9" * 5000, b"\xff")
     ],
-    "html": [("", 64, UNSET)],
+    **{name: [("", 64, UNSET)] for name in ("html", "json", "judge")},
+    "wrapper": [("", 64, "it is empty"), ("flock /x", 64, "it has no {command}")],
+    "proxy": [("", 64, "is not an address"), ("etcd", 64, "such as 127.0.0.1:2379")],
     "textfile": [(value, 64, "does not end in .prom") for value in ("", "metrics.txt", b"\xff")],
     "only": [("", 64, UNSET)],
     "only-if": [("", 64, UNSET)],
@@ -138,7 +140,10 @@ NOTHING_WRONG = {
     ("flush", "store", "sqlite:////dev/null/x.db"),  # with nothing to deliver it does not connect
 }
 
-BESIDE = {(name, "tz"): ["--schedule", "0 2 * * *"] for name in ("run", "each", "next")}
+BESIDE = {
+    **{(name, "tz"): ["--schedule", "0 2 * * *"] for name in ("run", "each", "next")},
+    ("drill", "proxy"): ["--wrapper", "true {key} {proxy} {command}"],
+}
 """What has to be given so that the value is looked at."""
 
 

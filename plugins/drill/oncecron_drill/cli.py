@@ -84,6 +84,9 @@ OPTIONS = (
 
 
 def _drill(given: dict[str, str], _words: list[str]) -> int:
+    for name in ("json", "judge"):
+        if given.get(name) == "":
+            raise UsageError(f"--{name}: the name of the file is empty (an unset variable?)")
     if "judge" in given:
         return _judge(given)
     settings = Settings(_named(given), given)
