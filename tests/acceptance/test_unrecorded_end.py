@@ -94,7 +94,7 @@ def test_a_spool_that_cannot_be_used_is_told_and_changes_nothing(
     host = Oncecron(ready.url(), public_path)
     host.run("warm-up", "--tick", "zero", "--", "true")
     state = public_path / "host-a" / "oncecron"
-    state.mkdir(parents=True)
+    state.mkdir(parents=True, exist_ok=True)
     state.chmod(0o777)
     firing = host.fire(
         "k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 1, "--exit", 7)
