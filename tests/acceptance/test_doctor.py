@@ -234,6 +234,8 @@ SHELL = CONSOLE_SCRIPT.with_name("oncecron-shell")
         ("own", "PATH=/opt\n0 2 * * * oncecron run --key k -- x\n", "line 2 finds no oncecron in its PATH (/opt)"),
         ("app", "0 2 * * * root /opt/oncecron run --key k -- x\n", "/etc/cron.d/app line 1 finds no /opt/oncecron"),
         ("app", "SHELL=/opt/oncecron-shell\n0 2 * * * root x\n", "/etc/cron.d/app line 2 finds no /opt/oncecron-shell"),
+        ("own", "* * * * * /opt/oncecron notify\n", "line 1 finds no /opt/oncecron"),
+        ("own", f"* * * * * sleep 1; {CONSOLE_SCRIPT} notify\n", f"find {CONSOLE_SCRIPT}"),
         ("app.bak", "0 2 * * * root /opt/away/oncecron run --key k -- x\n", "no line of the crontabs"),
     ],
 )  # fmt: skip

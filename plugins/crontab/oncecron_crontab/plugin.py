@@ -17,6 +17,7 @@ from oncecron_crontab.crons import CRONS
 from oncecron_crontab.installed_cron import installed_cron
 from oncecron_crontab.lint import check_variables
 from oncecron_crontab.lint.line import linted_entries
+from oncecron_crontab.simple_commands import program_name, program_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from oncecron.config.settings import Settings
     from oncecron_crontab.crons import Cron
     from oncecron_crontab.lint import LintedCrontab
+    from oncecron_crontab.lint.line import LintedEntry
 
 _DAEMONS = ("cron", "crond", "supercronic", "fcron", "busybox")
 
@@ -54,8 +56,7 @@ def of_path(crontabs: Iterable[LintedCrontab], cron: Cron) -> Diagnosis:
     for source in crontabs:
         for line in linted_entries(source, {}, cron):
             path = line.environment.get("PATH", CRON_PATH)
-            for invocation in line.invocations:
-                program = invocation.program
+            for program in _programs(line):
                 if _is_there(program, path):
                     found.add(program)
                 else:
@@ -84,6 +85,17 @@ def of_variables(crontabs: Iterable[LintedCrontab], cron: Cron) -> Iterator[Diag
         for each in check_variables(source, linted_entries(source, {}, cron)):
             text = visible(f"{source.name} line {each.line}: {each.message}")
             yield Diagnosis("warn", "environment", text, each.cure)
+
+
+def _programs(line: LintedEntry) -> Iterable[str]:
+    """Return what a line starts of oncecron, as it is written: its guards, and other commands such as `notify`."""
+    started = (program_of(simple, _is_ours) for simple in line.commands)
+    others = (program.path for program in started if _is_ours(program.path))
+    return dict.fromkeys((*(guard.program for guard in line.invocations), *others))
+
+
+def _is_ours(word: str) -> bool:
+    return program_name(word) == "oncecron"
 
 
 def _is_there(program: str, path: str) -> bool:
