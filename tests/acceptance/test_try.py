@@ -23,7 +23,7 @@ README = (SOURCES / "README.md").read_text(encoding="utf-8")
 TRY, SHOWN = re.findall(r"^```console\n\$ (\./try\n)(.*?)^```$", README, re.MULTILINE | re.DOTALL)[
     0
 ]
-RUN = "tests/run\n"
+[RUN] = re.findall(r"`(tests/run)` runs all tests", README)
 
 
 def assert_shows_both(output: str) -> None:
@@ -130,7 +130,7 @@ def test_in_a_bare_system(system: DebianSystem, user: str) -> None:
 @pytest.mark.parametrize("user", ["root", "ann"])
 def test_the_tests_in_a_bare_system(system: DebianSystem, user: str, tmp_path: Path) -> None:
     """Root needs nothing but a clone; another user installs what one line names."""
-    command = RUN.strip() + (" --quick" if SYSTEMS == "quick" else "")
+    command = RUN + (" --quick" if SYSTEMS == "quick" else "")
     path = "/root/oncecron"
     if user == "root":
         system.clone(path)

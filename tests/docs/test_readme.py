@@ -65,7 +65,7 @@ def test_the_strength_of_a_drill_is_that_of_the_page() -> None:
     assert said in page("drill.md")
 
 
-@pytest.mark.parametrize("words", ["Linux 5.3", "Python 3.11 or newer"])
+@pytest.mark.parametrize("words", ["Linux 5.3", "Python 3.11 or newer", "/usr/bin/oncecron"])
 def test_what_it_needs_is_what_the_page_of_the_installation_says(words: str) -> None:
     """Word by word."""
     assert words in TEXT
