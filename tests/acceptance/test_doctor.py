@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -142,6 +143,22 @@ def test_settings_of_redis_that_lose_data(
     assert wrong(host) == {"persistence": "warn", "firings": "warn"}
     server.connect().config_set("maxmemory-policy", "allkeys-lru")
     assert wrong(host) == {"persistence": "warn", "firings": "warn", "eviction": "fail"}
+
+
+def test_the_cure_of_a_redis_without_an_append_only_file_keeps_its_data(
+    new_redis: Callable[..., RedisServer], public_path: Path
+) -> None:
+    """A restart that finds the setting, and no such file, begins empty."""
+    server = new_redis(aof=False)
+    cure = diagnoses(Oncecron(server.url(), public_path))["persistence"]["cure"]
+    [command] = re.findall(r"`redis-cli (.*?)`, and then", cure)
+    client = server.connect()
+    client.set("of-others", "kept")
+    client.execute_command(*command.split())
+    eventually(lambda: not client.info("persistence")["aof_rewrite_in_progress"])
+    server.settings["appendonly"] = "yes"
+    server.restart()
+    assert server.connect().get("of-others") == b"kept"
 
 
 @pytest.mark.parametrize(("seconds", "state"), [(-60, "warn"), (600, "fail")])

@@ -90,7 +90,11 @@ def _of_persistence(info: Mapping[str, Any]) -> Diagnosis:
     if info.get("aof_enabled") == 1:
         return Diagnosis("ok", "persistence", "appendonly is on")
     text = "appendonly is off: a crash of the server loses the last minutes of the log and of the leases"
-    return Diagnosis("warn", "persistence", text, "set `appendonly yes` and `appendfsync always`")
+    cure = (
+        "`redis-cli config set appendonly yes`, and then the same in its configuration file: "
+        "a restart that finds it there first begins empty"
+    )
+    return Diagnosis("warn", "persistence", text, cure)
 
 
 def _of_connection(target: Target) -> Diagnosis:
