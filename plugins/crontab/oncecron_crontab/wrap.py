@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from oncecron_crontab.prefix import Prefix
 
 _NO_DIRECTIVES = Directives(off=False, options={})
+_SCHEDULER = b"artisan schedule:run"
+"""Laravel's, which starts the jobs of the minute one after the other."""
 
 
 class WrapSettings(NamedTuple):
@@ -159,6 +161,7 @@ def wrap(crontab: Crontab, settings: WrapSettings) -> Rewritten:
             replaced[entry.number] = _wrapped_line(entry, options, settings, zone)
             warnings += [] if "only-if" in given else _tests_inside(entry, settings)
             warnings += [] if "pipefail" in given else _pipes_inside(crontab, entry, settings)
+            warnings += [] if "key" in given else _schedulers_inside(entry)
         except ValueError as error:
             errors.append(Problem(entry.number, str(error)))
     warnings += [
@@ -349,6 +352,15 @@ def _pipes_inside(crontab: Crontab, entry: Entry, settings: WrapSettings) -> Ite
     for lost in lost_statuses(os.fsdecode(shell_command(entry.command, settings.percent))):
         option = "write `# oncecron: pipefail` above it"
         yield Problem(entry.number, f"{lost.why}; {lost.cure(shell, option)}")
+
+
+def _schedulers_inside(entry: Entry) -> Iterator[Problem]:
+    if _SCHEDULER in entry.command:
+        yield Problem(
+            entry.number,
+            "a minute is skipped, with its jobs, while the jobs of an earlier one run; give long jobs a line of their "
+            "own; where each minute is short, write `# oncecron: key=NAME` above it",
+        )
 
 
 def _replace_command(entry: Entry, command: bytes) -> bytes:

@@ -125,6 +125,14 @@ def test_a_simple_command_stays_as_it_is() -> None:
     )
 
 
+def test_a_scheduler_of_other_jobs_is_named() -> None:
+    """Until a person has named its key."""
+    text = "* * * * * cd /srv/shop && php artisan schedule:run >>/dev/null 2>&1\n"
+    [warning] = wrapped(text).warnings
+    assert "give long jobs a line of their own" in warning.reason
+    assert wrapped(f"# oncecron: key=schedule\n{text}").warnings == []
+
+
 def test_a_pipe_that_hides_a_failure_is_named() -> None:
     """With the comment that keeps its status, which makes a string of any command."""
     done = wrapped("0 2 * * * mysqldump a | gzip >x\n")
