@@ -150,8 +150,7 @@ def jobs(
         for key, past in pasts.items()
     }
     more = functools.partial(_newest, log) if brief else None
-    rows = functools.partial(getattr, sources, "key_hosts")
-    due = dues(known_keys, log.reasons, now, more, missed_after, rows)
+    due = dues(known_keys, log.reasons, now, more, missed_after, lambda: sources.key_hosts)
     for key, past in pasts.items():
         job = _job(known_keys[key], past, running.get(key, []), due[key], sources)
         yield job._replace(place=_place(log, past.newest)) if keys and not brief else job

@@ -289,7 +289,7 @@ def catch_up_ages(keys: Collection[str], rows: Iterable[KeyHost]) -> dict[str, f
         for key, of_key in found.items()
     }
     return {
-        key: min(filter(None, of_key), default=0.0) if 0.0 not in of_key else 0.0
+        key: min(each for each in of_key if each is not None)
         for key, of_key in ages.items()
         if None not in of_key
     }

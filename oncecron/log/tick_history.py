@@ -5,7 +5,6 @@ Of a tick that is divided into shards: the outcome of each, and which were not s
 
 from __future__ import annotations
 
-import functools
 import itertools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -164,8 +163,7 @@ def _due(
     key, runs = facts.key, any(map(is_living, facts.leases))
     in_vain = sources.in_vain.get(key, ())
     known = Known(job_keys, newest, *paused_time(key, facts.pauses), in_vain=in_vain, runs=runs)
-    rows = functools.partial(getattr, sources, "key_hosts")
-    return dues({key: known}, sources.log.reasons, sources.now, rows=rows)[key]
+    return dues({key: known}, sources.log.reasons, sources.now, rows=lambda: sources.key_hosts)[key]
 
 
 def _made_up_with(due: Due, facts: Facts) -> Due:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from breakable import Breakable, start_breakable
 from log_of import LoggedRedis, PostgresLog, RedisLog, SQLiteLog, Store
 from redis_wires import Wires
 from servers import Database, Journal, PostgresServer, RedisServer
@@ -23,6 +24,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
     config.hook.pytest_deselected(items=senseless)
     items[:] = [item for item in items if item not in senseless]
+
+
+@pytest.fixture(params=["postgres", "redis"])
+def breakable(
+    request: pytest.FixtureRequest,
+    new_postgres: Callable[..., PostgresServer],
+    new_redis: Callable[..., RedisServer],
+) -> Breakable:
+    """Give a store whose server a test may stop and start."""
+    return start_breakable(str(request.param), new_postgres, new_redis)
 
 
 @pytest.fixture(params=["logged", "postgres", "redis", "sqlite"])

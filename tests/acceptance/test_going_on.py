@@ -18,7 +18,7 @@ import pytest
 from answers import answer
 from breakable import Breakable, start_breakable
 from log_of import Store
-from servers import FaultProxy, PostgresServer, RedisServer, eventually
+from servers import FaultProxy, PostgresServer, eventually
 from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron, installed
 from servers.process import Process, descendants, kill_tree, send
 
@@ -178,6 +178,13 @@ def test_a_host_that_waits_goes_on(
     assert len(numbers.check([began])) == 1
 
 
+def path_in(told: Path) -> Path:
+    """Wait until a job has written into a file where its place is."""
+    return Path(
+        eventually(lambda: told.read_text().splitlines()[0], retry_on=(OSError, IndexError))
+    )
+
+
 def test_what_the_guard_had_not_seen_is_in_the_record(
     store: Store, host: Oncecron, public_path: Path
 ) -> None:
@@ -185,9 +192,7 @@ def test_what_the_guard_had_not_seen_is_in_the_record(
     told = public_path / "told"
     script = f'echo 41 >"$ONCECRON_PLACE"; echo "$ONCECRON_PLACE" >{told}; exec sleep 60'
     firing = host.fire("k", *TTL, *TICK, "--", "sh", "-c", script)
-    path = Path(
-        eventually(lambda: told.read_text().splitlines()[0], retry_on=(OSError, IndexError))
-    )
+    path = path_in(told)
     send([firing.guard()], signal.SIGKILL)
     assert firing.wait(20).status == 75
     assert not path.parent.exists()
@@ -233,15 +238,6 @@ def test_a_frozen_holder_that_thaws_cannot_move_the_place(
     assert seen.read_text() == "41\n"
     again = a.run("k", *TICK, "--again", "--", "sh", "-c", SAYS)
     assert again == Ended(0, b"77\n", "")
-
-
-@pytest.fixture(params=["postgres", "redis"])
-def breakable(
-    request: pytest.FixtureRequest,
-    new_postgres: Callable[..., PostgresServer],
-    new_redis: Callable[..., RedisServer],
-) -> Breakable:
-    return start_breakable(str(request.param), new_postgres, new_redis)
 
 
 class Ground:
@@ -448,9 +444,7 @@ def test_the_next_start_removes_what_killed_processes_left(
     told = public_path / "told"
     script = f'echo "$ONCECRON_PLACE" >{told}; exec sleep 60'
     firing = host.fire("k", *TTL, *TICK, "--", "sh", "-c", script)
-    path = Path(
-        eventually(lambda: told.read_text().splitlines()[0], retry_on=(OSError, IndexError))
-    )
+    path = path_in(told)
     both = [firing.guard(), firing.wrapper]
     send(both, signal.SIGSTOP)  # or the guard ends its job before its turn comes
     send(both, signal.SIGKILL)

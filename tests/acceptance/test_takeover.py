@@ -10,15 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from breakable import Breakable, start_breakable
+from breakable import Breakable
 from log_of import PostgresLog, SQLiteLog, Store
 from servers import (
     Database,
     FaultProxy,
     Journal,
     PgBouncer,
-    PostgresServer,
-    RedisServer,
     assert_exclusive,
     assert_tokens_rise,
     eventually,
@@ -160,15 +158,6 @@ def test_a_daemon_has_hosts_that_stand_by(
 
 
 # The network of the holder fails
-
-
-@pytest.fixture(params=["postgres", "redis"])
-def breakable(
-    request: pytest.FixtureRequest,
-    new_postgres: Callable[..., PostgresServer],
-    new_redis: Callable[..., RedisServer],
-) -> Breakable:
-    return start_breakable(str(request.param), new_postgres, new_redis)
 
 
 def test_a_holder_that_is_cut_off_is_followed(
