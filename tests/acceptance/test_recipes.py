@@ -82,7 +82,7 @@ def hosts(public_path: Path) -> tuple[SQLiteLog, list[Oncecron]]:
 def test_systemd_accepts_the_units(public_path: Path) -> None:
     """With a program in the place of ours, which is not installed there."""
     for name, text in UNITS.items():
-        (public_path / name).write_text(text.replace("/usr/local/bin/oncecron", "/bin/true"))
+        (public_path / name).write_text(text.replace("/usr/bin/oncecron", "/bin/true"))
     assert sorted(UNITS) == [
         "billing-nightly.service",
         "billing-nightly.timer",
@@ -124,7 +124,7 @@ def command_of_the_unit() -> list[str]:
 def test_the_unit_s_command_runs_once(public_path: Path, journal: Journal) -> None:
     """On two hosts, for one tick."""
     words = command_of_the_unit()
-    assert (words[0], words[-1]) == ("/usr/local/bin/oncecron", "/usr/local/bin/bill.sh")
+    assert (words[0], words[-1]) == ("/usr/bin/oncecron", "/usr/local/bin/bill.sh")
     store, both = hosts(public_path)
     for host in both:
         assert host(*words[1:-1], *job(journal, "--beats")) == (0, b"", "")
@@ -218,13 +218,13 @@ def test_the_report_by_mail_is_a_mail_with_the_page(public_path: Path) -> None:
     sendmail.write_text(f"#!/bin/sh\ncat >{mail}\n")
     sendmail.chmod(0o755)
     program_path = public_path / "mail-report"
+    body = body.replace("/usr/bin/oncecron", str(CONSOLE_SCRIPT))
     program_path.write_text(body.replace("/usr/sbin/sendmail", str(sendmail)))
     program_path.chmod(0o755)
     store, (host, _) = hosts(public_path)
     config = public_path / ".config" / "oncecron" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text(f'store = "{store.url}"\n')
-    host.environment["PATH"] = f"{CONSOLE_SCRIPT.parent}:{host.environment['PATH']}"
     host.run("billing", "--tick", "1", "--", "false")
     assert host.run("nightly-report", "--tick", "1", "--", program_path) == (0, b"", "")
     message = email.message_from_bytes(mail.read_bytes(), policy=email.policy.default)

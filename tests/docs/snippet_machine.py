@@ -1,4 +1,4 @@
-"""The machine that the pages pretend: a home, /usr/local/bin with oncecron and a few jobs, and servers by their names.
+"""The machine that the pages pretend: a home, oncecron in /usr/bin, jobs in /usr/local/bin, and servers by their names.
 
 Paths in commands lead into a directory of the test, and back in the output. Everything of one scenario is run by one
 bash, as a reader pastes it, without a terminal.
@@ -26,7 +26,7 @@ JOBS = ("bill.sh", "import-orders", "report.sh", "backup.sh", "send-mails")
 FORBIDDEN = ("apt-get", "apt", "docker", "kubectl", "pip", "pipx", "reboot", "systemctl", "uv")
 DEADLINE = 60  # seconds for a scenario
 _PATH = re.compile(
-    r"(?:(?<=://)|(?<![\w./:-]))(?=/(?:usr/local|etc/oncecron|srv|opt|var|home|tmp|run)\b)"
+    r"(?:(?<=://)|(?<![\w./:-]))(?=/(?:usr/local|usr/bin/oncecron|etc/oncecron|srv|opt|var|home|tmp|run)\b)"
 )
 _MARK = "\x1e"
 _USER = re.escape(pwd.getpwuid(os.geteuid()).pw_name)
@@ -80,13 +80,14 @@ class Machine:
         self.root = root
         self.to_servers: dict[str, str] = {}
         self.home, self.programs = root / "home/ann", root / "usr/local/bin"
+        self.packaged = root / "usr/bin"
         for each in ("srv", "opt", "var/log", "etc/oncecron", "tmp", "run"):
             (root / each).mkdir(parents=True)
-        for private in (self.home, self.programs):
+        for private in (self.home, self.programs, self.packaged):
             private.mkdir(parents=True, mode=0o755)
         self.environment = {
             "HOME": str(self.home), "USER": "ann", "LOGNAME": "ann", "SHELL": "/bin/bash", "TZ": "UTC",
-            "LC_ALL": "C.UTF-8", "PATH": f"{self.programs}:/usr/bin:/bin", "ONCECRON_HOST": "web1",
+            "LC_ALL": "C.UTF-8", "PATH": f"{self.programs}:{self.packaged}:/usr/bin:/bin", "ONCECRON_HOST": "web1",
             "XDG_STATE_HOME": str(self.home / ".local/state"), "PYTHONDONTWRITEBYTECODE": "",
             **environment,
         }  # fmt: skip
@@ -153,7 +154,7 @@ class Machine:
 
     def _install(self) -> None:
         for name in ("oncecron", "oncecron-shell"):
-            (self.programs / name).symlink_to(Path(sys.executable).with_name(name))
+            (self.packaged / name).symlink_to(Path(sys.executable).with_name(name))
         scripts = dict.fromkeys(JOBS, "sleep 0.1\n")
         scripts |= {name: f"echo 'a snippet must not call {name}'; exit 99\n" for name in FORBIDDEN}
         for name, text in (scripts | _STAND_INS).items():

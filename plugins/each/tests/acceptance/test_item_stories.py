@@ -1,6 +1,7 @@
 """The stories of docs/items.md: the lines that would have prevented them, run word for word as cron runs them.
 
-Only the place of the programs is another one: `/usr/local/bin/` is a directory of the test, with a stand-in for each.
+Only the place of the programs is another one: `/usr/bin/` and `/usr/local/bin/` are a directory of the test, with
+oncecron and a stand-in for each.
 """
 
 import re
@@ -15,7 +16,7 @@ from servers.oncecron import CONSOLE_SCRIPT, Oncecron
 from servers.process import descendants, wait_gone
 
 PAGE = Path(__file__).parents[4] / "docs" / "items.md"
-PROGRAMS = "/usr/local/bin/"
+PROGRAMS = re.compile("/usr/(?:local/)?bin/")
 BY_DAY = {"TZ": f"Etc/GMT{time.gmtime().tm_hour - 14:+d}"}
 """The lines are for some hour of the night. It is afternoon, so the next night is far away."""
 
@@ -70,7 +71,7 @@ class Shop:
 
     def line(self, title: str) -> list[str]:
         """Return the words with which cron runs the line of a story."""
-        command = prevention(title).replace(PROGRAMS, f"{self.programs}/")
+        command = PROGRAMS.sub(f"{self.programs}/", prevention(title))
         return [
             "/bin/sh",
             "-c",

@@ -21,7 +21,7 @@ BLOCKS = re.findall(
 (NOTIFY,) = (text for language, text in BLOCKS if language == "crontab")
 (MAIL,) = (text for language, text in BLOCKS if language == "text")
 CHECK = """MAILTO=ann
-*/5 * * * * out=$(/usr/local/bin/oncecron check) || echo "$out"
+*/5 * * * * out=$(/usr/bin/oncecron check) || echo "$out"
 """
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -50,7 +50,7 @@ def new_host(home: Path) -> Iterator[Callable[[str, float], CronHost]]:
 
     def new(crontab: str, skew: float) -> CronHost:
         before = f"HOME={home}\nXDG_STATE_HOME={home}/state\n"
-        crontab = before + crontab.replace("/usr/local/bin/oncecron", str(CONSOLE_SCRIPT))
+        crontab = before + crontab.replace("/usr/bin/oncecron", str(CONSOLE_SCRIPT))
         hosts.append(CronHost("web1", crontab, skew=skew))
         return hosts[0].start()
 
