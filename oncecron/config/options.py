@@ -307,7 +307,7 @@ def convert(option: Option, text: str) -> Any:
         return _within_bounds(option, text, _integer(text))
     if option.kind == "duration":
         is_word = text in option.choices
-        return text if is_word else _within_bounds(option, text, parse_duration(text))
+        return text if is_word else _within_bounds(option, text, _duration(option, text))
     if parse := {"size": parse_size, "range": parse_range}.get(option.kind):
         return parse(text)
     if option.kind == "codes":
@@ -337,6 +337,14 @@ def _integer(text: str) -> int:
         unset = "" if text else " (an unset variable?)"
         raise ValueError(f"{text!r} is not a whole number{unset}; write digits alone, such as 10")
     return int(text[:_DIGITS])
+
+
+def _duration(option: Option, text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        words = "".join(f"; or {each}" for each in option.choices)
+        raise ValueError(f"{error}{words}") from error
 
 
 def _within_bounds(option: Option, text: str, value: float) -> float:

@@ -62,8 +62,11 @@ def parse_duration(text: str) -> float:
 def parse_range(text: str) -> tuple[float, float]:
     """Return both ends of a range such as `5s..5m` in seconds; one duration is both ends. Raises ValueError."""
     first, dots, second = text.partition("..")
-    shortest = parse_duration(first)
-    longest = parse_duration(second) if dots else shortest
+    try:
+        shortest = parse_duration(first)
+        longest = parse_duration(second) if dots else shortest
+    except ValueError as error:
+        raise ValueError(f"{error}; or two of them, such as 5s..5m") from error
     if longest < shortest:
         raise ValueError(
             f"range {text!r} is reversed: expected the shorter duration first, {second}..{first}"

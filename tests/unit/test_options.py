@@ -182,6 +182,18 @@ def test_defaults_are_values_that_the_option_takes() -> None:
             convert(option, option.default)
 
 
+def test_a_wrong_value_names_the_words_that_the_option_takes() -> None:
+    """Also where it takes durations beside them."""
+    from oncecron.config.options import convert
+
+    with_words = {option.name: option for _, option in EVERY_OPTION if option.choices}
+    assert with_words["catch-up"].kind == "duration"
+    for option in with_words.values():
+        with pytest.raises(ValueError, match="soon") as refused:
+            convert(option, "soon")
+        assert all(word in str(refused.value) for word in option.choices)
+
+
 # Help
 
 

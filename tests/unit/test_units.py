@@ -11,6 +11,7 @@ from oncecron.core.units import (
     LONGEST_DURATION,
     format_duration,
     parse_duration,
+    parse_range,
     parse_size,
     typed_duration,
 )
@@ -49,6 +50,14 @@ def test_refuses_the_rest_and_says_what_it_found(text: str, found: str) -> None:
     with pytest.raises(ValueError, match="expected") as caught:
         parse_duration(text)
     assert found in str(caught.value)
+
+
+def test_a_wrong_range_is_refused_with_what_a_range_looks_like() -> None:
+    """It may be two durations."""
+    with pytest.raises(
+        ValueError, match=r"expected a number and a unit .* or two of them, such as 5s\.\.5m$"
+    ):
+        parse_range("soon")
 
 
 @pytest.mark.parametrize(

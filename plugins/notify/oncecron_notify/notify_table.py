@@ -46,7 +46,9 @@ PING = "ping_url"
 """The name of the ping among the channels; no channel can have it."""
 
 _NEVER = "never"
-_REMIND = Option("remind", "duration", "", default=USUAL_REMINDER, minimum=SHORTEST_REMINDER)
+_REMIND = Option(
+    "remind", "duration", "", default=USUAL_REMINDER, choices=(_NEVER,), minimum=SHORTEST_REMINDER
+)
 _FOR = Option("for", "duration", "", default="0s", maximum=LONGEST_PATIENCE)
 _TIMEOUT = Option("timeout", "duration", "", minimum=1, maximum=LONGEST_CHANNEL_TIMEOUT)
 _TOP = {option.name: option for option in (_REMIND, *OPTIONS)}
@@ -133,8 +135,8 @@ class _Reader:
         for key, value in table.items():
             name = key.replace("_", "-")
             if name in _TOP:
-                never = name == _REMIND.name and value == _NEVER
-                found[name] = None if never else self._converted(_TOP[name], value)
+                converted = self._converted(_TOP[name], value)
+                found[name] = None if converted == _NEVER else converted
             elif isinstance(value, dict) and not any(
                 isinstance(each, dict) for each in value.values()
             ):

@@ -344,7 +344,7 @@ def test_a_comment_may_do_without_a_tick() -> None:
         ("failover retries=0", "use --retries 1 or more"),
         ("no-tick starting-deadline=1h", "counts from a scheduled time"),
         ("no-tick catch-up=1h", "needs --schedule"),
-        ("catch-up=often", "expected a number and a unit"),
+        ("catch-up=often", "expected a number and a unit (ms, s, m, h, d), such as 90s, 15m or 1h30m; or last"),
         ("schedule=@daily", "comes from the line"),
         ("tick=x", "is not allowed here"),
         ("store=postgresql://u:%40@h/d", "configuration file"),

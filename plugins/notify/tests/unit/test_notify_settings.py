@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HOOK = "https://hooks.slack.com/services/T0/B0/s3cret"
+A_DURATION = "expected a number and a unit (ms, s, m, h, d), such as 90s, 15m or 1h30m"
 
 
 def written(path: Path, text: str, mode: int = 0o600) -> str:
@@ -103,6 +104,10 @@ LOGIN = "user = 'x'\npassword_file = 'password'\n"
         ("[notify.ops]\nto = 'a@b'", "[notify]: unknown section [notify.ops]; a channel is [notify.channel.ops]"),
         ("[notify.chanel.ops]\nto = 'a@b'", "[notify]: unknown key 'chanel'; did you mean channel?"),
         ("[notify]\nremind = '1s'", "[notify]: remind: '1s' is too small; the minimum is 600 s"),
+        (
+            "[notify]\nremind = 'x'",
+            f"[notify]: remind: bad duration 'x', no number at 'x': {A_DURATION}; or never",
+        ),
         ("[notify]\nremind = true", "[notify]: remind: True is neither a text nor a number"),
         ("[notify]\nfailures = 0", "[notify]: failures: '0' is too small; the minimum is 1"),
         ("[notify]\nignore = 'faild'", "[notify]: ignore: 'faild' is not one of missed, "),
