@@ -234,5 +234,15 @@ def skip_message(spec: RunSpec, firing: Firing, refusal: Refusal, *, waits: bool
         f"undrain it: {spec.command_line('undrain ' + firing.holder.host)}",
     }.get(refusal.reason, f"{tick}: {refusal.reason}{on}{when}{detail}")
     if refusal.reason == "held" and not waits:
-        why += "; to wait for it: --wait DURATION"
+        why += _cure_of_held(spec, firing)
     return f"{'waiting' if waits else 'skipped'}: {why}"
+
+
+def _cure_of_held(spec: RunSpec, firing: Firing) -> str:
+    """Return what to do: --wait is an option of neither `oncecron again` nor `oncecron notify`."""
+    from oncecron.core.log_rows import is_internal  # noqa: PLC0415 - only this message needs it
+
+    if firing.again or is_internal(firing.key):
+        stop = spec.command_line(f"stop {firing.key}")
+        return f"; wait until it has ended, or stop it: {stop}"
+    return "; to wait for it: --wait DURATION"

@@ -61,3 +61,14 @@ def test_a_wait_is_not_a_skip(spec: RunSpec) -> None:
     firing = spec.firing._replace(shards=3, shard=2)
     line = skip_message(spec, firing, Refusal("held"), waits=True)
     assert line == "waiting: k shard 2 is running"
+
+
+@pytest.mark.parametrize(("key", "again"), [("k", True), ("oncecron/notify", False)])
+def test_a_skip_names_no_option_that_the_command_lacks(
+    spec: RunSpec, key: str, *, again: bool
+) -> None:
+    """Neither `again`, whose firings have --again, nor `notify` has --wait."""
+    firing = spec.firing._replace(key=key, again=again)
+    line = skip_message(spec, firing, Refusal("held"), waits=False)
+    cure = f"wait until it has ended, or stop it: `oncecron stop {key} {HERE}`"
+    assert line == f"skipped: {key} is running; {cure}"

@@ -107,13 +107,14 @@ def _run_again(given: dict[str, str], words: list[str]) -> int:
     _refuse_unsafe(found)
     _refuse_half_a_dry_run(found, given)
     _become_cron(found.line)
-    settings = _settings_of(key, found, given)
-    rule = next(iter(tick_rules(settings.__getitem__, settings.is_typed)), "")
-    tick = None
+    try:
+        settings = _settings_of(key, found, given)
+        rule = next(iter(tick_rules(settings.__getitem__, settings.is_typed)), "")
+        tick = None if rule == "tick" else tick_of(settings, time.time())[0].text
+    except UsageError as error:  # an option of the line: whoever types `again` has not typed it
+        raise UsageError(f"{found.place}: {error}") from error
     if text is not None:
         tick = _named(key, text, settings, rule)
-    elif rule != "tick":
-        tick = tick_of(settings, time.time())[0].text
     options = ["--again", "-v", *([f"--tick={tick}"] if tick else [])]
     options += _passed_on(found, given, settings)
     words = _words(found, options, (*_WAITING, *(_OF_THE_TICK if tick else ())))

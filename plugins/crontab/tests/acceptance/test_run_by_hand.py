@@ -272,6 +272,19 @@ def test_a_skip_is_said(machine: Machine, person: Oncecron, any_store: Store) ->
     assert "skipped: k is paused" in done.err
 
 
+@pytest.mark.parametrize(
+    "wrong", ["--schedule '@daily' --catch-up soon", "--schedule '0 25 * * *'"]
+)
+def test_a_wrong_option_of_the_line_names_the_line(
+    machine: Machine, person: Oncecron, any_store: Store, wrong: str
+) -> None:
+    """`again` has no such option: it stands in the crontab."""
+    install(machine, line(any_store, f"--key k {wrong} -- echo ran"))
+    place, option = "the crontab of root, line 1: ", wrong.split()[-2 if "soon" in wrong else 0]
+    for typed in ((), ("--tick", "2026-11-20T02:00Z")):
+        refused(person("again", "k", *typed), 64, f"{place}{option}: ")
+
+
 @pytest.mark.parametrize("where", ["line", "file"])
 def test_a_person_does_not_wait(
     machine: Machine, person: Oncecron, any_store: Store, public_path: Path, where: str
@@ -286,7 +299,9 @@ def test_a_person_does_not_wait(
     running = person.start("again", "k")
     assert running.process.stdout is not None
     assert running.process.stdout.readline() == b"ran\n"
-    assert "skipped: k is running on web1" in person("again", "k").err
+    done = person("again", "k")
+    assert "skipped: k is running on web1" in done.err
+    assert "wait until it has ended, or stop it: `oncecron stop k --store " in done.err
     running.process.terminate()
     running.wait()
     assert len(any_store.executions("k")) == 1
