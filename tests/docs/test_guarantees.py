@@ -6,6 +6,8 @@ from documents import ROOT
 
 from oncecron.core import model, timing
 
+MOST_WORDS = 2550
+
 
 def test_the_trust_window_is_stated_as_it_is() -> None:
     """Seconds of a ttl of one minute, and the parts of any ttl."""
@@ -25,3 +27,9 @@ def test_a_promise_names_tests_that_exist() -> None:
     named = set(re.findall(r"`(tests/[\w./]+)`", text))
     assert len(named) > 4
     assert {each for each in named if not (ROOT / each).is_file()} == set()
+
+
+def test_the_page_is_short_enough_to_be_read() -> None:
+    """In words, with its tables: what another page says is a link."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    assert len(text.split()) <= MOST_WORDS
