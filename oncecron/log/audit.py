@@ -88,7 +88,7 @@ def audit(question: Question) -> Iterator[Breach]:
     divided: dict[str, ShardsLeft] = collections.defaultdict(dict)
     reported: list[Breach] = []
     shards = _audit_shards(question, known, expected, divided, endless)
-    for each in _explained(question, shards):
+    for each in _explained(sources, shards):
         if each.finding == "no-run":
             reported.append(each)
         yield each
@@ -97,30 +97,30 @@ def audit(question: Question) -> Iterator[Breach]:
     yield from _without_end(question, endless)
 
 
-def _explained(question: Question, findings: Iterable[Breach | Gaps]) -> Iterator[Breach]:
+def _explained(sources: Sources, findings: Iterable[Breach | Gaps]) -> Iterator[Breach]:
     """Yield findings in the same order, with the ticks without a start; what comes behind these waits in memory."""
     waiting: list[Breach | Gaps] = []
     ticks = 0
     for each in findings:
         more = len(each.ticks) if isinstance(each, Gaps) else 0
         if ticks + more > TICKS_AT_ONCE or len(waiting) >= _WAITING:
-            yield from _no_runs(question, waiting)
+            yield from _no_runs(sources, waiting)
             waiting, ticks = [], 0
         if waiting or more:
             waiting.append(each)
             ticks += more
         elif isinstance(each, Breach):
             yield each
-    yield from _no_runs(question, waiting)
+    yield from _no_runs(sources, waiting)
 
 
-def _no_runs(question: Question, waiting: Sequence[Breach | Gaps]) -> Iterator[Breach]:
-    read_reasons((each for each in waiting if isinstance(each, Gaps)), question.log)
+def _no_runs(sources: Sources, waiting: Sequence[Breach | Gaps]) -> Iterator[Breach]:
+    read_reasons((each for each in waiting if isinstance(each, Gaps)), sources)
     for each in waiting:
         if isinstance(each, Breach):
             yield each
         else:
-            yield from each.missing(question.log)
+            yield from each.missing(sources.log)
 
 
 def _read(question: Question) -> Iterator[Traced]:

@@ -22,10 +22,13 @@ from oncecron.core.making_up import HELD_BACK, withheld
 from oncecron.core.text import listed, part_of
 from oncecron.core.timing import MAX_CLOCK_SKEW, SETTLED
 from oncecron.core.units import DAY
-from oncecron.log.job_summary import by_key, is_living
+from oncecron.log.job_summary import FIRST_LOOK, by_key, is_living
 from oncecron.log.missed import (
+    Known,
     Unstarted,
+    dues,
     expected_shards,
+    not_missed_from,
     paused_time,
     reasons_by,
     scheduled,
@@ -67,6 +70,7 @@ class Gaps:
         self._hosts: set[str] = set()
         self._in_a_row: list[list[int]] = []
         self._reasons: dict[int, Reasons | None] = {}
+        self._made_up_from = math.inf
 
     def add(self, traced: Traced) -> None:
         """Note an execution, in any order."""
@@ -102,6 +106,10 @@ class Gaps:
             reasons = self._reasons[int(at)] = self._reasons[int(at)] or {}
             reasons.setdefault(skip.reason, {})[skip.host] = None
 
+    def note_made_up(self, first: float) -> None:
+        """Note from which tick on those without a start are not missed yet."""
+        self._made_up_from = first
+
     def missing(self, log: Reader) -> Iterator[Breach]:
         """Yield the missing ticks, those in a row as one finding, with why, as far as skips on record say."""
         skipping = functools.cache(lambda: self._skipping(log))
@@ -117,6 +125,8 @@ class Gaps:
         # Of the hosts that fire the key, those that have started it are known. The others are read where they matter.
         why = withheld(reasons, self._hosts)
         if (withheld(reasons, skipping()) if why == "drained" else why) in HELD_BACK:
+            return None
+        if why is None and at >= self._made_up_from:
             return None
         return reason_text(reasons, given_back_by=self._given_back.get(at))
 
@@ -141,8 +151,8 @@ def _no_run(
     return Breach("no-run", key, shard, text, last, count, None, None, other, reason)
 
 
-def read_reasons(found: Iterable[Gaps], log: Reader) -> None:
-    """Read why the ticks of some shards were not started: one question for all of them."""
+def read_reasons(found: Iterable[Gaps], sources: Sources) -> None:
+    """Read why the ticks of some shards were not started, and what is made up: one question each for all of them."""
     of_keys = by_key(each for each in found if each.ticks)
     wanted = {
         key: sorted({*itertools.chain(*(each.ticks for each in gaps))})
@@ -150,9 +160,12 @@ def read_reasons(found: Iterable[Gaps], log: Reader) -> None:
     }
     are_few = sum(map(len, wanted.values())) <= TICKS_AT_ONCE
     first = {key: tick.minute_tick(ats[0]) for key, ats in wanted.items()}
-    for skip in log.reasons(first, wanted if are_few else None) if first else ():
+    for skip in sources.log.reasons(first, wanted if are_few else None) if first else ():
         for each in of_keys[skip.key]:
             each.note(skip)
+    for key, at in made_up_from(sources, of_keys).items():
+        for each in of_keys[key]:
+            each.note_made_up(at)
 
 
 def expected_gaps(
@@ -166,6 +179,24 @@ def expected_gaps(
         )
         for known, expected in expected_shards(sources.job_keys)
     }
+
+
+def made_up_from(sources: Sources, keys: Collection[str]) -> dict[str, float]:
+    """Return from which tick on those without a start are not missed yet (`not_missed_from`), by key.
+
+    Of keys with --catch-up alone. The hosts that fire keys are read unless `keys` is empty; the rest where one has it.
+    """
+    rows = sources.key_hosts if keys else ()
+    some = {row.key for row in rows if row.catch_up is not None and row.key in keys}
+    if not some:
+        return {}
+    newest = by_key(sources.log.newest(FIRST_LOOK, some))
+    known = {
+        key: Known(of_key, newest.get(key, ()), *paused_time(key, sources.pauses))
+        for key, of_key in sources.shards(some, internal=True).items()
+    }
+    due = dues(known, sources.log.reasons, sources.now, rows=lambda: sources.key_hosts)
+    return {key: not_missed_from(each) for key, each in due.items()}
 
 
 def reason_text(reasons: Reasons, *, given_back_by: str | None = None) -> str:

@@ -36,7 +36,7 @@ WORST_FIRST = (
 A timeline shows `unclaimed` as a success or a failure.
 
 Of a key also `missed` (due, and nobody started it), `incomplete` (not every shard was started), `overrun` (skipped, as
-the run before still ran), `overdue` (due a short time ago), `paused` and `drained` (people held it back).
+the run before still ran), `overdue` (due, and not missed yet), `paused` and `drained` (people held it back).
 Of a host also `skipped` (it fired, and did not start the command), `silent` (it did not fire), `paused`, `drained`.
 """
 _RANKS = {word: rank for rank, word in enumerate(WORST_FIRST)}

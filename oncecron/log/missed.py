@@ -277,6 +277,15 @@ def dues(
     }
 
 
+def not_missed_from(due: Due) -> float:
+    """Return from which tick on those without a start are not missed yet, as the next firing makes them up.
+
+    Infinite: from none.
+    """
+    first, last = tick.instant_of(due.first_caught_up), tick.instant_of(due.last_missed)
+    return math.inf if first is None else max(first, -math.inf if last is None else last + 1)
+
+
 def catch_up_ages(keys: Collection[str], rows: Iterable[KeyHost]) -> dict[str, float]:
     """Return how old a tick may be that the next firing makes up, of the keys of which every host does so.
 

@@ -19,6 +19,7 @@ from oncecron.core.making_up import HELD_BACK
 from oncecron.core.model import Retention
 from oncecron.core.tick import instant_of, minute_tick
 from oncecron.core.timing import MAX_CLOCK_SKEW, MISSED_AFTER, SETTLED
+from oncecron.log.gaps import made_up_from
 from oncecron.log.grid import Run, Ticks, worst
 from oncecron.log.job_summary import DOUBTFUL, by_key, is_living
 from oncecron.log.jobs import as_known
@@ -107,8 +108,12 @@ def ticks_of(
         for key, past in pasts.items()
     }
     skips = _skips(sources, due, span, hosts=hosts)
+    wanting = {key for key, shards in due.items() if any(ticks for _, ticks in shards.values())}
+    made_up = made_up_from(sources, wanting)
     return {
-        key: _Judgement(sources, key, past, due[key], skips.get(key, ()), span).ticks(hosts=hosts)
+        key: _Judgement(
+            sources, key, past, due[key], skips.get(key, ()), span, made_up.get(key, math.inf)
+        ).ticks(hosts=hosts)
         for key, past in pasts.items()
     }
 
@@ -246,12 +251,14 @@ class _Judgement:
         not_started: NotStarted,
         skips: Sequence[Skip | SkipReason],
         span: Span,
+        made_up_from: float,
     ) -> None:
         self._sources = sources
         self._key = key
         self._past = past
         self._not_started = not_started
         self._span = span
+        self._made_up_from = made_up_from
         self._skipping = {skip.host for skip in skips}
         by_tick = reasons_by(lambda skip: skip.tick, skips)
         self._reasons = {
@@ -284,6 +291,8 @@ class _Judgement:
         for judge, ticks in self._not_started.values():
             for at in ticks:
                 word = judge.word(at, self._reasons.get((None, at), {}), hosts)
+                if word == "missed" and at >= self._made_up_from:
+                    word = "overdue"
                 divided = word == "missed" and (None, at) in self._past.ticks
                 yield at, "incomplete" if divided else word
 

@@ -182,7 +182,7 @@ class Ticks:
                     each.add(traced)
         for each in mine:
             each.end()
-        read_reasons(mine, self._log)
+        read_reasons(mine, self._sources)
         for each in mine:
             for found in each.missing(self._log):
                 last = Which(found.last_tick or found.tick)

@@ -70,7 +70,7 @@ def job(log: Log, *, now: float = NOW) -> JobSummary:
     )
     if found.running_on:  # its firings are skipped: what came due meanwhile is no state of the key
         assert found.overdue is None
-    elif not found.missed:
+    elif not found.missed and not found.catching_up:
         overdue = in_timeline(log, now, DAY, "overdue")
         assert min(overdue, default=None) == instant_of(found.overdue)
     return found
@@ -181,6 +181,20 @@ def test_ticks_are_missing_up_to_now_although_nobody_fired(
     scheduled(a, store, 1, 2, 5)
     assert [found[:3] for found in findings(log)] == [ticks(3, 4), ticks(6, 30)]
     assert "no host fired" in findings(log)[0][3]
+
+
+def test_what_the_next_firing_makes_up_is_missing_in_no_report(
+    a: Host, b: Host, store: StoreKind, log: Log
+) -> None:
+    """Once that firing is late too, all but the newest late tick is; if one host makes up nothing, every one."""
+    a.run(minute(1), **MINUTELY, catch_up=7200.0)
+    store.age(clock.wall() - (minute(1).instant or 0.0) - 1)
+    now = (minute(12).instant or 0.0) + 1
+    assert (findings(log, now=now), job(log, now=now).missed) == ([], 0)
+    assert in_timeline(log, now, DAY, "overdue") == {minute(each).instant for each in range(2, 13)}
+    assert ([found[:3] for found in findings(log)], job(log).missed) == ([ticks(2, 29)], 28)
+    b.lose(minute(1), **MINUTELY)
+    assert ([found[:3] for found in findings(log)], job(log).missed) == ([ticks(2, 30)], 29)
 
 
 def test_a_longer_starting_deadline_counts(a: Host, store: StoreKind, log: Log) -> None:
