@@ -131,6 +131,11 @@ def brought(ask: Callable[[Plugin], Iterable[Answer]]) -> Iterator[Answer]:
         yield from _answers(each, ask, each.plugin)
 
 
+def line_again(key: str, tick: str | None) -> str | None:
+    """Return the words of `oncecron` that run a tick of a scheduled key again; None: no plugin knows any."""
+    return next(brought(lambda each: each.again(key, tick)), None)
+
+
 def _answers(
     of: Installed, ask: Callable[[Asked], Iterable[Answer]], asked: Asked
 ) -> Iterator[Answer]:

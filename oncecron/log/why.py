@@ -44,7 +44,7 @@ from oncecron.log.tick_history import (
     which_of,
 )
 from oncecron.log.which_tick import Ticks
-from oncecron.plugins import brought
+from oncecron.plugins import line_again
 from oncecron.stores.address import again_words
 
 if TYPE_CHECKING:
@@ -321,7 +321,7 @@ class _Sentences:
         line = again_words(facts.key, facts.tick, command, shards)
         by = f", as user {visible(user)}" if user else ""
         if any(row.expected for row in facts.job_keys):  # so a crontab has its line
-            found = next(brought(lambda each: each.again(facts.key, facts.tick)), None)
+            found = line_again(facts.key, facts.tick)
             line, by = (found, f"{by or ','} on a host with its line") if found else (line, by)
         which = "again" if runs else "now"
         yield f"To run it {which}{by}: `oncecron {visible(line)}`"

@@ -16,6 +16,7 @@ from oncecron.core.masking import visible
 from oncecron.core.suggestion import not_one_of
 from oncecron.core.text import count as many
 from oncecron.core.text import listed, part_of
+from oncecron.core.tick import instant_of
 from oncecron.core.timing import (
     MISSED_AFTER,
     NOTABLE_CLOCK_SKEW,
@@ -41,7 +42,7 @@ from oncecron.log.silent_hosts import (
     same_names,
     silences,
 )
-from oncecron.plugins import brought
+from oncecron.plugins import brought, line_again
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -407,12 +408,12 @@ def _of_key(
     if job.missed:
         ticks = many(job.missed, "tick", MISSED_AT_MOST)
         reason = f"missed {ticks} since {clock.said_tick(job.first_missed)}"
-        if hint := situation.hints.get(job.key):
-            reason += f"; {hint}"
+        hint = situation.hints.get(job.key) or _made_up(job)
+        reason += f"; {hint}" if hint else ""
         yield finding("missed", job.key, job.missed, reason, tick=job.first_missed)
     if job.silent_since is not None:
         since = clock.logged(job.silent_since)
-        hint = situation.hints.get(job.key)
+        hint = situation.hints.get(job.key, "")
         reason = f"has been fired since {since}; {hint}" if hint else f"has not run since {since}"
         yield finding("silent", job.key, 1, reason, since=job.silent_since)
     if is_lost(job):
@@ -432,6 +433,13 @@ def _of_key(
         start = max(job.running_since or 0.0, job.started_at or 0.0) or None
         yield finding("overrun", job.key, job.overruns, reason, since=start)
     yield from _slow(job, limits, situation.now)
+
+
+def _made_up(job: JobSummary) -> str:
+    first, missed = instant_of(job.first_caught_up), instant_of(job.first_missed)
+    if first is None or missed is None or missed < first:
+        return ""
+    return f"the next firing makes up {many(job.catching_up, 'tick')} {_MADE_UP}"
 
 
 def _scheduled(job: JobSummary) -> str | None:
@@ -572,7 +580,8 @@ def title(found: Finding) -> str:
     return kinds()[found.finding].title.format(**found._asdict(), **counts)
 
 
-_SAID = ("oncecron forget", "see that its line is there", "could not reach the store")
+_MADE_UP = "(--catch-up)"
+_SAID = ("oncecron forget", "see that its line is ", "could not reach the store")
 """What a sentence about a missed tick has where cron and its line are not to blame, or it has the cure."""
 
 
@@ -586,15 +595,25 @@ def cure(found: Finding, *, has_account: bool = False) -> str:
     if found.finding == "silent-host":
         return _cure_of_silence(found)
     text = kinds()[found.finding].cure
+    if found.finding == "missed":
+        return text + ("" if has_account else _line_of_missed(found))
     if not text.endswith(_WHERE_LINE):
         return text.format(**found._asdict())
     done = text.removesuffix(_WHERE_LINE)
     if has_account:
         return done
     key, tick = found.key or "", found.tick
-    line = next(brought(lambda each: each.again(key, tick)), None) if tick else None
+    line = line_again(key, tick) if tick else None
     how = f"; to run this one again: `oncecron {line}`" if line else _WHERE_LINE.format(key=key)
     return done + how
+
+
+def _line_of_missed(found: Finding) -> str:
+    if found.tick is None or _MADE_UP in found.reason:
+        return ""  # the next firing starts it; by hand, it would pass the older ones
+    line = line_again(found.key or "", found.tick)
+    which = "it" if found.count == 1 else "the first one"
+    return f"; to run {which} now: `oncecron {line}`" if line else ""
 
 
 def _cure_of_silence(found: Finding) -> str:
