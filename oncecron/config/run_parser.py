@@ -33,11 +33,19 @@ def parse_run(arguments: list[str], table: Mapping[str, Option] = RUN_OPTION) ->
             break
         if not argument.startswith("-"):
             break
-        read = _read_long if argument.startswith("--") else _read_short
-        after = read(table, given, arguments, at)
-        if after is None:
+        at += 1
+        found = options_of(argument, table)
+        if not found:
             return None
-        at = after
+        for option, typed in found:
+            value = typed
+            if option.takes_value and typed is None:
+                if at == len(arguments) or is_option(arguments[at], table.values()):
+                    return None
+                value = arguments[at]
+                at += 1
+            if not _note(given, option, value):
+                return None
     return ParsedRun(given, arguments[at:])
 
 
@@ -53,53 +61,33 @@ def is_option(word: str, table: Iterable[Option]) -> bool:
     return word.startswith("--") or shorts.issuperset(word[1:])
 
 
-def _read_long(
-    table: Mapping[str, Option], given: dict[str, str], arguments: list[str], at: int
-) -> int | None:
-    """Take one `--name` and its value; return the index of the next argument, None for an error."""
-    name, equals, value = arguments[at][2:].partition("=")
-    option = table.get(name)
-    if option is None or (equals and not option.takes_value):
-        return None
-    return _take(table, given, option, value if equals else None, arguments, at)
+def options_of(word: str, table: Mapping[str, Option]) -> list[tuple[Option, str | None]]:
+    """Return the options that a word gives, with their values: `--name=VALUE`, `-v`, `-vv`, `-vcSTRING`.
 
-
-def _read_short(
-    table: Mapping[str, Option], given: dict[str, str], arguments: list[str], at: int
-) -> int | None:
-    """Do the same for `-v`, `-vv`, `-c STRING` and `-vcSTRING`."""
-    letters = arguments[at][1:]
-    after = None
-    for place, letter in enumerate(letters, 1):
+    Without its value, which is the next word, that of the last one is None. Empty: not all of them are in the table.
+    """
+    if word.startswith("--"):
+        name, equals, value = word[2:].partition("=")
+        option = table.get(name)
+        if option is None or (equals and not option.takes_value):
+            return []
+        return [(option, value if equals else None)]
+    found: list[tuple[Option, str | None]] = []
+    for place, letter in enumerate(word[1:], 2):
         option = next((each for each in table.values() if each.short == letter), None)
         if option is None:
-            return None
-        after = _take(table, given, option, letters[place:] or None, arguments, at)
-        if after is None or option.takes_value:
-            break
-    return after
+            return []
+        if option.takes_value:
+            return [*found, (option, word[place:] or None)]
+        found.append((option, None))
+    return found
 
 
-def _take(
-    table: Mapping[str, Option],
-    given: dict[str, str],
-    option: Option,
-    value: str | None,
-    arguments: list[str],
-    at: int,
-) -> int | None:
-    """Note an option; without its value, that is the next argument."""
+def _note(given: dict[str, str], option: Option, value: str | None) -> bool:
+    """Note an option; return False for a second value of one."""
     if option.kind == "count":
         given[option.name] = str(int(given.get(option.name, "0")) + 1)
-    elif not option.takes_value:
-        given[option.name] = "true"
-    else:
-        if value is None:
-            at += 1
-            if at == len(arguments) or is_option(arguments[at], table.values()):
-                return None
-            value = arguments[at]
-        if option.name in given:
-            return None
-        given[option.name] = value
-    return at + 1
+        return True
+    is_new = value is None or option.name not in given
+    given[option.name] = "true" if value is None else value
+    return is_new

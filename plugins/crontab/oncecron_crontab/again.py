@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncecron.config.run_parser import options_of
 from oncecron.core.shell_words import BLANK, REDIRECTION, WORD, UnclosedError, quoted, tokens
 from oncecron_crontab.guards import guard_in, is_guard
 
@@ -73,12 +74,10 @@ def _kept(
         is_option = token.kind == WORD and token.value[:1] == b"-" and token.value != b"--"
         if not is_option and token.kind != REDIRECTION:
             break
-        more = token.kind == REDIRECTION or _value_follows(
-            token.value.decode(errors="replace"), table
-        )
-        end = _behind_word(found, at + 1) if more else at + 1
-        name = token.value.partition(b"=")[0].removeprefix(b"--").decode(errors="replace")
-        if not (is_option and name in without):
+        given = options_of(token.value.decode(errors="replace"), table) if is_option else []
+        waits = any(option.takes_value and value is None for option, value in given)
+        end = _behind_word(found, at + 1) if waits or not is_option else at + 1
+        if not any(option.name in without for option, _ in given):
             yield blank + b"".join(each.text for each in found[at:end])
         at, blank = end, b""
     yield blank + b"".join(token.text for token in found[at:])
@@ -86,13 +85,3 @@ def _kept(
 
 def _behind_word(found: Sequence[Token], at: int) -> int:
     return next((end + 1 for end in range(at, len(found)) if found[end].kind == WORD), len(found))
-
-
-def _value_follows(word: str, table: Mapping[str, Option]) -> bool:
-    """Return whether the next word is the value of an option, as `config.run_parser` reads it."""
-    if word.startswith("--"):
-        option = table.get(word[2:])
-        return option is not None and option.takes_value
-    valued = [option.short for option in table.values() if option.short and option.takes_value]
-    first = next((at for at, letter in enumerate(word) if letter in valued), None)
-    return first == len(word) - 1
