@@ -2,7 +2,7 @@
 
 The outcome is that of a tick: of several attempts the last counts, of several shards the worst. A tick has not ended
 while a shard runs or a lease is kept for the next attempt. An execution that is recorded as running but has no living
-lease has ended.
+lease has ended. One without a tick that was cut short has not, as long as another one runs.
 """
 
 from __future__ import annotations
@@ -254,7 +254,9 @@ def _past(
     asked_at: float,
 ) -> _Past:
     newest = [as_known(each, running, asked_at) for each in found]
-    ended = _ended(newest, {(lease.shard, lease.fencing_token) for lease in running})
+    living = {(lease.shard, lease.fencing_token) for lease in running}
+    every = _ended(newest, living)
+    ended = _not_gone_on_with(every, newest, living)
     last = next(iter(ended or newest), None)
     if last and running and not ended:
         word = _state_of(running)
@@ -270,7 +272,7 @@ def _past(
         newest,
         last,
         well[0] if well else None,
-        next(filter(is_failure, ended), None),
+        next(filter(is_failure, every), None),
         *_in_a_row(ended),
         statistics.median(durations) if durations else None,
     )
@@ -309,6 +311,24 @@ def _ended(newest: Sequence[Execution], living: set[tuple[int, int | None]]) -> 
             for each in shards.values()
         )
     ]
+
+
+def _not_gone_on_with(
+    ended: Sequence[Execution], newest: Iterable[Execution], living: set[tuple[int, int | None]]
+) -> Sequence[Execution]:
+    """Leave out the newest runs without a tick that were cut short, if another one runs: it goes on with their work.
+
+    So a standby judges, too (`core.decision`, step 4). Of a tick, which has not run then, it stays.
+    """
+    if not any(each.tick is None and (each.shard, each.fencing_token) in living for each in newest):
+        return ended
+    return [*itertools.dropwhile(_was_cut_short, ended)]
+
+
+def _was_cut_short(execution: Execution) -> bool:
+    is_lost = execution.outcome in ("lost", NO_END)
+    with_its_host = execution.outcome == "stopped" and execution.requested_by is None
+    return execution.tick is None and (is_lost or with_its_host)
 
 
 def _of_all(shards: Iterable[Execution]) -> Execution:

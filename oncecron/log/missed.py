@@ -213,8 +213,8 @@ class Due(NamedTuple):
     first_caught_up: str | None = None
     """The oldest of them."""
     silent_since: float | None = None
-    """Of a key without a schedule: its newest start, if the next one should have come long ago; or the first skip on
-    record, if it was never started."""
+    """Of a key without a schedule that does not run: its newest start, if the next one should have come long ago; or
+    the first skip on record, if it was never started."""
 
 
 class Known(NamedTuple):
@@ -231,7 +231,7 @@ class Known(NamedTuple):
     in_vain: Sequence[Skip] = ()
     """The newest skips of a key that was never started."""
     runs: bool = False
-    """Whether somebody has a lease of it: what is due meanwhile is skipped, and so not overdue."""
+    """Whether somebody has a lease of it: what is due meanwhile is skipped, and so not overdue. Nor is it silent."""
 
 
 def dues(
@@ -415,7 +415,7 @@ def _silent_since(known: Known, now: float) -> float | None:
     recorded = {each.started_at for each in known.newest[:GAPS_OF]}
     starts = sorted((each for each in recorded if not is_ahead(each, now)), reverse=True)
     scheduled = any(each.expected for each in known.shards)
-    if scheduled or known.paused is not None or len(starts) < FEWEST_STARTS:
+    if scheduled or known.runs or known.paused is not None or len(starts) < FEWEST_STARTS:
         return None
     forgotten = max((each.forgotten_at or 0.0 for each in known.shards), default=0.0)
     longest = max(later - earlier for later, earlier in itertools.pairwise(starts))

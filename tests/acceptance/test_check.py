@@ -173,6 +173,31 @@ def test_a_run_that_ends_with_its_host_has_failed(
     assert kinds(host) == (0, [])
 
 
+def test_a_daemon_is_well_while_another_host_runs_it(
+    new_host: Hosts, operator: Oncecron, journal: Journal
+) -> None:
+    """After its host was shut down. One that has failed is not, until a person ends a run."""
+    web1, web2 = new_host(), new_host()
+    daemon = ("--no-tick", "--failover", "--")
+    first = web1.fire("bot", *daemon, *job(journal, "--sleep", 60))
+    eventually(lambda: journal.runs() != [])
+    second = web2.fire("bot", *daemon, *job(journal, "--sleep", 60))
+    first.process.terminate()
+    first.wait()
+    eventually(lambda: len(journal.runs()) == 2)
+    assert kinds(web1) == (0, [])
+    second.process.terminate()
+    second.wait()
+    assert kinds(web1) == (2, [("failed", "bot", 2)])
+    web1.run("bot", *daemon, "false")
+    third = web1.fire("bot", *daemon, *job(journal, "--sleep", 60))
+    eventually(lambda: len(journal.runs()) == 3)
+    assert kinds(web1) == (2, [("failed", "bot", 3)])
+    assert operator("stop", "bot").status == 0
+    third.wait()
+    assert kinds(web1) == (0, [])
+
+
 def test_a_finding_gets_the_state_that_is_asked_for(host: Oncecron) -> None:
     """Warning, critical, or none; an unknown name is an unknown state."""
     host.run("billing", "--tick", "1", "--", "false")

@@ -12,7 +12,7 @@ from oncecron.core import clock
 from oncecron.core.log_rows import Expectation, JobKey
 from oncecron.core.model import Refusal, Retention
 from oncecron.core.text import Clock
-from oncecron.core.tick import instant_of, named_tick
+from oncecron.core.tick import NO_TICK, instant_of, named_tick
 from oncecron.core.units import DAY
 from oncecron.log.audit import Question, audit
 from oncecron.log.jobs import jobs
@@ -360,6 +360,59 @@ def test_a_key_without_a_schedule_is_silent_after_three_gaps(
     log.people.resume(KEY)
     assert log.people.forget(KEY, "ann@desk")
     assert silent(log) is None
+
+
+def test_a_key_that_runs_is_not_silent(a: Host, b: Host, store: StoreKind, log: Log) -> None:
+    """However long: a daemon starts once."""
+    for number in range(3):
+        a.run(named_tick(f"t{number}"))
+        store.age(60)
+    lease = a.win(NO_TICK)
+    store.age(8000)
+    assert silent(log) is not None
+    assert a.renew(lease) or b.win(NO_TICK)
+    assert silent(log) is None
+
+
+# What has gone on elsewhere
+
+
+@pytest.mark.parametrize("outcome", ["stopped", "lost", "failed"])
+def test_what_was_cut_short_without_a_tick_goes_on_elsewhere(
+    a: Host, b: Host, store: StoreKind, log: Log, outcome: str
+) -> None:
+    """A daemon whose host was shut down, or died, is well while another host runs it; one that failed is not."""
+    if outcome == "lost":
+        a.win(NO_TICK)
+        store.expire(KEY)
+    else:
+        a.run(NO_TICK, outcome)
+        assert job(log, now=clock.wall()).state == "failed"
+    lease = b.win(NO_TICK)
+    found = job(log, now=clock.wall())
+    assert found.running_on == (b.holder.host,)
+    if outcome == "failed":
+        assert (found.state, found.failures) == ("failed", 1)
+        return
+    assert (found.state, found.outcome, found.failures) == ("running", "running", 0)
+    assert found.failed_at is not None
+    assert b.finish(lease, "stopped")
+    found = job(log, now=clock.wall())
+    assert (found.state, found.failures) == ("failed", 2)
+
+
+@pytest.mark.parametrize("outcome", ["stopped", "lost"])
+def test_a_tick_that_was_cut_short_has_not_run(
+    a: Host, b: Host, store: StoreKind, log: Log, outcome: str
+) -> None:
+    """Whatever runs now."""
+    if outcome == "lost":
+        a.win(minute(1))
+        store.expire(KEY)
+    else:
+        a.run(minute(1), outcome)
+    b.win(minute(2))
+    assert job(log, now=clock.wall()).state == ("lost" if outcome == "lost" else "failed")
 
 
 # What has never started

@@ -158,7 +158,8 @@ def _ends_well(which: Identity, before: Known, now: Now, job: JobSummary) -> End
         how = "it was lost, and a later run succeeded" if was_lost else "it succeeded"
         return _recovered(f"is well again: {how} at {now.when(job.succeeded_at)}")
     if job.running_on:
-        return None
+        goes_on = job.tick is None and job.running_since is not None  # with what was cut short
+        return _recovered(f"runs again: {_newest_run(job, now)}") if goes_on else None
     if job.outcome is None:
         return _closed("has no run on record any more")
     return _ended_otherwise(f"{_was(which, now)}; its newest run: {_newest_run(job, now)}")

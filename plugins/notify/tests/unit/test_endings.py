@@ -38,6 +38,15 @@ LIMITS = Limits(1, 3, usual_states())
         ("silent", {"key": "k"}, {"started_at": NOW - 9999}, "closed", "is expected by no"),
         ("failed", {"key": "k"}, {"settled": True}, "recovered", "all items of its tick are done"),
         ("failed", {"key": "k"}, {"running_on": ("web1",)}, None, ""),
+        (
+            *("failed", {"key": "k"}, {"running_on": ("web1",), "running_since": NOW}, "recovered"),
+            "runs again: running on web1 since ",
+        ),
+        (
+            *("failed", {"key": "k"}),
+            {"running_on": ("web1",), "running_since": NOW, "tick": "2026-11-20T02:00Z"},
+            *(None, ""),
+        ),
         ("lost", {"key": "k"}, {}, "closed", "was lost; its newest run: failed, started at "),
         (
             *("lost", {"key": "k"}, {"outcome": "succeeded", "succeeded_at": NOW}, "recovered"),
