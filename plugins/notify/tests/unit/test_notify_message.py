@@ -182,6 +182,7 @@ def test_a_subject_stands_on_one_line() -> None:
         ("lost", "k", None, "was lost", "To do: see what it has left half done; the next tick runs as usual; "),
         ("missed", "k", None, "missed 1 tick", "see whether cron runs on its hosts, and has its line"),
         ("missed", "k", None, "missed 1 tick; a runs l now: `oncecron forget k`", None),
+        ("missed", "k", None, "missed 1 tick; no host has ever fired it: see that its line is in a crontab", None),
         ("silent-host", None, "a b", "a b has fired nothing", "if it is retired: `oncecron forget --host 'a b'`"),
         ("silent-host", "k", "a", "has not been fired by a", "see whether the crontab of a has its line"),
         ("zone", "k", None, "starts 2 h late; use --tz UTC", None),
