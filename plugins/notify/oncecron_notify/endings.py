@@ -17,7 +17,8 @@ from oncecron.core.units import DAY
 from oncecron.log.job_summary import DOUBTFUL, NO_END
 from oncecron.log.missed import paused_time
 from oncecron.log.silent_hosts import last_ticks, newest_rows, recent, silences
-from oncecron.watch.findings import UNSTARTED, kinds
+from oncecron.watch.findings import UNSTARTED, is_of_all, kinds
+from oncecron.watch.standstill import stops
 from oncecron_notify.changes import Ending
 from oncecron_notify.notify_times import CHANNEL_FORGOTTEN
 
@@ -239,8 +240,10 @@ def _standstill(_which: Identity, before: Known, now: Now) -> Ending:
     return _closed("no host fires, but nothing is missed by what is expected now")
 
 
-def _stopped(which: Identity, _before: Known, now: Now) -> Ending:
+def _stopped(which: Identity, _before: Known, now: Now) -> Ending | None:
     if which.host is None:
+        if any(map(is_of_all, stops(now.situation, 0.0, now.clock))):
+            return None  # one more is held back with them, for a short while
         return _recovered(
             "hosts and keys are held back no more: not all are drained, and not all are paused"
         )

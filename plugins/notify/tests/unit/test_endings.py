@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncecron.core.log_rows import Expectation, JobKey, KeyHost
+from oncecron.core.log_rows import Expectation, JobKey, KeyHost, Pause
 from oncecron.core.text import Clock
 from oncecron.log.gone_lines import gone_lines
 from oncecron.log.job_summary import JobSummary
@@ -114,6 +114,17 @@ def test_what_is_missed_is_not_over_because_no_host_fires() -> None:
         now = Now(situation, LIMITS, Clock(utc=True))
         which = Identity("missed", "k", None, None, None)
         assert (ending_of(which, BEFORE, now) is not None) == is_told
+
+
+def test_all_are_held_back_until_one_is_not() -> None:
+    """Also where one more is held back with the others, as a key that was forgotten and is fired again."""
+    for since, is_told in ((NOW - 60, False), (None, True)):
+        jobs = [JobSummary(**{**NOTHING, "key": key}) for key in ("k", "l")]
+        pauses = [Pause("k", None, "ann", None, NOW - 9999, None)]
+        pauses += [Pause("l", None, "ann", None, since, None)] if since else []
+        now = Now(Situation(NOW, jobs, pauses=pauses), LIMITS, Clock(utc=True))
+        about = Identity("stopped", None, None, None, None)
+        assert (ending_of(about, BEFORE, now) is not None) == is_told
 
 
 @pytest.mark.parametrize("which", [("web2", "k"), (None, "k")])
