@@ -250,6 +250,8 @@ class Finding(NamedTuple):
     """The channel of `notify` that is meant."""
     keys: tuple[str, ...] = ()
     """The keys that are meant, where there is no single one: those of a host that fires nothing."""
+    explained: bool = False
+    """Whether the reason says why, so that nobody needs to look at cron and its line."""
 
     def named(self) -> tuple[str, ...]:
         """Return the keys that it is about; none: it is about all of them."""
@@ -405,17 +407,19 @@ def _one_per_run(found: Sequence[Finding]) -> list[Finding]:
 def _of_key(
     job: JobSummary, situation: Situation, limits: Limits, clock: Clock
 ) -> Iterator[Finding]:
+    hint = situation.hints.get(job.key, "")
+    is_explained = bool(hint)
     if job.missed:
         ticks = many(job.missed, "tick", MISSED_AT_MOST)
-        reason = f"missed {ticks} since {clock.said_tick(job.first_missed)}"
-        hint = situation.hints.get(job.key) or _made_up(job)
-        reason += f"; {hint}" if hint else ""
-        yield finding("missed", job.key, job.missed, reason, tick=job.first_missed)
+        more = hint or _made_up(job)
+        reason = f"missed {ticks} since {clock.said_tick(job.first_missed)}{more and '; '}{more}"
+        first = job.first_missed
+        yield finding("missed", job.key, job.missed, reason, tick=first, explained=is_explained)
     if job.silent_since is not None:
         since = clock.logged(job.silent_since)
-        hint = situation.hints.get(job.key, "")
         reason = f"has been fired since {since}; {hint}" if hint else f"has not run since {since}"
-        yield finding("silent", job.key, 1, reason, since=job.silent_since)
+        at = job.silent_since
+        yield finding("silent", job.key, 1, reason, since=at, explained=is_explained)
     if is_lost(job):
         reason = "was lost: its host died or was cut off"
         yield finding("lost", job.key, 1, reason, since=job.started_at, tick=_scheduled(job))
@@ -439,7 +443,7 @@ def _made_up(job: JobSummary) -> str:
     first, missed = instant_of(job.first_caught_up), instant_of(job.first_missed)
     if first is None or missed is None or missed < first:
         return ""
-    return f"the next firing makes up {many(job.catching_up, 'tick')} {_MADE_UP}"
+    return f"the next firing makes up {many(job.catching_up, 'tick')} (--catch-up)"
 
 
 def _scheduled(job: JobSummary) -> str | None:
@@ -518,10 +522,13 @@ def finding(
     shard: int | None = None,
     host: str | None = None,
     channel: str | None = None,
+    explained: bool = False,
 ) -> Finding:
     """Return a finding in the default state of its kind."""
     state = STATES[kinds()[kind].state]
-    return Finding(kind, state, key, shard, count, tick, since, reason, host, channel)
+    return Finding(
+        kind, state, key, shard, count, tick, since, reason, host, channel, explained=explained
+    )
 
 
 def _status(job: JobSummary) -> str:
@@ -580,17 +587,12 @@ def title(found: Finding) -> str:
     return kinds()[found.finding].title.format(**found._asdict(), **counts)
 
 
-_MADE_UP = "(--catch-up)"
-_SAID = ("oncecron forget", "see that its line is ", "could not reach the store")
-"""What a sentence about a missed tick has where cron and its line are not to blame, or it has the cure."""
-
-
 def cure(found: Finding, *, has_account: bool = False) -> str:
     """Return what to do about a finding; empty: its sentence says it.
 
     `has_account`: what `oncecron why` says stands beside it, with the line that runs it again.
     """
-    if found.finding == "missed" and any(each in found.reason for each in _SAID):
+    if found.explained:
         return ""
     if found.finding == "silent-host":
         return _cure_of_silence(found)
@@ -609,9 +611,7 @@ def cure(found: Finding, *, has_account: bool = False) -> str:
 
 
 def _line_of_missed(found: Finding) -> str:
-    if found.tick is None or _MADE_UP in found.reason:
-        return ""  # the next firing starts it; by hand, it would pass the older ones
-    line = line_again(found.key or "", found.tick)
+    line = line_again(found.key or "", found.tick) if found.tick else None
     which = "it" if found.count == 1 else "the first one"
     return f"; to run {which} now: `oncecron {line}`" if line else ""
 

@@ -24,7 +24,7 @@ MINUTELY = ("--schedule", "* * * * *", "--tz", "UTC")
 FINDING = [
     *(
         *("finding", "state", "key", "shard", "count", "tick", "since", "reason", "host"),
-        *("channel", "keys"),
+        *("channel", "keys", "explained"),
     )
 ]
 
@@ -140,6 +140,8 @@ def test_a_key_that_has_never_run_is_critical(host: Oncecron) -> None:
     assert "; it has never run; not started: broken on host-a" in said
     assert "yearly missed 1 tick since" in said
     assert "; it has never run; not started: late on host-a" in said
+    found = json.loads(host("check", "--json").out)["findings"]
+    assert [each["explained"] for each in found] == [True, True]
     assert b"late on host-a" in host("audit").out
 
 

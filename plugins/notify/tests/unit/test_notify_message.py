@@ -12,7 +12,7 @@ import pytest
 
 from oncecron.core.text import Clock
 from oncecron.log.job_summary import JobSummary
-from oncecron.watch.findings import Limits, Situation, check, finding, usual_states
+from oncecron.watch.findings import UNSTARTED, Limits, Situation, check, finding, usual_states
 from oncecron_notify import channels
 from oncecron_notify.changes import Failing
 from oncecron_notify.channels import Channel, mail_of, render
@@ -71,7 +71,7 @@ def test_the_json_form_has_the_published_fields() -> None:
     assert change == {
         "id": "", "change": "problem", "finding": "failed", "state": "critical", "key": "key0", "shard": None,
         "count": 1, "tick": None, "since": "2026-11-23T02:13:20.000Z", "reason": "failed", "host": None,
-        "channel": None, "keys": [], "previous": "ok", "account": ["a", "b"], "output": None,
+        "channel": None, "keys": [], "explained": False, "previous": "ok", "account": ["a", "b"], "output": None,
         "cure": "correct the cause; the next tick runs as usual; `oncecron why key0` has the line that runs this one "
         "again",
     }  # fmt: skip
@@ -182,7 +182,7 @@ def test_a_subject_stands_on_one_line() -> None:
         ("lost", "k", None, "was lost", "To do: see what it has left half done; the next tick runs as usual; "),
         ("missed", "k", None, "missed 1 tick", "see whether cron runs on its hosts, and has its line"),
         ("missed", "k", None, "missed 1 tick; a runs l now: `oncecron forget k`", None),
-        ("missed", "k", None, "missed 1 tick; no host has ever fired it: see that its line is in a crontab", None),
+        ("silent", "k", None, "has been fired; it has never run; skipped as held on a", None),
         ("silent-host", None, "a b", "a b has fired nothing", "if it is retired: `oncecron forget --host 'a b'`"),
         ("silent-host", "k", "a", "has not been fired by a", "see whether the crontab of a has its line"),
         ("zone", "k", None, "starts 2 h late; use --tz UTC", None),
@@ -192,7 +192,7 @@ def test_a_finding_says_what_to_do(
     kind: str, key: str | None, host: str | None, reason: str, to_do: str | None
 ) -> None:
     """Below its sentence, once; what is over needs nothing."""
-    found = finding(kind, key, 1, reason, host=host)
+    found = finding(kind, key, 1, reason, host=host, explained=kind in UNSTARTED and "; " in reason)
     for change in ("problem", "recovered"):
         said = text(message("x")._replace(changes=[Change(change, found, "ok")]))
         is_said = change == "problem" and to_do is not None
