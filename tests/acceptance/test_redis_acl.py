@@ -82,7 +82,7 @@ def test_it_may_do_all_that_oncecron_does_and_needs_every_right(
         assert "NOPERM" not in ended.err, (command, ended)
         assert ended.status in (0, 1, 2, *[66] * (command == "next k")), (command, ended)
     firing.wait()
-    assert waiting.wait().status == 0
+    assert waiting.wait().status in (0, 143)  # where its command still ran, it was released
     other_database = server.url(login=f"oncecron:{PASSWORD}", database=1)
     assert run(a, "--store", other_database, "--", "true").status == 0
     assert b("prune", "--executions", "0s", "--skips", "0s").status == 0

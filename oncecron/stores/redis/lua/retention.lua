@@ -132,7 +132,8 @@ end
 
 local function ended_at(text)
   local stop = cjson.decode(text)
-  return tonumber(stop['until'] == '0' and string.sub(stop.past, -11) or stop['until'])
+  local ended = tonumber(stop['until'])
+  return ended and ended <= 0 and tonumber(string.sub(stop.past, -11)) or ended
 end
 
 -- The pauses and the drains that are over for so long that no tick of their time is made up.
