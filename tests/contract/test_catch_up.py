@@ -197,9 +197,10 @@ def test_retention_removes_what_held_ticks_back_long_ago(
         return {(kind, name) for found in rows for kind, name, *_ in found if kind in STOPS}
 
     def stop() -> set[tuple[str, str]]:
-        """Pause and drain for a minute."""
+        """Pause and drain for a minute; a person ends one of the pauses at once."""
         for key in (KEY, ALL_KEYS, "retired"):
             log.people.pause(key, author=ANN, reason=None, seconds=60)
+        log.people.resume(ALL_KEYS)
         log.people.drain(host, author=ANN, reason=None, seconds=60)
         return {*[("pause", key) for key in (KEY, ALL_KEYS, "retired")], ("drain", host)}
 
