@@ -78,6 +78,8 @@ class Run:
         self.store = store
         self.operator = operator
         self.recorder = Recorder(wanted.directory)
+        self._ended = contextlib.ExitStack()
+        self._ended.callback(self.recorder.close)
         self.journal = wanted.directory / "journal"
         self.journal.mkdir(mode=0o777)
         (wanted.directory / "items").mkdir(mode=0o777)
@@ -92,8 +94,8 @@ class Run:
         self._pipes: dict[int, int] = {}
 
     def close(self) -> None:
-        """Record no more."""
-        self.recorder.close()
+        """Beat no more, also where it was interrupted, and record no more."""
+        self._ended.close()
 
     def faults_of(self, host: FiringHost, random: Random) -> HostFaults:
         """Return what can be done to a host."""
@@ -194,6 +196,7 @@ class Run:
         self._queue = [(self._due(shot), number, shot) for number, shot in enumerate(planned)]
         heapq.heapify(self._queue)
         self._pulse = Pulse(self.store.beat, pause=wanted.pulse)
+        self._ended.callback(self._pulse.stop)
         self._begin_at = now()
         self.begin()
         while not self.is_long_enough():
