@@ -102,7 +102,8 @@ def one(wanted: Proof, tell: Callable[[str], None]) -> history.History:
             clusters.start, wanted.store, network, wanted.directory, TTL, script=script
         ).result()
         stack.callback(lambda: operator.submit(cluster.stop).result())
-        stores = [host for host in network.hosts if host.name not in HOSTS] if network else []
+        others = (*HOSTS, clusters.LOOKOUT)
+        stores = [host for host in network.hosts if host.name not in others] if network else []
 
         def host(name: str) -> MachineHost:
             # All but the first are behind proxies.

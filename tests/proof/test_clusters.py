@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import clusters
 import psycopg
 import pytest
+import redis
 from clusters.redis_servers import connections
 from servers import Network, eventually
 from servers.oncecron import Firing, Oncecron
@@ -203,6 +204,21 @@ def test_what_is_left_is_named(store: Standing) -> None:
     assert any("lease" in line for line in store.cluster.leftovers())
     stop(firing)
     eventually(lambda: store.cluster.leftovers() == [])
+
+
+@pytest.mark.parametrize("store", KINDS, indirect=True)
+def test_a_beat_comes_from_a_host_like_a_heartbeat(store: Standing) -> None:
+    """One that never got through would excuse a whole run, and one by a shorter way no slowness of the longer one."""
+    own = os.stat("/proc/thread-self/ns/net").st_ino
+    store.cluster.beat()
+    if store.cluster.kind != "sqlite":  # whose file is everywhere
+        host = store.cluster.lookout.host
+        host.cut(silent=False)
+        with pytest.raises((psycopg.OperationalError, redis.ConnectionError)):
+            store.cluster.beat()
+        host.heal()
+        store.cluster.beat()
+    assert os.stat("/proc/thread-self/ns/net").st_ino == own
 
 
 def test_who_gives_up_waiting_at_the_pooler_leaves_its_place(tmp_path: Path) -> None:

@@ -112,11 +112,12 @@ class RedisServer:
 
         eventually(answers, deadline, retry_on=(redis.ConnectionError, redis.TimeoutError))
 
-    def connect(self, **options: Any) -> "redis.Redis":
-        """Return a client through the unix socket that may do all and never tries a command twice."""
+    def connect(self, *, via: Any = None, **options: Any) -> "redis.Redis":
+        """Return a client that may do all and never tries a command twice: by the unix socket, or by a proxy."""
         wanted = {"username": ADMIN, "password": ADMIN_PASSWORD, "socket_timeout": 5} | options
+        socket = {"unix_socket_path": str(self.directory / "socket")}
         return redis.Redis(
-            unix_socket_path=str(self.directory / "socket"),
+            **(socket if via is None else {"host": via.host, "port": via.port}),
             retry=Retry(NoBackoff(), 0),
             protocol=2,
             **wanted,

@@ -6,14 +6,14 @@ from pathlib import Path
 from servers import Network
 from servers.oncecron import CONSOLE_SCRIPT
 
-from clusters.cluster import Cluster, StoreFault
+from clusters.cluster import LOOKOUT, Cluster, StoreFault
 from clusters.pooled import PooledCluster
 from clusters.postgres import PostgresCluster, UnheldCluster
 from clusters.redis import SingleRedis
 from clusters.sentinel import SentinelCluster
 from clusters.sqlite import SQLiteCluster
 
-__all__ = ["KINDS", "Cluster", "StoreFault", "start"]
+__all__ = ["KINDS", "LOOKOUT", "Cluster", "StoreFault", "start"]
 
 KINDS: dict[str, Callable[[Network | None, Path, float, Path], Cluster]] = {
     "pooled": PooledCluster,

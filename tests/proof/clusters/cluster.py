@@ -1,14 +1,16 @@
 """What a store is to the chaos suite: where hosts find it, what can befall it, what it says afterwards."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-from servers import FaultProxy, Network
+from servers import FaultProxy, Host, Network
 
 from oncecron_drill.faults import StoreFault
+
+LOOKOUT = "lookout"
 
 
 class Cluster(Protocol):
@@ -38,7 +40,10 @@ class Cluster(Protocol):
         """Wait until the store does what is asked of it."""
 
     def beat(self) -> object:
-        """Write once, by a new session, so that it counts as a heartbeat does; by any thread, and however long."""
+        """Write once as a heartbeat does: from a host, by a new session past the proxies of nobody's faults.
+
+        Whatever makes a heartbeat slow makes this one slow too. By any thread, and however long.
+        """
 
     def stop(self) -> None:
         """End all; the servers' logs stay in the directory of the run."""
@@ -67,6 +72,31 @@ class Place:
             return Seat("127.0.0.1", ())
         host = self.network.host(name)
         return Seat(host.address, host.prefix)
+
+    def lookout(self, proxied: Sequence[Any] = ()) -> "Lookout":
+        """Return a host from which servers are reached as from the others: these past proxies of its own."""
+        host = self.network.host(LOOKOUT) if self.network is not None else None
+        proxies = Middleboxes().before(LOOKOUT, proxied)
+        return Lookout(host, dict(zip(proxied, proxies, strict=True)))
+
+
+class Lookout:
+    """A host that no fault touches, for whoever sees how fast the servers answer."""
+
+    def __init__(self, host: Host | None, proxies: dict[Any, FaultProxy]) -> None:
+        self.host = host
+        self._proxies = proxies
+
+    @contextlib.contextmanager
+    def to(self, server: Any) -> Iterator[Any]:
+        """Give what to connect to for a server; the sockets that this thread makes meanwhile are that host's."""
+        with self.host.network_of_thread() if self.host else contextlib.nullcontext():
+            yield self._proxies.get(server, server)
+
+    def close(self) -> None:
+        """End the proxies."""
+        for proxy in self._proxies.values():
+            proxy.close()
 
 
 class Middleboxes:

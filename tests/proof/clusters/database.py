@@ -10,7 +10,7 @@ from servers import Database, Disk, PostgresServer, eventually
 from servers.oncecron import installed
 from servers.postgres import password_of
 
-from clusters.cluster import StoreFault, silent
+from clusters.cluster import Lookout, StoreFault, silent
 from clusters.storm import Storm
 
 SETTINGS: dict[str, object] = {
@@ -121,9 +121,12 @@ class ClusterDatabase:
     def writes(self) -> bool:
         return self.ask("update work.alive set at = now() returning 1") == [(1,)]
 
-    def beat(self) -> None:
-        """Write, and wait for the standby too."""
-        with self.server.superuser_connect(self.name, connect_timeout=5) as connection:
+    def beat(self, lookout: Lookout, through: Any = None) -> None:
+        """Write, and wait for the standby too; `through` is a pooler in between."""
+        with (
+            lookout.to(through or self.server) as end,
+            self.present.connect("postgres", via=end, connect_timeout=5) as connection,
+        ):
             connection.execute("update work.alive set at = now()")
 
     def up(self) -> None:

@@ -39,6 +39,7 @@ class PooledCluster:
             max_client_conn=MOST_CLIENTS, server_login_retry=1, query_wait_timeout=5,  # as the README advises
             tcp_keepidle=5, tcp_keepintvl=2, tcp_keepcnt=3,  # a host that is gone is noticed soon
         ).start()  # fmt: skip
+        self.lookout = here.lookout([self.pooler])
         self._pausing: psycopg.Connection[Any] | None = None
         self.faults = [
             *self.database.faults(self.well),
@@ -81,11 +82,12 @@ class PooledCluster:
         eventually(self._answers, 30, AWAY)
 
     def beat(self) -> None:
-        self.database.beat()
+        self.database.beat(self.lookout, self.pooler)
 
     def stop(self) -> None:
         self._resume()
         self._boxes.close()
+        self.lookout.close()
         for name, server in (("pool1", self.pooler), ("db1", self.server)):
             save_log(self._directory, name, server)
             server.remove()

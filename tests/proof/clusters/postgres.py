@@ -41,6 +41,7 @@ class PostgresCluster:
         # By way of TCP, as between two machines.
         self.standby: PostgresServer = self.primary.make_standby(through=self.primary, **following)
         self.servers = (self.primary, self.standby)
+        self.lookout = here.lookout(self.servers)
         self.database.disks.update(zip(self.servers, self._disks, strict=False))
         self._diverged = False
         self._follow()
@@ -71,10 +72,11 @@ class PostgresCluster:
         return [*self.database.leases(), *self.database.sessions()]
 
     def beat(self) -> None:
-        self.database.beat()
+        self.database.beat(self.lookout)
 
     def stop(self) -> None:
         self._boxes.close()
+        self.lookout.close()
         for number, server in enumerate(self.servers, 1):
             save_log(self._directory, f"db{number}", server)
             server.remove()

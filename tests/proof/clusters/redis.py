@@ -41,6 +41,7 @@ class SingleRedis(FileRegister):
             aof=True, maxclients=MOST_CLIENTS, **here.seat("redis1").words, **SETTINGS, **data
         )
         self.server.start()
+        self.lookout = here.lookout([self.server])
         self.faults = self._faults(ttl)
 
     def url(self, host: str, *, proxied: bool) -> str:
@@ -63,10 +64,12 @@ class SingleRedis(FileRegister):
         eventually(lambda: takes_writes(self.server), 30, AWAY)
 
     def beat(self) -> None:
-        takes_writes(self.server)
+        with self.lookout.to(self.server) as end:
+            takes_writes(self.server, end)
 
     def stop(self) -> None:
         self._boxes.close()
+        self.lookout.close()
         save_log(self._directory, "redis1", self.server)
         self.server.remove()
         if self._disk is not None:

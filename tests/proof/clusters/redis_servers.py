@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import redis
 from servers import RedisServer, eventually
@@ -23,6 +24,8 @@ SETTINGS: dict[str, object] = {
     "tcp-keepalive": 5,
     "user": [f"{USER} on >{PASSWORD} {RIGHTS}"],
 }
+PATIENCE = 4000
+"""Milliseconds for the replicas, less than a client waits for the answer."""
 AWAY = (redis.RedisError, AssertionError)
 
 
@@ -40,9 +43,11 @@ def get_up(server: RedisServer) -> None:
     eventually(answers, 60, (*AWAY, RuntimeError))
 
 
-def takes_writes(server: RedisServer) -> bool:
-    with server.connect() as client:
-        return bool(client.set("alive", 1))
+def takes_writes(server: RedisServer, end: Any = None, replicas: int = 0) -> bool:
+    """Write once, and say whether so many replicas have it; on demand by way of a proxy."""
+    with server.connect(via=end) as client:
+        client.set("alive", 1)
+        return replicas == 0 or client.wait(replicas, PATIENCE) >= replicas
 
 
 def leases(server: RedisServer) -> list[str]:

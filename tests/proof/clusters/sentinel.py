@@ -48,6 +48,7 @@ class SentinelCluster(FileRegister):
             aof=True, **SETTINGS, **ALONE,
         ).start()  # fmt: skip
         self._look_often()
+        self.lookout = here.lookout()
         super().__init__(directory)
         self.proxies: dict[str, list[FaultProxy]] = {}
         self.faults = [
@@ -84,7 +85,8 @@ class SentinelCluster(FileRegister):
         eventually(lambda: takes_writes(self.group.master), 30, AWAY)
 
     def beat(self) -> None:
-        takes_writes(self.group.master)
+        with self.lookout.to(self.group.master) as end:
+            assert takes_writes(self.group.master, end, REPLICAS), "too few replicas have it"
 
     def stop(self) -> None:
         for number, (server, sentinel) in enumerate(
