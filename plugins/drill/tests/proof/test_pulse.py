@@ -1,10 +1,17 @@
 """The pulse records what took too long, and nothing else."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
 from servers import eventually
 
 from oncecron_drill.pulse import SLOW, Pulse
+from oncecron_drill.run_under_faults import Run
+from oncecron_drill.wanted import Wanted
 
 LONGEST = 0.3
 
@@ -56,3 +63,23 @@ def test_a_beat_that_never_ends_is_a_fault_that_lasts() -> None:
     [fault] = pulse.slow()
     may_end.set()
     assert fault.healed is None
+
+
+class Interrupted(Run):
+    """A run that a person ends at its first firing."""
+
+    def begin(self) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_run_beats_no_more(tmp_path: Path) -> None:
+    """A beat after the store was cleaned would leave there what it writes."""
+    before = set(threading.enumerate())
+    store = SimpleNamespace(faults=(), proxies={}, beat=lambda: None)
+    wanted = Wanted("redis", 1, 1.0, tmp_path, ["oncecron"], keys=(), item_keys=())
+    with ThreadPoolExecutor(1) as operator:
+        run = Interrupted(wanted, [], cast("Any", store), operator)
+        with pytest.raises(KeyboardInterrupt):
+            run.strike()
+        run.close()
+    eventually(lambda: set(threading.enumerate()) <= before)
