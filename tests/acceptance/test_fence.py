@@ -16,7 +16,7 @@ SHOW = ("sh", "-c", 'printf %s "$ONCECRON_FENCING_TOKEN"')
 
 
 def token_of_a_run(ready: Database, state: Path, tick: str, host: str = "host-a") -> int:
-    ended = Oncecron(ready.url(), state, host).run("k", "--ttl", TTL, "--tick", tick, "--", *SHOW)
+    ended = Oncecron(ready.url(), state, host).run("k", "--tick", tick, "--", *SHOW)
     assert ended.status == 0, ended.err
     return int(ended.out)
 
@@ -82,7 +82,7 @@ def test_a_takeover_waits_for_the_open_transaction_of_the_job(
         # The whole host dies: only its transaction, held here in its place, lives on in the store.
         kill_everything_of(firing)
         second = Oncecron(ready.url(), public_path, "host-b")
-        later = second.fire("k", "--ttl", TTL, "--tick", "two", "--", *job(journal, "--beats"))
+        later = second.fire("k", "--tick", "two", "--", *job(journal, "--beats"))
         eventually(lambda: _waits_for_the_fence(ready), deadline=TTL + 10)
         assert journal.runs() == []
         transaction.commit()

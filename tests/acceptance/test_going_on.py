@@ -191,18 +191,18 @@ def test_what_the_guard_had_not_seen_is_in_the_record(
     """It is killed before its first look: the wrapper reads the place, and removes the file."""
     told = public_path / "told"
     script = f'echo 41 >"$ONCECRON_PLACE"; echo "$ONCECRON_PLACE" >{told}; exec sleep 60'
-    firing = host.fire("k", *TTL, *TICK, "--", "sh", "-c", script)
+    firing = host.fire("k", *TICK, "--", "sh", "-c", script)
     path = path_in(told)
     send([firing.guard()], signal.SIGKILL)
     assert firing.wait(20).status == 75
     assert not path.parent.exists()
-    again = host.run("k", *TTL, *TICK, "--again", "--", "sh", "-c", SAYS)
+    again = host.run("k", *TICK, "--again", "--", "sh", "-c", SAYS)
     assert again == Ended(0, b"41\n", "")
 
 
 def test_a_record_does_not_depend_on_a_place(any_store: Store, host: Oncecron) -> None:
     """A wrapper that can open nothing any more says how the command ended."""
-    firing = host.fire("k", *TTL, *TICK, "--", "sleep", "60")
+    firing = host.fire("k", *TICK, "--", "sleep", "60")
     firing.job()
     resource.prlimit(firing.wrapper.pid, resource.RLIMIT_NOFILE, (3, 3))
     send([firing.guard()], signal.SIGKILL)
@@ -450,5 +450,5 @@ def test_the_next_start_removes_what_killed_processes_left(
     send(both, signal.SIGKILL)
     firing.wait()
     assert path.exists()
-    assert host.run("k", *TTL, "--tick", "two", "--wait", "30s", "--", "true").status == 0
+    assert host.run("k", "--tick", "two", "--wait", "30s", "--", "true").status == 0
     assert list(path.parent.parent.iterdir()) == []

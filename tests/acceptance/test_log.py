@@ -106,7 +106,7 @@ def test_a_host_that_died_is_lost_when_the_next_one_runs(
             os.kill(pid, number)
     firing.wait()
     b = logging_host("host-b")
-    next_one = ("--ttl", TTL, "--wait", "30s", "--tick", "two", "--", *job(journal))
+    next_one = ("--wait", "30s", "--tick", "two", "--", *job(journal))
     assert b.run("k", *next_one) == Ended(0, b"", "")
     assert outcomes(log, "k") == outcomes(store, "k") == [("one", "lost"), ("two", "succeeded")]
     assert "its end was not recorded" in (log.executions("k")[0].note or "")

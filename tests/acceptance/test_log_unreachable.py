@@ -105,7 +105,7 @@ def test_what_is_told_late_has_its_causes_and_losses(
     way.refuse()
     host.run("k", "--tick", "one", "--", "true")
     host.run("k", "--tick", "one", "--again", "--", "true")
-    retried = ("--retries", 1, "--retry-delay", "0s..0s", "--ttl", TTL)
+    retried = ("--retries", 1, "--retry-delay", "0s..0s")
     live = " ".join(map(str, job(journal, "--sleep", 60)))
     command = ("sh", "-c", f"test $ONCECRON_ATTEMPT = 2 || exit 3; exec {live}")
     firing = host.fire("k", "--tick", "two", *retried, "--", *command)
@@ -203,7 +203,7 @@ def test_a_guard_that_is_killed_while_the_log_is_away(
 ) -> None:  # fmt: skip
     """The wrapper keeps the record for store and log; the log never saw the start."""
     getattr(way, fault)()
-    firing = host.fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 60))
+    firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 60))
     journal.wait_for("start")
     os.kill(firing.guard().pid, signal.SIGKILL)
     assert firing.wait().status == 75

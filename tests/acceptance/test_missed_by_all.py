@@ -28,17 +28,19 @@ from oncecron.core.tick import instant_of, minute_tick
 
 Hosts = Callable[..., Oncecron]
 MINUTELY = ("--schedule", "* * * * *", "--tz", "UTC")
-CATCH_UP = (*MINUTELY, "--catch-up", "1h", "--ttl", SHORT_TTL)
-WAITS = (*CATCH_UP, "--wait", "30s")
+CATCH_UP = (*MINUTELY, "--catch-up", "1h")
+WAITS = ("--wait", "30s")
 """For a firing right after a death: the next one of cron comes when the lease has ended."""
+SHORT = ("--ttl", SHORT_TTL)
+"""For a firing whose lease another one has to outwait."""
 BEHIND = 290
 """Seconds that a host has been away: an outage of four minutes at least, and no wrong clock yet."""
 
 
-def run_before(store: Store, past: Oncecron, key: str) -> float:
+def run_before(store: Store, past: Oncecron, key: str, *options: object) -> float:
     """Let a key run once, some minutes ago; return the instant of that tick."""
     past.environment = skewed(-BEHIND, past.environment)
-    assert past.run(key, *MINUTELY, "--ttl", SHORT_TTL, "--", "true").status == 0
+    assert past.run(key, *MINUTELY, *options, "--", "true").status == 0
     planting.expect_since(store, key, "2026-01-01T00:00Z")
     return instant_of(store.executions(key)[0].tick) or 0.0
 
@@ -127,14 +129,15 @@ def test_the_next_firing_goes_on_where_one_has_died(
     """Whatever was killed: what it ran is lost, and no tick is run twice, or out of order."""
     first = missed()
     for number, victim in enumerate(("all", "wrapper", "guard")):
-        firing = new_host(f"host-{number}").fire("k", *WAITS, "--", *job(journal, "--sleep", 60))
+        host = new_host(f"host-{number}")
+        firing = host.fire("k", *CATCH_UP, *SHORT, *WAITS, "--", *job(journal, "--sleep", 60))
         journal.wait_for("start", number + 1)
         if victim == "all":
             kill_tree(firing.process.pid)
         else:
             os.kill((firing.guard() if victim == "guard" else firing.wrapper).pid, 9)
         firing.wait()
-    last = new_host("host-last").run("k", *WAITS, "--", *job(journal))
+    last = new_host("host-last").run("k", *CATCH_UP, *WAITS, "--", *job(journal))
     assert last.status == 0, last.err
     instants = made_up(journal, first)
     assert len(instants) >= 4
@@ -199,15 +202,16 @@ def test_an_outage_of_the_store_is_made_up(
     """It goes away in the middle of making up: nothing starts without it, and the next firing goes on."""
     at = start_breakable(kind, new_postgres, new_redis)
     hosts = [Oncecron(at.url(), public_path, f"host-{number}") for number in range(3)]
-    first = run_before(at.log, Oncecron(at.url(), public_path, "host-past"), "k")
-    firing = hosts[0].fire("k", *CATCH_UP, "--", *job(journal, "--sleep", 1))
+    # A Redis that has restarted waits for the longest ttl that it has granted.
+    first = run_before(at.log, Oncecron(at.url(), public_path, "host-past"), "k", *SHORT)
+    firing = hosts[0].fire("k", *CATCH_UP, *SHORT, "--", *job(journal, "--sleep", 1))
     journal.wait_for("start")
     at.stop("kill")
     assert "could not be recorded" in firing.wait().err
-    away = hosts[1].run("k", *CATCH_UP, "--connect-timeout", "1s", "--", *job(journal))
+    away = hosts[1].run("k", *CATCH_UP, *SHORT, "--connect-timeout", "1s", "--", *job(journal))
     assert (away.status, len(journal.starts())) == (69, 1)
     at.server.start()
-    told = hosts[0].run("k", *WAITS, "--", *job(journal))
+    told = hosts[0].run("k", *CATCH_UP, *SHORT, *WAITS, "--", *job(journal))
     assert told.status == 0, told.err
     assert len(made_up(journal, first)) >= 4
     assert [row.outcome for row in at.log.executions("k")][1] == "succeeded"
@@ -245,7 +249,7 @@ def test_fifty_hosts_come_back_at_once(store: Store, new_host: Hosts, journal: J
     first = run_before(store, new_host("host-past"), "k")
     planting.last_started(store, "k", minute_tick(first - 55 * 60).text or "")
     hosts = [new_host(f"host-{number:02}") for number in range(50)]
-    words = (*CATCH_UP[:-1], "60s", "--wait", "60s", "--spread", "1s", "--", *job(journal))
+    words = (*CATCH_UP, "--wait", "60s", "--spread", "1s", "--", *job(journal))
     firings = [host.fire("k", *words) for host in hosts]
     assert {firing.wait(300).status for firing in firings} == {0}
     instants = [instant_of(line.tick) or 0.0 for line in journal.starts()]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from log_of import RedisLog
 from servers import Journal, RedisServer, assert_exclusive, eventually, job, skewed
-from servers.oncecron import SHORT_TTL, Firing, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 from servers.process import send
 
 TTL = SHORT_TTL
@@ -31,6 +31,11 @@ def host(server: RedisServer, public_path: Path) -> Callable[..., Oncecron]:
 
 def fire(host: Oncecron, tick: str, *command: object) -> Firing:
     return host.fire("k", "--ttl", TTL, "--tick", tick, "--", *command)
+
+
+def run_true(host: Oncecron, tick: str) -> Ended:
+    """Run a tick, with so few heartbeats that the calls can be counted."""
+    return host.run("k", "--tick", tick, "--", "true")
 
 
 def outcomes(server: RedisServer) -> dict[str | None, str]:
@@ -77,11 +82,11 @@ def test_a_host_whose_clock_is_off_learns_the_time_from_its_look(
     server: RedisServer, host: Callable[..., Oncecron], ahead: float
 ) -> None:
     """What it says cannot be taken for late: it has the server's time from its look, and needs no turn more."""
-    fire(host(), "warm-up", "true").wait()
+    run_true(host(), "warm-up")
     before = calls(server)[0]
     wrong = host()
     wrong.environment = skewed(ahead, wrong.environment)
-    ended = fire(wrong, "one", "true").wait()
+    ended = run_true(wrong, "one")
     assert (ended.status, ended.err) == (0, "")
     assert calls(server)[0] - before == 3  # the look, the start, the end
     assert outcomes(server)["one"] == "succeeded"
@@ -136,11 +141,11 @@ def test_a_request_whose_answer_is_lost_is_sent_once_an_attempt(
     server: RedisServer, host: Callable[..., Oncecron], new_proxy: Any, step: bytes, sent: list[int]
 ) -> None:
     """On a second connection the start is found, not made again, and the end is told again."""
-    fire(host(), "warm-up", "true").wait()
+    run_true(host(), "warm-up")
     before = calls(server)
     proxy = new_proxy(server)
     proxy.drop_next_reply(containing=step)
-    ended = fire(host(via=proxy), "one", "true").wait()
+    ended = run_true(host(via=proxy), "one")
     assert (ended.status, ended.err, proxy.dropped_replies()) == (0, "", 1)
     assert [now - then for now, then in zip(calls(server), before, strict=True)] == sent
     assert sum(connection.requests for connection in proxy.connections()) == sum(sent)
@@ -153,7 +158,7 @@ def test_the_text_of_a_step_is_sent_once_an_attempt(
     """A server that knows no step yet executes an EVAL whose answer is lost; its next answer tells the same lease."""
     proxy = new_proxy(server)
     proxy.drop_next_reply(containing=b"is_taken")
-    ended = fire(host(via=proxy), "one", "true").wait()
+    ended = run_true(host(via=proxy), "one")
     assert (ended.status, ended.err, proxy.dropped_replies()) == (0, "", 1)
     assert calls(server) == [
         5,
@@ -166,7 +171,7 @@ def test_requests_into_a_black_hole_are_sent_once_an_attempt(
     server: RedisServer, host: Callable[..., Oncecron], new_proxy: Any
 ) -> None:
     """The server hears all of them and nobody hears the server: as many requests as connections."""
-    fire(host(), "warm-up", "true").wait()
+    run_true(host(), "warm-up")
     before = calls(server)
     proxy = new_proxy(server)
     proxy.one_way("server")

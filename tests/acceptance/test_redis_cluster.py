@@ -12,8 +12,7 @@ from servers.oncecron import CONSOLE_SCRIPT, SHORT_TTL, Oncecron
 
 pytestmark = pytest.mark.turns(1)
 
-TTL = SHORT_TTL
-RUN = ("--ttl", TTL, "--connect-timeout", "10s")
+RUN = ("--connect-timeout", "10s")
 
 
 @pytest.fixture
@@ -116,12 +115,13 @@ def test_a_slot_that_moves_takes_a_running_job_along(
     """While it is on its way nobody is answered, which is shorter than the ttl; then all goes on where it is."""
     source, target = owner(cluster), others(cluster)[0]
     slot = cluster.slot("oncecron")
+    run = ("k", "--ttl", SHORT_TTL, *RUN)  # a node waits for the longest ttl of what moves to it
     firing = host().fire(
-        "k", *RUN, "--tick", "one", "--", *job(journal, "--sleep", 7, "--beats", "--exit", 3)
+        *run, "--tick", "one", "--", *job(journal, "--sleep", 7, "--beats", "--exit", 3)
     )
     journal.wait_for("start")
     cluster.move_slot(slot, source, target, "begin")
-    asking = host("host-b").fire("k", *RUN, "--tick", "two", "--", *job(journal, "--beats"))
+    asking = host("host-b").fire(*run, "--tick", "two", "--", *job(journal, "--beats"))
     refused = calls(source)[1]
     eventually(lambda: calls(source)[1] > refused)
     migrate(cluster, slot, source, target)
@@ -135,7 +135,7 @@ def test_a_slot_that_moves_takes_a_running_job_along(
     assert (ended.status, ended.err) == (3, "")
     assert source.connect().keys("oncecron:*") == []
     assert ran(host()) == [("one", "failed")]
-    assert host("host-b").run("k", *RUN, "--tick", "three", "--", *job(journal)).status == 0
+    assert host("host-b").run(*run, "--tick", "three", "--", *job(journal)).status == 0
     assert [run.first.tick for run in journal.runs()] == ["one", "three"]
     assert_exclusive(journal)
 
@@ -150,7 +150,7 @@ def test_a_node_that_is_down_matters_to_its_own_namespaces_only(
     assert (ended.status, ended.out, ended.err) == (0, b"ran\n", "")
     home.kill()
     ran = public_path / "ran"
-    short = ("--ttl", TTL, "--connect-timeout", "2s", "--tick", "two", "--", "touch", ran)
+    short = ("--ttl", SHORT_TTL, "--connect-timeout", "2s", "--tick", "two", "--", "touch", ran)
     ended = host(nodes=[other]).run("k", *short)
     assert ended.status == 69
     assert ended.err.count("\n") == 1, ended.err

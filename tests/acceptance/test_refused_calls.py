@@ -14,7 +14,7 @@ import pytest
 from log_of import Store
 from servers import Journal, assert_exclusive, job
 from servers.namespaces import program, require_root
-from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
+from servers.oncecron import Ended, Firing, Oncecron
 from servers.process import command_line, process_table
 
 REFUSING = Path(__file__).resolve().parent.parent / "children" / "refusing.py"
@@ -43,7 +43,7 @@ def sandboxed(host: Oncecron, calls: str, error: str) -> Oncecron:
 
 def fire_all(host: Oncecron, journal: Journal) -> dict[str, Firing]:
     """Fire each way through a firing that needs the kernel, all at once."""
-    tick = ("--tick", "one", "--ttl", SHORT_TTL)
+    tick = ("--tick", "one")
     stubborn = job(journal, *LIVE, "--ignore-term", "--setsid-grandchild")
     return {
         "timeout": host.fire(
@@ -113,7 +113,7 @@ def test_what_a_firing_needs_is_refused(
     assert f"refuses {named} ({error})" in kernel(host)["fail"]
     other = new_host("host-b")
     for key in STORY[:3]:
-        assert other.run(key, "--tick", "one", "--ttl", SHORT_TTL, "--", *job(journal)).status == 0
+        assert other.run(key, "--tick", "one", "--", *job(journal)).status == 0
     assert starts(journal) == [(key, "one", "host-b") for key in sorted(STORY[:3])]
     assert store.executions("term")[0].outcome == "succeeded"
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from log_of import Store
 from servers import Journal, eventually, job
-from servers.oncecron import SHORT_TTL, Ended, Oncecron
+from servers.oncecron import Ended, Oncecron
 from servers.process import send
 
-TTL = ("--ttl", SHORT_TTL)
 SOON = ("--retry-delay", "100ms")
 FAILS = ("sh", "-c", "exit 3")
 
@@ -33,7 +32,7 @@ def ended(store: Store, count: int) -> None:
 
 def in_the_delay(store: Store, host: Oncecron, *options: object) -> "object":
     """Fire a job that fails at once, and return it in the long delay before its next attempt."""
-    firing = host.fire("k", "--tick", "one", *TTL, "--retries", 3, *options, "--", *FAILS)
+    firing = host.fire("k", "--tick", "one", "--retries", 3, *options, "--", *FAILS)
     ended(store, 1)
     return firing
 

@@ -115,9 +115,9 @@ def test_a_host_that_waits_can_be_told_to_leave(
 ) -> None:
     """TERM ends the waiting, and nothing else: the holder runs on."""
     a, b, _ = three
-    holder = a.fire("k", "--tick", "one", *FAILOVER, "--", *job(journal, *LONG))
+    holder = a.fire("k", "--tick", "one", "--failover", "--", *job(journal, *LONG))
     journal.wait_for("start")
-    waiting = b.fire("k", "--tick", "one", *FAILOVER, "--", *job(journal, *LONG))
+    waiting = b.fire("k", "--tick", "one", "--failover", "--", *job(journal, *LONG))
     wait_until_held(store, "k", b)
     os.kill(waiting.process.pid, signal.SIGTERM)
     assert waiting.wait(10).status == 143

@@ -61,7 +61,7 @@ def test_a_record_that_cannot_be_written_is_spooled_and_delivered_once(
         lambda: ready.execute("select 1 from oncecron.job_key where expires_at > now()") == [], 20
     )
     for _ in range(2):
-        assert host.run("k", "--ttl", TTL, "--tick", "two", "--", "true")[::2] == (0, "")
+        assert host.run("k", "--tick", "two", "--", "true")[::2] == (0, "")
     rows = [row for row in log_of(ready) if row[0] != "zero"]
     assert [row[:3] for row in rows] == [("one", "failed", 7), ("two", "succeeded", 0)]
     assert "recorded later" in rows[0][3]
@@ -96,9 +96,7 @@ def test_a_spool_that_cannot_be_used_is_told_and_changes_nothing(
     state = public_path / "host-a" / "oncecron"
     state.mkdir(parents=True, exist_ok=True)
     state.chmod(0o777)
-    firing = host.fire(
-        "k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 1, "--exit", 7)
-    )
+    firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 1, "--exit", 7))
     journal.wait_for("start")
     ready.execute(BREAK_AND_MEND["revoked"][0])
     ended = firing.wait(60)
