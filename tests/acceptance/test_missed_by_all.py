@@ -18,6 +18,7 @@ from servers import (
     RedisServer,
     assert_exclusive,
     assert_tokens_rise,
+    eventually,
     job,
     skewed,
 )
@@ -132,6 +133,8 @@ def test_the_next_firing_goes_on_where_one_has_died(
         host = new_host(f"host-{number}")
         firing = host.fire("k", *CATCH_UP, *SHORT, *WAITS, "--", *job(journal, "--sleep", 60))
         journal.wait_for("start", number + 1)
+        # A log of its own hears of it later.
+        eventually(lambda rows=number + 2: len(store.executions("k")) >= rows)
         if victim == "all":
             kill_tree(firing.process.pid)
         else:
