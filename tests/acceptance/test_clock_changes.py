@@ -37,7 +37,6 @@ LINE = "{schedule} echo {name} $(date +\\%s.\\%N) >>{journal}\n"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("start", "stop"),
     [

@@ -37,7 +37,7 @@ KEYS = ("by-minute", "by-schedule", "fails", "on-redis")
 GUARDED = ("wrapped", "shell")
 """Of the lines that `crontab wrap` or SHELL= has guarded: what their keys begin with."""
 JUMP = "2027-03-28T01:00Z"  # when clocks in Berlin go from 02:00 to 03:00
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 * MINUTES + 180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60 * MINUTES + 300)]
 
 CONFIG = """\
 store = "{url}"

@@ -294,7 +294,7 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-@pytest.mark.timeout(120 + 30 * KILLS)
+@pytest.mark.timeout(300 + 30 * KILLS)
 def test_no_number_is_missing_whatever_happens(ground: Ground, numbers: Numbers) -> None:
     """A job, a guard, a wrapper, both, a host are killed, one is cut off, the store restarts: somebody goes on.
 

@@ -215,7 +215,6 @@ def assert_shown(granted: Database, path: Path, keys: list[str]) -> None:
 
 
 @pytest.mark.turns(1, "hostile")
-@pytest.mark.timeout(300)
 def test_grants_with_arguments_of_ones_own_making(
     granted: Database, runner: Session, public_path: Path
 ) -> None:
@@ -238,7 +237,6 @@ def test_grants_with_arguments_of_ones_own_making(
 
 
 @pytest.mark.turns(1, "hostile")
-@pytest.mark.timeout(300)
 def test_adoptions_with_arguments_of_ones_own_making(
     granted: Database, runner: Session, public_path: Path
 ) -> None:
@@ -255,7 +253,6 @@ def test_adoptions_with_arguments_of_ones_own_making(
 
 @pytest.mark.turns(1, "hostile")
 @pytest.mark.turns(1)
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ["execution", "skip"])
 @pytest.mark.parametrize("outcome", ["succeeded", "running", "not-started"])
 def test_records_with_values_of_ones_own_making(
@@ -306,7 +303,6 @@ ENDS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 @pytest.mark.turns(1)
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("function", sorted(ENDS))
 def test_a_lease_with_arguments_of_ones_own_making(
     granted: Database, runner: Session, public_path: Path, function: str

@@ -126,7 +126,7 @@ def _newer(beat: float | None, newest: float) -> float | None:
 
 
 @pytest.mark.herd
-@pytest.mark.timeout(120 + HERD)
+@pytest.mark.timeout(300 + HERD)
 def test_a_herd_in_one_second_runs_once(
     store: Breakable, public_path: Path, journal: Journal
 ) -> None:

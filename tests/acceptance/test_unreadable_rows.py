@@ -232,7 +232,6 @@ COMMANDS = [
 
 
 @pytest.mark.own_log  # its two stores are tested by themselves
-@pytest.mark.timeout(300)  # every command for every damage
 def test_a_bad_row_hides_itself_alone(
     store: Store, host: Oncecron, damages: dict[str, Any]
 ) -> None:

@@ -159,7 +159,7 @@ def no_transaction_beside(server: PostgresServer) -> Iterator[None]:
         server.configure(autovacuum="on")
 
 
-@pytest.mark.timeout(3600 if DAYS else 120)
+@pytest.mark.timeout(3600 if DAYS else 300)
 def test_plain_skips_of_many_hosts_take_little_space(store: PostgresKind) -> None:
     """In the long form, a week of 200 hosts and 50 keys.
 
@@ -205,7 +205,7 @@ end $$
 """
 
 
-@pytest.mark.timeout(3600 if DAYS else 120)
+@pytest.mark.timeout(3600 if DAYS else 300)
 def test_ends_remove_plain_skips_as_fast_as_hosts_add_them(store: PostgresKind) -> None:
     """An end at each tick, and every host skips. In the long form, three times the retention of 200 hosts."""
     hosts, kept = (200, DAYS * 1440) if DAYS else (10, 480)

@@ -26,7 +26,7 @@ def race(kind: str, address: str, journal: Path) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("store_kind", [name for name in KINDS if KINDS[name].is_shared])
-@pytest.mark.timeout(60 + PROCESSES * TICKS // 10)
+@pytest.mark.timeout(300 + PROCESSES * TICKS // 10)
 def test_one_start_a_tick_and_never_two_at_a_time(
     store: StoreKind, store_kind: str, log: Log, tmp_path: Path
 ) -> None:

@@ -151,7 +151,6 @@ KINDS = [*FAULTS] if wanted() == "all" else rotated(FAULTS, 2 * seed(), 2)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", KINDS, indirect=True)
 def test_each_fault_bites_and_passes(store: Standing) -> None:
     """It is felt, it is undone, twice if need be, and then hosts fire."""

@@ -252,7 +252,7 @@ PARSERS = {
 }  # fmt: skip
 
 
-@pytest.mark.timeout(60 + PARSED)  # many times as long as it takes
+@pytest.mark.timeout(300 + PARSED)  # many times as long as it takes
 @pytest.mark.parametrize("name", PARSERS)
 @seed(story_stores.seed())
 @settings(

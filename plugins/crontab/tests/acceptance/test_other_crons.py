@@ -27,7 +27,7 @@ LINES = ("line", "percent", "shell")
 TOKYO = "cronie-tokyo"
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(60 * MINUTES + 240),
+    pytest.mark.timeout(60 * MINUTES + 300),
     pytest.mark.turns(1, "systems"),
 ]
 

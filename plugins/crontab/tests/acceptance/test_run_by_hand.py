@@ -111,7 +111,6 @@ OF_A_RUN = (
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_a_job_sees_the_same_under_cron_and_by_hand() -> None:
     """Environment, directory, standard input, umask and shell: of a guarded line, a whole line and oncecron-shell."""
     with ExitStack() as stack:

@@ -587,7 +587,6 @@ def test_a_test_of_the_host_that_stays_is_named() -> None:
 # Files of other users
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("kind", "warns"),
     [

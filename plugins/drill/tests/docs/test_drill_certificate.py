@@ -61,7 +61,6 @@ def drilled(url: str, home: Path) -> "subprocess.CompletedProcess[str]":
 
 
 @pytest.mark.turns(1, "drill")
-@pytest.mark.timeout(200)
 @pytest.mark.slow
 def test_the_whole_certificate_is_as_it_is_printed(database: Database, public_path: Path) -> None:
     """The same lines in the same order; where the words do not depend on a fault, the same words."""
@@ -99,7 +98,6 @@ def test_the_page_of_the_file_has_its_version_and_its_parts() -> None:
 
 
 @pytest.mark.turns(1, "drill")
-@pytest.mark.timeout(200)
 @pytest.mark.slow
 def test_a_login_with_the_rights_of_the_page_can_drill(
     new_redis: Callable[..., RedisServer], public_path: Path

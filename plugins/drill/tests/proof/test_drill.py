@@ -120,7 +120,6 @@ def told(certificate: dict[str, Any]) -> str:
 
 @pytest.mark.chaos
 @pytest.mark.stores(1)
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("store", KINDS)
 def test_nothing_is_found_in_a_well_store_and_its_certificate_is_true(
     store: str, request: pytest.FixtureRequest, public_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -145,7 +144,6 @@ def test_nothing_is_found_in_a_well_store_and_its_certificate_is_true(
     assert f"{found.firings} firings" in said[-1] or found.firings > int(said[-1].split()[0]) > 0
 
 
-@pytest.mark.timeout(300)
 def test_a_control_that_is_never_caught_judges_nothing(
     public_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,7 +234,6 @@ def test_ctrl_c_leaves_nothing(
     assert eventually(lambda: driller.left() == [])
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.stores(1)
 @pytest.mark.parametrize("store", ["postgres", "redis", "sqlite"])
 def test_a_drill_that_is_killed_leaves_nothing(
@@ -259,7 +256,6 @@ def recorded(driller: Driller) -> str:
     return "".join(path.read_text() for path in driller.temporary.glob("*/history.ndjson"))
 
 
-@pytest.mark.timeout(200)
 def test_a_drill_ends_with_the_tests_that_began_it(driller: Driller, tmp_path: Path) -> None:
     """Also where they are killed: it is told to end, and removes what it has made."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -279,7 +275,6 @@ driller("--store", {store!r}, "--minutes", 5, "--yes")
     assert eventually(lambda: driller.left() == [])
 
 
-@pytest.mark.timeout(300)
 def test_the_next_drill_removes_what_a_killed_keeper_left(
     driller: Driller, database: Database, tmp_path: Path
 ) -> None:
@@ -306,7 +301,6 @@ def test_the_next_drill_removes_what_a_killed_keeper_left(
     assert database.execute(query) == [(0,)]
 
 
-@pytest.mark.timeout(300)
 def test_a_full_disk_is_no_verdict(driller: Driller, database: Database) -> None:
     """The line names the directory; nothing is left in the store."""
     if os.getuid():
@@ -405,7 +399,6 @@ def prepare(driller: Driller, database: Database, path: Path) -> str:
     return name
 
 
-@pytest.mark.timeout(300)
 def test_a_role_that_may_not_make_one_gets_the_command(
     driller: Driller, database: Database, tmp_path: Path
 ) -> None:

@@ -49,7 +49,6 @@ def test_a_drill_finds_it(kind: str, public_path: Path) -> None:
 
 @pytest.mark.chaos
 @one_of_them
-@pytest.mark.timeout(300)
 def test_a_drill_finds_a_broken_copy(public_path: Path, request: pytest.FixtureRequest) -> None:
     """The verdict has the history that shows it."""
     mutation = mutations.ALL[SHOWN_WITHOUT_A_FAULT]
@@ -68,7 +67,6 @@ def test_a_drill_finds_a_broken_copy(public_path: Path, request: pytest.FixtureR
 
 @pytest.mark.chaos
 @one_of_them
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("prepared", [True, False])
 def test_a_drill_finds_a_schema_that_is_lost(
     public_path: Path, database: Database, prepared: bool

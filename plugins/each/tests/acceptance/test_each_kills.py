@@ -41,7 +41,7 @@ DEPTHS = {"host": 0, "wrapper": 1, "guard": 2, "runner": 3, "command": 4}
 SLOTS = dict.fromkeys(DEPTHS, 1) | {"host": JOBS, "all": JOBS}
 """How many slots may die with a part."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240 + ITEMS / 20)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300 + ITEMS / 20)]
 
 
 class Place(NamedTuple):

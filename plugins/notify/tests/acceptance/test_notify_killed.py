@@ -136,7 +136,7 @@ def chosen() -> Iterator[tuple[int, str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120 + 30 * KILLED)
+@pytest.mark.timeout(300 + 30 * KILLED)
 def test_a_pass_that_is_killed_at_any_moment_is_no_silence(store: Store, passes: Passes) -> None:
     """Another host sends what is not known to have arrived; the same change has the same id, whatever comes with it."""
     for number, moment, victim in chosen():
