@@ -199,7 +199,10 @@ class Guard:
         """Start the command, under a lease or without one. Raises `OSError`."""
         spec, group, mask = self.spec, self._job_group, self._signal_mask
         ttl, say, processes = spec.firing.ttl, self.reporter.say, self._processes
-        job = Job(grace=spec.grace, timeout=spec.timeout, ttl=ttl, say=say, processes=processes)
+        job = Job(
+            grace=spec.grace, timeout=spec.timeout, ttl=ttl, say=say, processes=processes,
+            why_not_renewed=lambda: self.store_thread.failure,
+        )  # fmt: skip
         try:
             environment = spec.job_environment(lease, self._make_place(lease))
             outputs = self._capture.begin() if self._capture else ()

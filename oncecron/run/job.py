@@ -130,7 +130,10 @@ class Trust:
 
 
 class Job:
-    """One start of the command, in the guard's process; times are lease clock, durations seconds."""
+    """One start of the command, in the guard's process; times are lease clock, durations seconds.
+
+    `why_not_renewed` returns why the last renewal of the lease has failed; nothing if it has not.
+    """
 
     def __init__(
         self,
@@ -139,6 +142,7 @@ class Job:
         timeout: float | None,
         ttl: float,
         say: Callable[[str], None],
+        why_not_renewed: Callable[[], str] = str,
         processes: Processes = process_tree,
     ) -> None:
         self._processes = processes
@@ -146,6 +150,7 @@ class Job:
         self._timeout = timeout
         self._ttl = ttl
         self._say = say
+        self._why_not_renewed = why_not_renewed
         self._tree = process_tree.Tree()
         self._pid = 0
         self._started = 0.0
@@ -252,8 +257,9 @@ class Job:
 
     def _end_untrusted(self, now: float, trusted_until: float) -> None:
         if self._stop is None or self._stop.outcome != "lost":
-            self._say("the lease could not be renewed in time; stopping the command")
-            note = "the lease could not be renewed in time"
+            why = self._why_not_renewed()
+            note = f"the lease could not be renewed in time{f': {why}' if why else ''}"
+            self._say(f"stopping the command: {note}")
             self.terminate(Stop("lost", note, EX_TEMPFAIL, "not-renewed"), now)
         self._kill_at = min(self._kill_at, guard_kills_at(trusted_until, self._ttl))
 

@@ -117,8 +117,8 @@ class StoreThread:
         self._holding = self._beating = False
         self._place: bytes | None = None
         """What the job has left and no renewal has brought; None: nothing."""
-        self._is_away = False
-        """Whether the last renewal has failed: the next one goes without the place, which must not endanger it."""
+        self.failure = ""
+        """Why the last renewal has failed: the next one goes without the place, which must not endanger it."""
         self._is_refused = False
         """Whether the store has refused a renewal with a place: it waits for the usual one."""
         self._renew_at = self._listen_at = NEVER
@@ -286,7 +286,7 @@ class StoreThread:
 
     def _hold(self, lease: Lease) -> None:
         self._lease, self._place = lease, None
-        self._is_away = self._is_refused = False
+        self.failure, self._is_refused = "", False
         longest = max(_SHORTEST_RENEW_PAUSE, self._interval * _LONGEST_RENEW_PAUSE)
         self._backoff = Backoff(cap=longest)
         self._holding = True
@@ -328,7 +328,7 @@ class StoreThread:
 
     def _leave(self, place: bytes) -> None:
         self._place = place
-        if self._beating and not (self._is_away or self._is_refused):
+        if self._beating and not (self.failure or self._is_refused):
             self._renew_at = self._now()
 
     def _listen(self) -> None:
@@ -351,13 +351,13 @@ class StoreThread:
         return not holds
 
     def _renew(self) -> None:
-        firing, place = self._spec.firing_of(self._lease), None if self._is_away else self._place
+        firing, place = self._spec.firing_of(self._lease), None if self.failure else self._place
         try:
             renewed = self._connection.store.renew(
                 self._lease, deadline=self._now() + self._ask_timeout, place=place
             )
         except StoreError as error:
-            self._is_away = True
+            self.failure = str(error)
             self._is_refused |= place is not None and not isinstance(error, StoreUnavailable)
             if self._spec.verbose:
                 stderr.complain(f"key {firing.key}: lease not renewed yet, retrying: {error}")
@@ -370,7 +370,7 @@ class StoreThread:
         if renewed is None:
             self._lose(unbegun=self._renew_deadline < NEVER)
             return
-        self._lease, self._is_away = renewed, False
+        self._lease, self.failure = renewed, ""
         if place is not None:
             self._place, self._is_refused = None, False
         self._backoff.reset()
