@@ -222,5 +222,5 @@ def _now() -> float:
 
 
 def _same_execution(record: dict[str, Any], later: dict[str, Any]) -> bool:
-    same = all(record.get(field) == later.get(field) for field in ("kind", "shard"))
+    same = all(record.get(field) == later.get(field) for field in ("kind", "owner", "shard"))
     return same and record["kind"] == "execution" and record["attempt"] == later["attempt"]

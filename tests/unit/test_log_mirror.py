@@ -33,10 +33,10 @@ def spec(threaded: RunSpec, monkeypatch: pytest.MonkeyPatch) -> RunSpec:
     return threaded
 
 
-def record(outcome: str, attempt: int = 1) -> dict[str, Any]:
+def record(outcome: str, attempt: int = 1, owner: str = "o") -> dict[str, Any]:
     """Return what the log and its spool look at."""
     fields = {"kind": "execution", "key": "k", "shard": 0, "tick": "t", "tick_instant": None}
-    fields |= {"host": "h", "pid": 7, "fired_at": 1.0, "owner": "o"}
+    fields |= {"host": "h", "pid": 7, "fired_at": 1.0, "owner": owner}
     fields |= {"cause": "schedule", "lost_reason": None, "request": None, "requested_by": None}
     return {**fields, "outcome": outcome, "attempt": attempt, "fencing_token": None, "note": None}
 
@@ -75,6 +75,19 @@ def test_an_end_takes_the_place_of_its_start(spec: RunSpec) -> None:
     ]
     log.close()
     assert kept(spec) == [(1, "failed"), (2, "running")]
+
+
+def test_what_is_made_up_takes_the_place_of_nothing(spec: RunSpec) -> None:
+    """A firing with --catch-up starts one tick after the other, each as an owner of its own, all of them at once."""
+    log = mirror(spec)
+    told = [("running", 1, "a"), ("succeeded", 1, "a"), ("running", 1, "b"), ("succeeded", 1, "b")]
+    for each in told:
+        log.send(record(*each))
+    assert [(each["owner"], each["outcome"]) for each in log._waiting] == [
+        *(("a", "succeeded"), ("b", "succeeded")),
+    ]
+    log.close()
+    assert kept(spec) == [(1, "succeeded")] * 2
 
 
 def test_the_thread_rests_while_a_runner_is_forked(
