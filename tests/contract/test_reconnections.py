@@ -46,10 +46,11 @@ def test_a_connection_that_is_closed(a: Host) -> None:
 
 
 def test_a_claim_on_a_new_connection(a: Host, b: Host) -> None:
-    """A host that stands by asks for days."""
-    a.win(minute(1))
+    """A host that stands by asks for days, and finds the holder alive."""
+    lease = a.win(minute(1))
 
     def step() -> None:
+        assert a.renew(lease)
         b.lose(minute(1))
         b.store.close()
 
