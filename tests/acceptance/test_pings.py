@@ -77,17 +77,26 @@ def pingers(public_path: Path) -> Pingers:
 
 def _pings(pid: int, home: Path) -> bool:
     try:
-        fds = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        numbers = os.listdir(f"/proc/{pid}/fd")
         environment = Path(f"/proc/{pid}/environ").read_bytes()
         leads = os.getsid(pid) == pid
     except OSError:
         return False
+    fds = [_target(f"/proc/{pid}/fd/{number}") for number in numbers]
     detached = leads and not any("signalfd" in fd for fd in fds)
     return (
         detached
         and any("oncecron-pings" in fd for fd in fds)
         and b"HOME=%s\0" % os.fsencode(home) in environment
     )
+
+
+def _target(link: str) -> str:
+    """Return what a descriptor is of, or nothing if it is closed by now, as each module is that a process imports."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
 
 
 def paths(requests: list[Received]) -> list[str]:
