@@ -38,14 +38,19 @@ class Place:
         self._namespace = namespace
         self._watch = watch
         self.proxies: Mapping[str, Sequence[FaultProxy]] = {}
+        self._untouched: Sequence[FaultProxy] = ()
+        """Of the beats: no fault strikes them, and they cost what those of a host do."""
+        self._write = store.writer(())
 
     def stand_between(self, names: Sequence[str], directory: Path) -> None:
-        """Start the proxies of these hosts, one for each server; the keeper knows them by the directory."""
+        """Start the proxies of these hosts and of the beats, one for each server; the keeper knows the directory."""
         marked = ("/usr/bin/env", f"{MARK}={directory}/proxies")
-        self.proxies = {
-            name: [FaultProxy(server, prefix=marked) for server in self._store.servers]
-            for name in names
-        }
+        *theirs, self._untouched = [
+            [FaultProxy(server, prefix=marked) for server in self._store.servers]
+            for _ in (*names, "the beats")
+        ]
+        self.proxies = dict(zip(names, theirs, strict=True))
+        self._write = self._store.writer([proxy.port for proxy in self._untouched])
 
     def address_for(self, name: str) -> tuple[str, dict[str, str]]:
         """Return the address for a host, and what its environment needs."""
@@ -53,8 +58,9 @@ class Place:
 
     def close(self) -> None:
         """End the proxies."""
-        for proxy in (proxy for proxies in self.proxies.values() for proxy in proxies):
-            proxy.close()
+        for proxies in (*self.proxies.values(), self._untouched):
+            for proxy in proxies:
+                proxy.close()
 
     def fenced_write(self) -> list[str]:
         """Return nothing: no job of a drill writes elsewhere."""
@@ -90,8 +96,8 @@ class Place:
                 return
 
     def beat(self) -> None:
-        """Write once."""
-        self._watch.beat()
+        """Write once, by the way of a host that no fault touches."""
+        self._watch.beat(self._write)
 
 
 def make_hosts(

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 from oncecron.core.errors import OncecronError
 from oncecron_drill.history import Fault, Never, Seen, now
-from oncecron_drill.stores import DrilledStore, Sight
+from oncecron_drill.stores import DrilledStore, Sight, Write
 
 CHANGED, LOST, STEPPED, AWAY = (
     "another server or another life", "confirmed writes lost", "the store's clock stepped", "session lost",
@@ -74,13 +74,13 @@ class Watch:
         while not self._new.empty():
             yield self._new.get()
 
-    def beat(self) -> None:
+    def beat(self, write: Write) -> None:
         """Write the next number; raises what the store raises."""
         number = next(self._numbers)
         at, confirmed = (
             self._confirmed
         )  # before it is asked: another thread may have beaten meanwhile
-        before = self._store.beat(number)
+        before = write(number)
         if before is not None and before < confirmed:
             answer = "had none" if before < 0 else f"answered {before}"
             lost = f"the store had confirmed write {confirmed} and {answer} when it was asked"

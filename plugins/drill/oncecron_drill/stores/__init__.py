@@ -6,6 +6,7 @@ Each store carries it out in its module `drill`. Nothing else imports these, and
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ class Sight(NamedTuple):
     """Seconds since the epoch."""
 
 
+Write = Callable[[int], int | None]
+
+
 class DrilledStore(Protocol):
     """The store of a drill. Every method may raise `StoreError`."""
 
@@ -48,7 +52,7 @@ class DrilledStore(Protocol):
         """Return the address for hosts and their environment; `ports`: of the proxies on 127.0.0.1, none for none."""
 
     def prepare(self) -> None:
-        """Make what `beat` writes into, in a namespace that has been initialised."""
+        """Make what a `writer` writes into, in a namespace that has been initialised."""
 
     def remove(self) -> None:
         """Remove the namespace with all that is in it; none is no error."""
@@ -56,8 +60,11 @@ class DrilledStore(Protocol):
     def look(self) -> Sight:
         """Return what the server says of itself, by a session that stays; raises if that session was lost."""
 
-    def beat(self, number: int) -> int | None:
-        """Write a number durably by a new session, and return the one that it replaces; None: there is none to tell."""
+    def writer(self, ports: Sequence[int]) -> Write:
+        """Return what writes a number durably by a new session through these proxies, none for none.
+
+        It returns the number that it replaces, or None if there is none to tell.
+        """
 
     def plain_lock(self, key: str) -> AbstractContextManager[bool]:
         """Hold a lock as a script of ten lines does, while the block lasts; give whether it is ours."""

@@ -13,6 +13,8 @@ from oncecron_drill.stores import Sight
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from oncecron_drill.stores import Write
+
 ANOTHER = "another"
 """The kind of such a store."""
 _PATIENCE = 5.0
@@ -51,10 +53,10 @@ class AnotherServer:
         shown = "takes connections" if self._address else "no server"
         return Sight("", self._text, "", shown, time.time())
 
-    def beat(self, number: int) -> int | None:
-        del number
-        self._connect()
-        return None
+    def writer(self, ports: Sequence[int]) -> Write:
+        """Past the proxies, which take a connection also when the server does not."""
+        del ports
+        return lambda _: self._connect()
 
     @contextlib.contextmanager
     def plain_lock(self, key: str) -> Iterator[bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from urllib.parse import quote, urlencode
 
 import psycopg
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oncecron.stores.address import Address
+    from oncecron_drill.stores import Write
 
 _PORT = 5432
 _TRIES, _LOCK_TIMEOUT = 5, "2s"
@@ -66,15 +68,17 @@ class PostgresDrill(Connection):
 
     def address_through(self, ports: Sequence[int]) -> tuple[str, dict[str, str]]:
         hold = self._address.hold
-        more = [f"hold={hold}"] if hold != "auto" else []
-        if ports:
-            # Names stay what they are, for TLS; ~/.pgpass may know the port, so that the password is given.
-            more.append("hostaddr=" + ",".join(["127.0.0.1"] * len(ports)))
-            more.append("port=" + ",".join(map(str, ports)))
-        join = "&" if "?" in self._url else "?"
-        url = self._url + (join + "&".join(more) if more else "")
+        url = self._through(ports, **({"hold": hold} if hold != "auto" else {}))
         password = self._connected().info.password
         return url, {"PGPASSWORD": password} if password else {}
+
+    def _through(self, ports: Sequence[int], **more: str) -> str:
+        if ports:
+            # Names stay what they are, for TLS; ~/.pgpass may know the port, so that the password is given.
+            more["hostaddr"] = ",".join(["127.0.0.1"] * len(ports))
+            more["port"] = ",".join(map(str, ports))
+        join = "&" if "?" in self._url else "?"
+        return self._url + (join + urlencode(more, safe=",", quote_via=quote) if more else "")
 
     def prepare(self) -> None:
         """Make a table for the beats, if this role may: in a namespace that a DBA has prepared it may only fire."""
@@ -108,24 +112,32 @@ class PostgresDrill(Connection):
             f"PostgreSQL {version}", place, f"{started} {timeline}", f"{role}, up since {started[:19]}", clock,
         )  # fmt: skip
 
-    def beat(self, number: int) -> int | None:
-        other = PostgresDrill(self._address, self._namespace)
+    def writer(self, ports: Sequence[int]) -> Write:
+        password = self._connected().info.password
+        url = self._through(ports, **({"password": password} if password else {}))
+
+        def write(number: int) -> int | None:
+            other = PostgresDrill(self._address._replace(target=url), self._namespace)
+            try:
+                with other._explained("{owner}"):
+                    return self._write(other._connected(), number)
+            finally:
+                other.close()
+
+        return write
+
+    def _write(self, connection: psycopg.Connection, number: int) -> int | None:
+        if not self._counts:
+            return self._find_it(connection)
+        statement = (
+            f"with old as (select number from {self._ns}.drill_beat for update) "
+            f"update {self._ns}.drill_beat b set number = greatest(b.number, %s) from old returning old.number"
+        )
         try:
-            with other._explained("{owner}"):
-                connection = other._connected()
-                if not self._counts:
-                    return self._find_it(connection)
-                statement = (
-                    f"with old as (select number from {self._ns}.drill_beat for update) "
-                    f"update {self._ns}.drill_beat b set number = greatest(b.number, %s) from old returning old.number"
-                )
-                try:
-                    row: Any = connection.execute(statement, (number,)).fetchone()
-                except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-                    self._counts, self._is_lost, row = False, True, None  # which is told once
-                return int(row[0]) if row else -1
-        finally:
-            other.close()
+            row: Any = connection.execute(statement, (number,)).fetchone()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            self._counts, self._is_lost, row = False, True, None  # which is told once
+        return int(row[0]) if row else -1
 
     @contextlib.contextmanager
     def plain_lock(self, key: str) -> Iterator[bool]:

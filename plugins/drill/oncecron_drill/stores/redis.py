@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from oncecron.stores.address import Address
     from oncecron.stores.redis.people_client import Command
+    from oncecron_drill.stores import Write
 
 _SCANNED = 1000
 _BEAT = """
@@ -40,7 +41,8 @@ class RedisDrill:
 
     def __init__(self, address: Address, namespace: str) -> None:
         self._url = address.target
-        self._target = parse(address.target, address.options)
+        self._options = address.options
+        self._target = parse(address.target, self._options)
         self._names = Names(namespace)
         self._watch = PeopleClient(self._target, self._names)
 
@@ -67,10 +69,10 @@ class RedisDrill:
         return f"{scheme}://{login}{at}127.0.0.1:{ports[0]}{slash}{path}{question}{query}", {}
 
     def prepare(self) -> None:
-        self.beat(0)
+        self.writer(())(0)
 
     def remove(self) -> None:
-        client = self._new()
+        client = PeopleClient(self._target, self._names)
         try:
             cursor: Any = "0"
             while True:
@@ -101,21 +103,26 @@ class RedisDrill:
             int(seconds) + int(microseconds) / 1e6,
         )
 
-    def beat(self, number: int) -> int | None:
-        name, wait = self._names.of_namespace("drill_beat"), self._target.wait
-        commands: list[Command] = [("EVAL", _BEAT, "1", name, str(number))]
-        if wait:
-            commands.append(("WAIT", str(wait), str(round(REPLICA_TIMEOUT * 1000))))
-        client = self._new()
-        try:
-            before, *acknowledged = client.ask(commands)
-        finally:
-            client.close()
-        if wait and acknowledged[0] < wait:
-            raise StoreUnavailable(
-                f"Redis {masked(self._url)}: only {acknowledged[0]} of {wait} replicas have it"
-            )
-        return int(before)
+    def writer(self, ports: Sequence[int]) -> Write:
+        through = parse(self.address_through(ports)[0], self._options)
+        name, wait = self._names.of_namespace("drill_beat"), through.wait
+
+        def write(number: int) -> int:
+            commands: list[Command] = [("EVAL", _BEAT, "1", name, str(number))]
+            if wait:
+                commands.append(("WAIT", str(wait), str(round(REPLICA_TIMEOUT * 1000))))
+            client = PeopleClient(through, self._names)
+            try:
+                before, *acknowledged = client.ask(commands)
+            finally:
+                client.close()
+            if wait and acknowledged[0] < wait:
+                raise StoreUnavailable(
+                    f"Redis {masked(self._url)}: only {acknowledged[0]} of {wait} replicas have it"
+                )
+            return int(before)
+
+        return write
 
     @contextlib.contextmanager
     def plain_lock(self, key: str) -> Iterator[bool]:
@@ -128,9 +135,6 @@ class RedisDrill:
 
     def close(self) -> None:
         self._watch.close()
-
-    def _new(self) -> PeopleClient:
-        return PeopleClient(self._target, self._names)
 
 
 def open_drilled(address: Address, namespace: str) -> RedisDrill:

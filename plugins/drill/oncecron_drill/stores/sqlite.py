@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from oncecron.stores.address import Address
+    from oncecron_drill.stores import Write
 
 
 _LOCK = ".lock"
@@ -58,12 +59,16 @@ class SQLiteDrill:
             f"SQLite {sqlite3.sqlite_version}", self._path, str(number), "one file", time.time()
         )
 
-    def beat(self, number: int) -> int | None:
-        del number
-        with self._open() as file:
-            file.execute("begin immediate")
-            file.rollback()
-        return None
+    def writer(self, ports: Sequence[int]) -> Write:
+        del ports
+
+        def write(number: int) -> None:
+            del number
+            with self._open() as file:
+                file.execute("begin immediate")
+                file.rollback()
+
+        return write
 
     @contextlib.contextmanager
     def plain_lock(self, key: str) -> Iterator[bool]:

@@ -97,9 +97,10 @@ def test_a_schema_that_is_lost_before_it_has_a_table_is_seen_once(database: Data
     store = open_drilled(parse_address(database.url("runner")), "oncecron_drill_a")
     database.execute("create schema oncecron_drill_a")
     store.prepare()
-    assert [store.beat(1), store.beat(2)] == [None, None]
+    write = store.writer(())
+    assert [write(1), write(2)] == [None, None]
     database.execute("drop schema oncecron_drill_a cascade")
-    assert [store.beat(3), store.beat(4)] == [-1, None]
+    assert [write(3), write(4)] == [-1, None]
     store.close()
 
 

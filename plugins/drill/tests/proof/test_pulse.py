@@ -9,8 +9,13 @@ from typing import Any, cast
 import pytest
 from servers import eventually
 
+from oncecron.core.errors import StoreError
+from oncecron.stores.address import parse_address
+from oncecron_drill.place import Place
 from oncecron_drill.pulse import SLOW, Pulse
 from oncecron_drill.run_under_faults import Run
+from oncecron_drill.store_watch import Watch
+from oncecron_drill.stores import open_drilled
 from oncecron_drill.wanted import Wanted
 
 LONGEST = 0.3
@@ -63,6 +68,33 @@ def test_a_beat_that_never_ends_is_a_fault_that_lasts() -> None:
     [fault] = pulse.slow()
     may_end.set()
     assert fault.healed is None
+
+
+@pytest.mark.parametrize("kind", ["postgres", "redis"])
+def test_a_beat_passes_a_proxy_as_a_heartbeat_does(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A shorter way to the store would not see a machine on which the proxies get no time."""
+    server: Any = request.getfixturevalue("database" if kind == "postgres" else "redis_server")
+    address = parse_address(server.url("owner") if kind == "postgres" else server.url())
+    if kind == "postgres":
+        with server.connect("owner") as connection:
+            connection.execute("create schema oncecron_drill_beats")
+    store = open_drilled(address, "oncecron_drill_beats")
+    store.prepare()
+    place = Place(store, Watch(store), address, "oncecron_drill_beats")
+    try:
+        place.stand_between(["drill-2"], tmp_path)
+        place.beat()
+        for proxy in place.proxies["drill-2"]:
+            proxy.close()
+        place.beat()
+        place.close()
+        with pytest.raises(StoreError):
+            place.beat()
+    finally:
+        store.remove()
+        store.close()
 
 
 class Interrupted(Run):
