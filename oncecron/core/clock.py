@@ -59,12 +59,13 @@ def process_started() -> float:
     It comes from the process table (proc(5): field 22 of stat, in clock ticks since boot on CLOCK_BOOTTIME). So a slow
     start of the interpreter cannot move a firing into another minute. Without a process table it is the present time.
     """
-    now = time.time()
     try:
         with open("/proc/self/stat", "rb") as stat:
             fields = stat.read().rpartition(b")")[2].split()
-        age = time.clock_gettime(BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        began = int(fields[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, IndexError, ValueError):
-        return now
+        return time.time()
+    # One right after the other: what passes between them moves the answer, perhaps into another minute.
+    now, age = time.time(), time.clock_gettime(BOOTTIME) - began
     # Another time namespace, or a faked clock, gives a wrong age.
     return now - age if 0 <= age < _OLDEST_PROCESS else now
