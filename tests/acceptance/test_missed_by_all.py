@@ -99,7 +99,7 @@ def test_each_has_its_attempts_its_place_its_time_and_its_output(
     first, seen = missed(), public_path / "seen"
     script = f'echo "$ONCECRON_TICK [$(cat "$ONCECRON_PLACE")]" | tee -a {seen}; echo 41 >"$ONCECRON_PLACE"; '
     script += f"[ $ONCECRON_TICK != {minute_tick(first + 60).text} ] || sleep 60; [ $ONCECRON_ATTEMPT = 2 ]"
-    options = ("--timeout", "1s", "--retries", 1, "--retry-delay", "10ms", "--capture", "1k")
+    options = ("--timeout", "4s", "--retries", 1, "--retry-delay", "10ms", "--capture", "1k")
     told = new_host().run("k", *CATCH_UP, *options, "--", "sh", "-c", script)
     assert told.status == 124, told.err
     rows = store.executions("k")[1:]
@@ -156,14 +156,16 @@ def test_other_hosts_and_people_come_between(
     operator: Oncecron,
     journal: Journal,
     missed: Callable[..., float],
+    public_path: Path,
 ) -> None:
     """A host that fires meanwhile is skipped; a pause ends it, and what it left is made up later."""
-    first, host = missed(), new_host()
-    slow = host.fire("k", *CATCH_UP, "--", *job(journal, "--sleep", 3))
+    first, host, go = missed(), new_host(), public_path / "go"
+    slow = host.fire("k", *CATCH_UP, "--", *job(journal, "--sleep", 60, "--until", go))
     journal.wait_for("start")
     other = new_host("host-b").run("k", *CATCH_UP, "-v", "--skip-exit", 9, "--", *job(journal))
     assert (other.status, " is running on host-a " in other.err) == (9, True)
     assert operator("pause", "k").status == 0
+    go.touch()
     assert slow.wait().status == 0
     assert len(journal.starts()) == 1
     assert {(skip.reason, skip.host) for skip in store.skips("k")} == {
@@ -207,14 +209,17 @@ def test_an_outage_of_the_store_is_made_up(
     hosts = [Oncecron(at.url(), public_path, f"host-{number}") for number in range(3)]
     # A Redis that has restarted waits for the longest ttl that it has granted.
     first = run_before(at.log, Oncecron(at.url(), public_path, "host-past"), "k", *SHORT)
-    firing = hosts[0].fire("k", *CATCH_UP, *SHORT, "--", *job(journal, "--sleep", 1))
+    go = public_path / "go"
+    command = job(journal, "--sleep", 60, "--until", go)
+    firing = hosts[0].fire("k", *CATCH_UP, *SHORT, "--", *command)
     journal.wait_for("start")
     at.stop("kill")
+    go.touch()
     assert "could not be recorded" in firing.wait().err
     away = hosts[1].run("k", *CATCH_UP, *SHORT, "--connect-timeout", "1s", "--", *job(journal))
     assert (away.status, len(journal.starts())) == (69, 1)
     at.server.start()
-    told = hosts[0].run("k", *CATCH_UP, *SHORT, *WAITS, "--", *job(journal))
+    told = hosts[0].run("k", *CATCH_UP, "--ttl", 6, *WAITS, "--", *job(journal))
     assert told.status == 0, told.err
     assert len(made_up(journal, first)) >= 4
     assert [row.outcome for row in at.log.executions("k")][1] == "succeeded"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from servers import RedisServer
 from servers.oncecron import Oncecron
+from servers.waiting import eventually
 from terminals import watched
 
 NewRedis = Callable[..., RedisServer]
@@ -105,12 +106,12 @@ def test_an_end_that_cannot_be_recorded(new_redis: NewRedis, public_path: Path) 
     """The command has ended, and the prompt does not come back: the store is asked to record it."""
     server = new_redis(aof=True)
     host = Oncecron(server.url(), public_path)
-    ready = public_path / "ready"
-    command = ("--tick", "1", "--", "sh", "-c", f"touch {ready}; sleep 1")
-    with watched(host, "run", "--key", "k", *command) as firing:
-        while not ready.exists():
-            assert firing.firing.process.poll() is None
+    ready, go = public_path / "ready", public_path / "go"
+    script = f"touch {ready}; until [ -e {go} ]; do sleep 0.05; done"
+    with watched(host, "run", "--key", "k", "--tick", "1", "--", "sh", "-c", script) as firing:
+        eventually(ready.exists)
         server.sigstop()
+        go.touch()
         firing.until("waiting: k: the store has not recorded the end yet; it has 10 s")
         server.sigcont()
         assert firing.wait() == 0

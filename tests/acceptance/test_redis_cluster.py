@@ -110,15 +110,15 @@ def test_a_node_sends_a_firing_on_by_moved_and_is_asked_once(
 
 
 def test_a_slot_that_moves_takes_a_running_job_along(
-    cluster: RedisCluster, host: Callable[..., Oncecron], journal: Journal
+    cluster: RedisCluster, host: Callable[..., Oncecron], journal: Journal, public_path: Path
 ) -> None:
     """While it is on its way nobody is answered, which is shorter than the ttl; then all goes on where it is."""
     source, target = owner(cluster), others(cluster)[0]
     slot = cluster.slot("oncecron")
-    run = ("k", "--ttl", SHORT_TTL, *RUN)  # a node waits for the longest ttl of what moves to it
-    firing = host().fire(
-        *run, "--tick", "one", "--", *job(journal, "--sleep", 7, "--beats", "--exit", 3)
-    )
+    run = ("k", "--ttl", 6, *RUN)  # a node waits for the longest ttl of what moves to it
+    go = public_path / "go"
+    command = job(journal, "--sleep", 120, "--until", go, "--beats", "--exit", 3)
+    firing = host().fire(*run, "--tick", "one", "--", *command)
     journal.wait_for("start")
     cluster.move_slot(slot, source, target, "begin")
     asking = host("host-b").fire(*run, "--tick", "two", "--", *job(journal, "--beats"))
@@ -131,6 +131,7 @@ def test_a_slot_that_moves_takes_a_running_job_along(
     cluster.move_slot(slot, source, target, "end")
     ended = asking.wait()
     assert (ended.status, ended.err) == (0, "")
+    go.touch()
     ended = firing.wait()
     assert (ended.status, ended.err) == (3, "")
     assert source.connect().keys("oncecron:*") == []

@@ -7,9 +7,10 @@ import pytest
 import redis
 from log_of import RedisLog
 from servers import Journal, RedisServer, eventually, job
-from servers.oncecron import SHORT_TTL, Oncecron
+from servers.oncecron import Oncecron
 
-TTL = SHORT_TTL
+TTL = 12
+"""A heartbeat comes every two seconds."""
 
 
 def fill(server: RedisServer) -> None:
@@ -34,18 +35,20 @@ def host(server: RedisServer, public_path: Path) -> Callable[..., Oncecron]:
 
 
 def test_a_lease_survives_a_full_memory(
-    server: RedisServer, host: Callable[..., Oncecron], journal: Journal
+    server: RedisServer, host: Callable[..., Oncecron], journal: Journal, public_path: Path
 ) -> None:
     """It has no key that may be evicted; the holder renews and ends, nobody overlaps, the end is recorded."""
-    command = job(journal, "--sleep", 5, "--beats", "--exit", 3)
+    go = public_path / "go"
+    command = job(journal, "--sleep", 120, "--until", go, "--beats", "--exit", 3)
     firing = host().fire("k", "--ttl", TTL, "--tick", "one", "--", *command)
     journal.wait_for("start")
     fill(server)
     before = RedisLog(server).heartbeat("k")
     assert before is not None
     eventually(lambda: (RedisLog(server).heartbeat("k") or 0) > before)
-    other = host("host-b").run("k", "--ttl", TTL, "--tick", "one", "--", *job(journal))
+    other = host("host-b").run("k", "--tick", "one", "--", *job(journal))
     assert (other.status, other.err) == (0, "")
+    go.touch()
     ended = firing.wait()
     assert (ended.status, ended.err) == (3, "")
     [row] = RedisLog(server).executions("k")

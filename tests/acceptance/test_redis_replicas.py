@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 import pytest
 from log_of import RedisLog
 from servers import Journal, RedisServer, eventually, job
-from servers.oncecron import SHORT_TTL, Oncecron
+from servers.oncecron import Oncecron
 from servers.process import send
 
 from oncecron.stores.redis.explain import acl_rule
 
 pytestmark = pytest.mark.turns(3)
 
-TTL = SHORT_TTL
 LEASE = "oncecron:{oncecron}:lease:k#0"
-SHORT = ("--ttl", TTL, "--connect-timeout", "2s", "--tick", "one")
+SHORT = ("--connect-timeout", "2s", "--tick", "one")
 
 
 class Pair(NamedTuple):
@@ -70,19 +69,22 @@ def test_without_the_replica_nothing_starts_and_the_tick_stays_open(
     assert not pair.has_lease()
     assert outcomes(pair) == [(1, "not-started")]
     pair.replica.sigcont()
-    ended = host("host-b").run("k", *SHORT, "--", *job(journal))
+    ended = host("host-b").run("k", "--tick", "one", "--", *job(journal))
     assert (ended.status, ended.err) == (0, "")
     assert [(run.first.host, run.first.attempt) for run in journal.runs()] == [("host-b", "2")]
     assert outcomes(pair) == [(1, "not-started"), (2, "succeeded")]
 
 
 def test_an_end_that_no_replica_has_is_kept_until_one_has_it(
-    pair: Pair, host: Callable[..., Oncecron], journal: Journal
+    pair: Pair, host: Callable[..., Oncecron], journal: Journal, public_path: Path
 ) -> None:
     """A switchover would forget it: the job would be called lost. Delivered to the master alone it is kept too."""
-    firing = host().fire("k", *SHORT, "--", *job(journal, "--sleep", 1))
+    go = public_path / "go"
+    command = job(journal, "--sleep", 60, "--until", go)
+    firing = host().fire("k", "--ttl", 6, "--tick", "one", "--", *command)
     journal.wait_for("start")
     pair.replica.sigstop()
+    go.touch()
     ended = firing.wait(60)
     assert ended.status == 0
     assert "the end of the run could not be recorded" in ended.err
@@ -125,7 +127,7 @@ def test_a_firing_that_is_told_to_end_meanwhile_gives_the_claim_back(
 ) -> None:
     """Only a positive word opens its tick again."""
     pair.replica.sigstop()
-    firing = host().fire("k", "--ttl", TTL, "--tick", "one", "--", *job(journal))
+    firing = host().fire("k", "--tick", "one", "--", *job(journal))
     eventually(pair.has_lease)
     send([firing.wrapper], signal.SIGTERM)
     assert firing.wait().status == 128 + signal.SIGTERM

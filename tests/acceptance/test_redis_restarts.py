@@ -13,6 +13,8 @@ from servers.oncecron import SHORT_TTL, Oncecron
 pytestmark = pytest.mark.turns(3)
 
 TTL = SHORT_TTL
+LONGER = 6
+"""The ttl of whoever has to start, or to live on, while the server has just started."""
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def host(public_path: Path) -> Callable[..., Oncecron]:
 
 def fire_and_wait(host: Oncecron, journal: Journal, tick: str) -> None:
     """Fire a tick that has to wait longer than it may try to connect, and runs in the end."""
-    options = ("--ttl", TTL, "--connect-timeout", "2s", "--tick", tick)
+    options = ("--ttl", LONGER, "--connect-timeout", "4s", "--tick", tick)
     ended = host.run("k", *options, "--", *job(journal))
     assert (ended.status, ended.complaint) == (0, "")
     assert tick in {run.first.tick for run in journal.runs()}
@@ -44,8 +46,8 @@ def test_a_young_server_without_a_log_of_its_own_makes_firings_wait(
     """It may have been restarted empty: nobody starts before it is older than a ttl."""
     server = new_redis()
     fire_and_wait(host(server), journal, "one")
-    assert server.connect().info("server")["uptime_in_seconds"] >= TTL - 1
-    host(server, "host-b").run("k", "--ttl", TTL, "--tick", "two", "--", *job(journal))
+    assert server.connect().info("server")["uptime_in_seconds"] >= LONGER - 1
+    host(server, "host-b").run("k", "--ttl", LONGER, "--tick", "two", "--", *job(journal))
     assert len(journal.runs()) == 2
 
 
@@ -63,24 +65,29 @@ def test_a_restarted_server_makes_firings_wait(
     started = server.connect().time()
     fire_and_wait(host(server, "host-b"), journal, "two")
     ended = server.connect().time()
-    assert ended[0] - started[0] >= TTL - 2
+    assert ended[0] - started[0] >= LONGER - 2
     assert [run.first.host for run in journal.runs()] == ["host-a", "host-b"]
 
 
 def test_a_restart_under_a_running_job_overlaps_with_nobody(
-    new_redis: Callable[..., RedisServer], host: Callable[..., Oncecron], journal: Journal
+    new_redis: Callable[..., RedisServer],
+    host: Callable[..., Oncecron],
+    journal: Journal,
+    public_path: Path,
 ) -> None:
     """All data are lost; the holder puts its lease back while a newer tick waits, which is then refused."""
     server = new_redis()
-    command = job(journal, "--sleep", 12, "--beats")
-    holder = host(server).fire("k", "--ttl", TTL, "--tick", "one", "--", *command)
+    go = public_path / "go"
+    command = job(journal, "--sleep", 120, "--until", go, "--beats")
+    holder = host(server).fire("k", "--ttl", LONGER, "--tick", "one", "--", *command)
     journal.wait_for("start", deadline=30)
     server.kill()
     server.start()
     next_one = host(server, "host-b").run(
-        "k", "--ttl", TTL, "--tick", "two", "--", *job(journal), deadline=60
+        "k", "--ttl", LONGER, "--tick", "two", "--", *job(journal), deadline=60
     )
     assert (next_one.status, next_one.complaint) == (0, "")
+    go.touch()
     ended = holder.wait(60)
     assert (ended.status, ended.complaint) == (0, "")
     assert_exclusive(journal)
@@ -99,7 +106,7 @@ def test_a_promoted_replica_makes_firings_wait(
     replica.connect().replicaof("NO", "ONE")
     began = replica.connect().time()[0]
     fire_and_wait(host(replica), journal, "one")
-    assert replica.connect().time()[0] - began >= TTL - 1
+    assert replica.connect().time()[0] - began >= LONGER - 1
 
 
 def test_a_tick_that_ran_is_refused_while_firings_wait(

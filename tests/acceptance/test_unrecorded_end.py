@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 from servers import Database, Journal, PostgresServer, eventually, job
-from servers.oncecron import SHORT_TTL, Oncecron, installed
-
-TTL = SHORT_TTL
+from servers.oncecron import Oncecron, installed
 
 
 def log_of(ready: Database) -> list[tuple[Any, ...]]:
@@ -46,12 +44,13 @@ def test_a_record_that_cannot_be_written_is_spooled_and_delivered_once(
     """The job's own status and one line; the next firing of the key delivers the record."""
     host = Oncecron(ready.url(), public_path)
     host.run("warm-up", "--tick", "zero", "--", "true")
-    firing = host.fire(
-        "k", "--ttl", TTL, "--tick", "one", "--", *job(journal, "--sleep", 2, "--exit", 7)
-    )
+    go = public_path / "go"
+    command = job(journal, "--sleep", 60, "--until", go, "--exit", 7)
+    firing = host.fire("k", "--ttl", 6, "--tick", "one", "--", *command)
     journal.wait_for("start")
     damage, repair = BREAK_AND_MEND[fault]
     ready.execute(damage)
+    go.touch()
     ended = firing.wait(60)
     assert ended.status == 7
     assert ended.err.count("\n") == 1
@@ -96,9 +95,12 @@ def test_a_spool_that_cannot_be_used_is_told_and_changes_nothing(
     state = public_path / "host-a" / "oncecron"
     state.mkdir(parents=True, exist_ok=True)
     state.chmod(0o777)
-    firing = host.fire("k", "--tick", "one", "--", *job(journal, "--sleep", 1, "--exit", 7))
+    go = public_path / "go"
+    command = job(journal, "--sleep", 60, "--until", go, "--exit", 7)
+    firing = host.fire("k", "--tick", "one", "--", *command)
     journal.wait_for("start")
     ready.execute(BREAK_AND_MEND["revoked"][0])
+    go.touch()
     ended = firing.wait(60)
     assert ended.status == 7
     assert "a record is lost" in ended.err

@@ -12,6 +12,7 @@ the exit status of an end, the name of a signal, the role of a process at its st
 start and end are on the disk before the program goes on.
 
     --sleep SECONDS       live for so long (default 0)
+    --until FILE          end before that, as soon as this file is there
     --exit STATUS         exit status (default 0)
     --kill-self SIGNAL    end by this signal instead
     --ignore-term         record TERM, INT, HUP and QUIT, and live on
@@ -34,7 +35,7 @@ RECORDED = {"TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "CONT", "WINCH", "ALRM
 ENDING = {"TERM", "INT", "HUP", "QUIT"}
 BEAT = 0.02
 FLAGS = {"--ignore-term", "--beats", "--fork", "--setsid-grandchild", "--ready"}
-VALUES = {"--sleep": "0", "--exit": "0", "--kill-self": "", "--survive": "60"}
+VALUES = {"--sleep": "0", "--until": "", "--exit": "0", "--kill-self": "", "--survive": "60"}
 
 
 class Job:
@@ -68,13 +69,14 @@ class Job:
         for name in RECORDED:
             signal.signal(getattr(signal, "SIG" + name), lambda *_: None)
 
-    def live(self, seconds: float, beats: bool, ignore: bool) -> str | None:
+    def live(self, seconds: float, beats: bool, ignore: bool, until: str = "") -> str | None:
         """Live and record signals; return the name of the signal that asked for the end."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0 and not (until and os.path.exists(until)):
             if beats:
                 self.write("beat")
-            if not select.select([self.arrived], [], [], min(left, BEAT) if beats else left)[0]:
+            pause = min(left, BEAT) if beats or until else left
+            if not select.select([self.arrived], [], [], pause)[0]:
                 continue
             for number in os.read(self.arrived, 64):
                 name = signal.Signals(number).name.removeprefix("SIG")
@@ -136,7 +138,8 @@ def main() -> None:
             job.leave_behind(role, float(values["--survive"]))
     if "--ready" in flags:
         say("ready")
-    name = job.live(float(values["--sleep"]), "--beats" in flags, "--ignore-term" in flags)
+    seconds, beats = float(values["--sleep"]), "--beats" in flags
+    name = job.live(seconds, beats, "--ignore-term" in flags, values["--until"])
     name = name or values["--kill-self"]
     job.write("end", name or values["--exit"])
     if name:
