@@ -50,7 +50,7 @@ def test_a_guard_that_fails_without_a_wrapper_takes_its_tree_along(
 ) -> None:
     """Nobody else would kill it: the lease ends a minute later."""
     os.kill(firing.wrapper.pid, signal.SIGKILL)
-    eventually(lambda: not living(journal), 10)
+    eventually(lambda: not living(journal))
     assert WRITTEN in firing.wait().err
 
 

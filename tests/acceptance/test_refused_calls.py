@@ -47,7 +47,7 @@ def fire_all(host: Oncecron, journal: Journal) -> dict[str, Firing]:
     stubborn = job(journal, *LIVE, "--ignore-term", "--setsid-grandchild")
     return {
         "timeout": host.fire(
-            "timeout", *tick, "--timeout", "1s", "--grace", "0.5s", "--", *stubborn
+            "timeout", *tick, "--timeout", "4s", "--grace", "0.5s", "--", *stubborn
         ),
         "term": host.fire("term", *tick, "--", *job(journal, *LIVE)),
         "guard": host.fire("guard", *tick, "--", *job(journal, *LIVE, "--fork")),

@@ -16,7 +16,16 @@ from log_of import PostgresLog, Store
 from servers import Database, Journal, eventually, job
 from servers.namespaces import as_ourselves
 from servers.oncecron import CONSOLE_SCRIPT, Firing, Oncecron
-from servers.process import Process, descendants, end, kill_tree, process_table, read_process, spawn
+from servers.process import (
+    Process,
+    descendants,
+    end,
+    kill_tree,
+    process_table,
+    read_process,
+    send,
+    spawn,
+)
 from servers.require import program, require_root
 
 ENDING = ("TERM", "INT", "HUP", "QUIT")
@@ -27,7 +36,7 @@ def number_of(name: str) -> signal.Signals:
     return signal.Signals[f"SIG{name}"]
 
 
-def read_line(firing: Firing, deadline: float = 10) -> str:
+def read_line(firing: Firing, deadline: float = 60) -> str:
     """Return the next line of the command's standard output."""
     assert firing.process.stdout is not None
     ready, _, _ = select.select([firing.process.stdout], [], [], deadline)
@@ -108,16 +117,16 @@ def test_the_second_term_starts_the_grace(
     any_store: Store, host: Oncecron, journal: Journal
 ) -> None:
     """A command that ignores TERM is waited for; the second TERM gives it the grace, and no more."""
-    firing = started(host, "--grace", "0.7s", "--", *job(journal, "--beats", *RECORDER))
+    firing = started(host, "--grace", "2s", "--", *job(journal, "--beats", *RECORDER))
     os.kill(firing.process.pid, signal.SIGTERM)
     assert read_line(firing) == "TERM"
     first = journal.wait_for("signal")[0].time
-    journal.wait_for("beat", where=lambda line: line.time > first + 1)
+    journal.wait_for("beat", where=lambda line: line.time > first + 2.5)
     os.kill(firing.process.pid, signal.SIGTERM)
     assert read_line(firing) == "TERM"
     second = journal.wait_for("signal", 2)[1].time
     assert firing.wait().status == 128 + signal.SIGKILL
-    assert 0.5 < journal.runs()[0].last_sign - second < 8
+    assert 1.5 < journal.runs()[0].last_sign - second < 30  # and not as long as it would live
     [record] = any_store.executions("k")
     assert (record.outcome, record.signal) == ("stopped", signal.SIGKILL)
 
@@ -129,7 +138,7 @@ def test_the_third_term_kills(host: Oncecron, journal: Journal) -> None:
         os.kill(firing.process.pid, signal.SIGTERM)
         assert read_line(firing) == "TERM"
     os.kill(firing.process.pid, signal.SIGTERM)
-    assert firing.wait(10).status == 128 + signal.SIGKILL
+    assert firing.wait().status == 128 + signal.SIGKILL
 
 
 @pytest.mark.own_log
@@ -142,7 +151,7 @@ def test_a_signal_before_the_command_starts_gives_the_tick_back(
     waiting.guard()
     eventually(lambda: _asks(store, "k"))
     os.kill(waiting.process.pid, signal.SIGTERM)
-    assert waiting.wait(10).status == 128 + signal.SIGTERM
+    assert waiting.wait().status == 128 + signal.SIGTERM
     os.kill(journal.starts()[0].pid, signal.SIGKILL)
     holder.wait()
     assert new_host("host-c").run("k", "--tick", "two", "--", *job(journal)).status == 0
@@ -165,7 +174,7 @@ def test_a_lease_that_comes_after_the_signal_is_given_back(
         os.kill(firing.process.pid, signal.SIGUSR1)
         eventually(lambda: not _pending(firing.process.pid))
         blocker.rollback()
-    assert firing.wait(10).status == 143
+    assert firing.wait().status == 143
     assert journal.starts() == []
     assert [r.outcome for r in store.executions("k")] == ["succeeded", "not-started"]
     assert host.run("k", "--tick", "two", "--", *job(journal)).status == 0
@@ -208,7 +217,7 @@ class Terminal:
     def write(self, text: str) -> None:
         os.write(self.master, text.encode())
 
-    def expect(self, pattern: str, deadline: float = 15) -> str:
+    def expect(self, pattern: str, deadline: float = 60) -> str:
         """Wait for a pattern in what is shown; return the text to its end, which is then forgotten."""
         give_up = time.monotonic() + deadline
         while not (found := re.search(pattern, self.text)):
@@ -260,7 +269,7 @@ def test_ctrl_c_reaches_the_command_exactly_once(
         screen.expect("USR1")
     assert journal.runs()[0].signals == ["INT", "USR1", "INT", "USR1"]
     os.kill(journal.starts()[0].pid, signal.SIGKILL)
-    assert screen.process.wait(10) == 137
+    assert screen.process.wait(30) == 137
 
 
 def test_ctrl_c_ends_the_command(any_store: Store, terminal: Callable[..., Terminal]) -> None:
@@ -271,7 +280,7 @@ def test_ctrl_c_ends_the_command(any_store: Store, terminal: Callable[..., Termi
         lambda: any(_command_line(p) == b"sleep 60" for p in descendants(screen.process.pid))
     )
     screen.write("\x03")
-    assert screen.process.wait(10) == 130
+    assert screen.process.wait(30) == 130
     [record] = any_store.executions("k")
     assert (record.outcome, record.signal) == ("stopped", signal.SIGINT)
 
@@ -286,7 +295,7 @@ def test_ctrl_c_ends_each_and_leaves_the_rest(
     screen.expect("at 2")
     screen.write("\x03")
     screen.expect(r"oncecron: key k: of 5 items, 1 in doubt and 3 left; see `oncecron items k ")
-    assert screen.process.wait(10) == 130
+    assert screen.process.wait(30) == 130
     assert sorted(row.outcome for row in any_store.executions("k")) == ["stopped", "succeeded"]
 
 
@@ -295,13 +304,13 @@ def test_job_control_of_a_shell_works(store: Store, terminal: Callable[..., Term
     shell = terminal(program("bash"), "--norc", "--noprofile", "-i")
     shell.expect("PROMPT> ")
     script = "echo re''ady; read word; echo got:$word; exit 4"
-    shell.write(f"{CONSOLE_SCRIPT} run --key k --ttl 6 -- sh -c '{script}'\n".replace("''", '""'))
+    shell.write(f"{CONSOLE_SCRIPT} run --key k --ttl 12 -- sh -c '{script}'\n".replace("''", '""'))
     shell.expect("\nready")
     shell.write("\x1a")
     shell.expect("Stopped")
     shell.expect("PROMPT> ")
     before = store.heartbeat("k")
-    eventually(lambda: (store.heartbeat("k") or 0) > (before or 0) + 0.5, 10)
+    eventually(lambda: (store.heartbeat("k") or 0) > (before or 0) + 0.5)
     shell.write("jobs\n")
     shell.expect(r"\[1\]\+ +Stopped")
     shell.write("fg\n")
@@ -311,7 +320,7 @@ def test_job_control_of_a_shell_works(store: Store, terminal: Callable[..., Term
     shell.write("echo status:$?\n")
     shell.expect("status:4")
     shell.write("exit\n")
-    shell.process.wait(10)
+    shell.process.wait(30)
     assert store.executions("k")[0].outcome == "failed"
 
 
@@ -370,7 +379,7 @@ def test_as_pid_1_a_signal_ends_the_command(any_store: Store, container: Any, na
     assert read_line(firing) == "ready"
     eventually(lambda: any(_command_line(p) == b"sleep 60" for p in descendants(first.pid)))
     os.kill(first.pid, number_of(name))
-    assert firing.wait(10).status == 128 + number_of(name)
+    assert firing.wait().status == 128 + number_of(name)
 
 
 def test_as_pid_1_zombies_are_reaped(any_store: Store, container: Any) -> None:
@@ -378,16 +387,21 @@ def test_as_pid_1_zombies_are_reaped(any_store: Store, container: Any) -> None:
     orphans = "for i in 1 2 3 4 5; do (sleep 0.05 &) ; done; echo ready; exec sleep 60"
     firing, first = container("--", "sh", "-c", orphans)
     assert read_line(firing) == "ready"
+
+    def is_adopted(process: Process) -> bool:
+        return process.parent == first.pid and _command_line(process) == b"sleep 60"
+
     enter = [program("nsenter"), "--target", str(first.pid), "--pid", "--"]
-    guest = spawn([*enter, "sh", "-c", "sleep 0.3 & echo left"], stdout=subprocess.PIPE)
+    guest = spawn([*enter, "sh", "-c", "sleep 60 & echo left"], stdout=subprocess.PIPE)
     assert guest.stdout is not None
     assert guest.stdout.readline() == b"left\n"
     end(guest)
-    adopted = eventually(lambda: [p for p in process_table() if p.parent == first.pid][1:])
+    adopted = eventually(lambda: [p for p in process_table() if is_adopted(p)])
+    send(adopted, signal.SIGKILL)
     eventually(lambda: not any(read_process(process.pid) for process in adopted))
     eventually(lambda: not [p for p in descendants(first.pid) if p.state == "Z"])
     os.kill(first.pid, signal.SIGTERM)
-    assert firing.wait(10).status == 143
+    assert firing.wait().status == 143
 
 
 def _asks(store: Store, key: str) -> bool:

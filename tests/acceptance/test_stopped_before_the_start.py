@@ -33,7 +33,7 @@ def test_a_guard_stopped_between_its_last_look_and_the_start_is_fenced(
     guard = firing.guard()
     eventually(lambda: (now := read_process(guard.pid)) is not None and now.state == "T")
     try:
-        end = firing.wait(TTL + 4)
+        end = firing.wait(TTL + 24)
     finally:
         send([guard], signal.SIGCONT)
     assert end.status == 75

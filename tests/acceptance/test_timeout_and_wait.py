@@ -53,9 +53,9 @@ def test_a_command_that_ignores_its_end_is_killed_after_the_grace(
     """--grace is the time from TERM to KILL, for everything that it has started."""
     options = ("--beats", "--ignore-term", "--setsid-grandchild", "--sleep", 60)
     firing = host.fire(
-        "k", "--timeout", "1s", "--grace", f"{grace}s", "--", *job(journal, *options)
+        "k", "--timeout", "3s", "--grace", f"{grace}s", "--", *job(journal, *options)
     )
-    assert firing.wait(15).status == 124
+    assert firing.wait().status == 124
     [record] = any_store.executions("k")
     assert (record.outcome, record.signal) == ("timed-out", signal.SIGKILL)
     [run] = journal.runs()
@@ -68,10 +68,10 @@ def test_the_time_of_waiting_for_the_lease_is_not_the_commands(
     new_host: Hosts, journal: Journal
 ) -> None:
     """--timeout counts from the start of the command, not from the start of the firing."""
-    holder = new_host().fire("k", "--tick", "one", "--", *job(journal, "--sleep", 2.5))
+    holder = new_host().fire("k", "--tick", "one", "--", *job(journal, "--sleep", 5.5))
     journal.wait_for("start")
     waiting = new_host("host-b").fire(
-        *("k", "--tick", "two", "--wait", "30s", "--timeout", "2s"),
+        *("k", "--tick", "two", "--wait", "30s", "--timeout", "5s"),
         "--",
         *job(journal, "--sleep", 0.5),
     )
@@ -117,7 +117,7 @@ def test_a_wait_ends_in_time_and_is_recorded(
         *("k", "--tick", "two", "--wait", "2s", "--skip-exit", 99), "--", "echo", "ran"
     )
     assert ended == Ended(99, b"", "")
-    assert 1.9 < time.monotonic() - began < 10
+    assert 1.9 < time.monotonic() - began < 30  # and not as long as the job runs
     [skip] = [skip for skip in store.skips("k") if skip.host == "host-b"]
     assert (skip.reason, skip.holder_host) == ("held", "host-a")
     os.kill(holder.process.pid, signal.SIGKILL)

@@ -39,7 +39,7 @@ def test_while_something_lives_its_lease_is_not_given_away(
     firing = Firing(spawn(command, env=environment, stdout=PIPE, stderr=PIPE))
     journal.wait_for("start")
     send([firing.guard()], signal.SIGKILL)
-    firing.process.wait(10)
+    firing.process.wait(30)
     journal.kill_jobs()  # they hold the output
     end = firing.wait()
     assert end.status == 75
