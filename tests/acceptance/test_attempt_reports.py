@@ -72,10 +72,10 @@ def test_a_tick_between_two_attempts(store: Store, host: Oncecron) -> None:
 def test_a_takeover(store: Store, new_host: Hosts, journal: Journal) -> None:
     """By whom, from whom, and why; the loss itself is a finding, the second start is none."""
     a, b = new_host("host-a"), new_host("host-b")
-    words = ("billing", "--ttl", TTL, "--failover", "--tick", "t1", "--")
-    lost = a.fire(*words, *job(journal, "--sleep", 120))
+    words = ("billing", "--failover", "--tick", "t1")
+    lost = a.fire(*words, "--ttl", TTL, "--", *job(journal, "--sleep", 120))
     journal.wait_for("start")
-    standby = b.fire(*words, "true")
+    standby = b.fire(*words, "--", "true")
     told_with("was running it", b, "billing")
     kill_tree(lost.process.pid)
     lost.wait()

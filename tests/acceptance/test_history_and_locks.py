@@ -221,7 +221,7 @@ def test_a_lease_that_nobody_renews_is_stale_while_history_says_running(
 ) -> None:
     """What history says is settled by the next claim; `locks` says it now."""
     host = Oncecron(database.url(), public_path)
-    firing = host.fire("slow", "--tick", "s1", "--ttl", "6s", "--", *job(journal, "--sleep", 60))
+    firing = host.fire("slow", "--tick", "s1", "--ttl", "12s", "--", *job(journal, "--sleep", 60))
     eventually(lambda: journal.runs() != [])
     [lease] = answer(host, "locks")
     assert lease["backend_pid"] > 0

@@ -13,9 +13,12 @@ from servers import Database, FaultProxy, Journal, PostgresServer, assert_exclus
 from servers.oncecron import Ended, Oncecron, installed
 from servers.oncecron import Firing as Process
 
-TTL = 6
+TTL = 15
+"""A heartbeat comes every two and a half seconds."""
 SESSIONS = "select count(*) from pg_stat_activity where usename = 'runner' and datname = current_database()"
 LOCKED = "select session_lock, backend_pid is null from oncecron.job_key where owner is not null and key = %s"
+CLIENTS = "select count(*) from pg_stat_activity where backend_type = 'client backend'"
+"""One that has left may still be there for a moment."""
 MOST = 10
 """The connections of a small server: it is full at eight."""
 
@@ -130,6 +133,7 @@ def others(database: Database, count: int) -> Iterator[None]:
                 database.connect("reader") if number % 2 else database.server.superuser_connect()
             )
             stack.enter_context(connection)
+        eventually(lambda: database.server.execute(CLIENTS) == [(count + 1,)])
         yield
 
 

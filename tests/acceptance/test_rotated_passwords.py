@@ -20,8 +20,8 @@ from servers.oncecron import Firing, Oncecron, installed
 from servers.process import end, free_port
 
 OLD, NEW = "old-secret", "new-secret"
-TTL = "6s"
-LONGER = 8  # than a lease that nobody renews
+TTL = "10s"
+LONGER = 12  # than a lease that nobody renews
 NewRedis = Callable[..., RedisServer]
 NewPostgres = Callable[..., PostgresServer]
 

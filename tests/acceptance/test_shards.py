@@ -7,11 +7,10 @@ from collections.abc import Callable
 import pytest
 from log_of import Store
 from servers import Journal, assert_exclusive, assert_tokens_rise, eventually, job
-from servers.oncecron import SHORT_TTL, Ended, Oncecron
+from servers.oncecron import Ended, Oncecron
 from servers.process import kill_tree
 
 Hosts = Callable[..., Oncecron]
-TTL = ("--ttl", SHORT_TTL)
 FOUR = ("--shards", 4)
 ROWS = 40
 
@@ -96,8 +95,9 @@ def test_a_signal_ends_the_firing_and_not_only_a_part(host: Oncecron, journal: J
 
 def test_a_lost_part_is_taken_over_alone(store: Store, new_host: Hosts, journal: Journal) -> None:
     """A host dies in one part; the others are run once, that one twice."""
-    options = ("--tick", "one", *TTL, *FOUR, "--failover")
-    holder = new_host().fire("k", *options, "--", *job(journal, "--beats", "--sleep", 60))
+    options = ("--tick", "one", *FOUR, "--failover")
+    command = job(journal, "--beats", "--sleep", 60)
+    holder = new_host().fire("k", *options, "--ttl", 6, "--", *command)
     [lost] = journal.wait_for("start")
     others = [
         new_host(name).fire("k", *options, "--", *job(journal, "--beats", "--sleep", 0.2))

@@ -51,7 +51,7 @@ def start(host: Oncecron, journal: Journal) -> Start:
 
     def begin(*options: object, of_job: tuple[object, ...] = ()) -> Running:
         command = job(journal, "--beats", "--sleep", 120, *of_job)
-        ttl = () if "--ttl" in options else ("--ttl", TTL)
+        ttl = () if "--ttl" in options else ("--ttl", 12)
         firing = host.fire("k", "--tick", "t1", *ttl, *options, "--", *command)
         journal.wait_for("start")
         return Running(firing, journal, firing.job())
@@ -151,7 +151,7 @@ def test_a_frozen_holder_is_waited_for(
     store: Store, host: Oncecron, operator: Oncecron, start: Start
 ) -> None:
     """It cannot hear; that is said, and its command is dead when its lease ends."""
-    running = start()
+    running = start("--ttl", TTL)
     running.freeze()
     done = operator("stop", "k")
     running.is_over()

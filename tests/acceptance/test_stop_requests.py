@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from log_of import Store
 from servers import Journal, eventually, job
-from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
+from servers.oncecron import Ended, Firing, Oncecron
 
 from oncecron.core.errors import StoreError
 from oncecron.core.model import Request
@@ -16,7 +16,8 @@ from oncecron.stores.address import parse_address
 
 WHO = "eve@desk"
 STOPPED = f"oncecron: key k: the command was stopped: {WHO} asked for it\n"
-TTL = ("--ttl", SHORT_TTL)
+TTL = ("--ttl", 12)
+"""A heartbeat comes every two seconds."""
 
 
 def ask(
@@ -50,7 +51,7 @@ def test_a_request_ends_the_firing_and_not_only_a_part(
     with closing(open_reader(parse_address(any_store.url), "oncecron")) as people:
         request = Request("stop", WHO, int(signal.SIGTERM), None)
         assert people.request("k", int(start.shard), newest, request)
-    assert firing.wait(20).status == 143
+    assert firing.wait().status == 143
     assert len(journal.starts()) == 1
 
 
@@ -73,9 +74,9 @@ def test_a_wrong_request_in_the_store_harms_no_job(
     eventually(lambda: store.executions("k")[-1], 20, IndexError)
     store.plant_request("k", kind, number, grace)
     told = store.heartbeat("k") or 0
-    eventually(lambda: (store.heartbeat("k") or 0) > told + SHORT_TTL)
+    eventually(lambda: (store.heartbeat("k") or 0) > told + 3)
     ask(store, signal.SIGINT)
-    ended = firing.wait(20)
+    ended = firing.wait()
     assert (ended.status, ended.out) == (130, b"INT\n")
     assert ended.err.count("a request in the store is ignored: ") == 1
     assert ended.err.startswith("oncecron: key k: a request in the store is ignored: ")
@@ -93,4 +94,4 @@ def test_no_store_takes_a_wrong_request(
     with pytest.raises(StoreError):
         ask(store, number, grace)
     ask(store)
-    assert firing.wait(20) == Ended(143, b"TERM\n", STOPPED)
+    assert firing.wait() == Ended(143, b"TERM\n", STOPPED)

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from log_of import Store
 from servers import Database, RedisServer, eventually
-from servers.oncecron import SHORT_TTL, Oncecron, script_of
+from servers.oncecron import Oncecron, script_of
 
 import oncecron
 from oncecron.stores.postgres import libpq
 
-TTL = SHORT_TTL
+TTL = 12
+"""So a renewal may fail for some seconds."""
 
 Fault = Callable[[], AbstractContextManager[object]]
 

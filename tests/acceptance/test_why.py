@@ -109,7 +109,7 @@ def test_lost_because_its_host_died_and_the_next_tick_takes_over(
     firing.wait()
     gone = "host-a has no end on record and its lease has expired"
     told_with(gone, b, "billing")
-    assert b.run("billing", "--tick", "t2", "--ttl", "6s", "--", "true").status == 0
+    assert b.run("billing", "--tick", "t2", "--", "true").status == 0
     text = told_with("declared lost", a, "billing", "--tick", "t1")
     assert text.startswith("Tick t1 of key billing was lost on host-a")
     assert "its lease had ended, and no end is on record" in text
