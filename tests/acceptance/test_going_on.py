@@ -163,10 +163,10 @@ def test_a_host_that_waits_goes_on(
 ) -> None:
     """--failover: what the guard, or the whole host, has not sent is repeated, and nothing else."""
     a, b = new_host("host-a"), new_host("host-b")
-    goes_on = (*TTL, *TICK, "--failover", "--")
-    holder = a.fire("k", *goes_on, *numbers.job())
+    goes_on = ("k", *TICK, "--failover")
+    holder = a.fire(*goes_on, *TTL, "--", *numbers.job())
     numbers.wait_for_more(20)
-    waiting = b.fire("k", *goes_on, *numbers.job(numbers.last() + 60))
+    waiting = b.fire(*goes_on, "--", *numbers.job(numbers.last() + 60))
     eventually(lambda: any(skip.reason == "held" for skip in store.skips("k")), 30)
     began = now()
     if killed == "guard":
@@ -176,6 +176,11 @@ def test_a_host_that_waits_goes_on(
     holder.wait()
     assert waiting.wait(60) == Ended(0, b"", "")
     assert len(numbers.check([began])) == 1
+
+
+def shown_place(host: Oncecron) -> str | None:
+    """Return the place that the store has, as people are shown it."""
+    return next((row["place"] for row in answer(host, "jobs", "k")), None)
 
 
 def path_in(told: Path) -> Path:
@@ -216,19 +221,19 @@ def test_a_frozen_holder_that_thaws_cannot_move_the_place(
 ) -> None:
     """Its job writes on until it is killed, and its end is on record; the place is that of who went on."""
     a, b = new_host("host-a"), new_host("host-b")
-    goes_on = (*TTL, *TICK, "--failover", "--", "sh", "-c")
+    goes_on = ("k", *TICK, "--failover")
     told, thawed, seen = (public_path / name for name in ("told", "thawed", "seen"))
     writes = (
         f"trap '' TERM; while :; do echo 41 >\"$ONCECRON_PLACE\"; echo x >>{told}; sleep 0.1; done"
     )
-    holder = a.fire("k", *goes_on, writes)
-    eventually(lambda: told.exists() and told.stat().st_size > 20)
+    holder = a.fire(*goes_on, *TTL, "--", "sh", "-c", writes)
+    eventually(lambda: shown_place(a) == "41")
     for _ in range(2):  # what was born meanwhile as well
         frozen = descendants(holder.process.pid)
         send(frozen, signal.SIGSTOP)
     waits = f"until [ -e {thawed} ]; do sleep 0.1; done; exit 3"
     script = f'cp "$ONCECRON_PLACE" {seen}; echo 77 >"$ONCECRON_PLACE"; {waits}'
-    other = b.fire("k", *goes_on, script)
+    other = b.fire(*goes_on, "--", "sh", "-c", script)
     eventually(seen.exists, 30)
     send(frozen, signal.SIGCONT)
     assert holder.wait().status == 75
@@ -301,7 +306,8 @@ def test_no_number_is_missing_whatever_happens(ground: Ground, numbers: Numbers)
     A killed wrapper stops the tick for all but those that run it again, as all of these do.
     """
     began, places, waiting = [0.0], itertools.cycle((0, 1)), 0
-    goes_on = (*TTL, *TICK, "--again", "--failover", "--retries", 1000, *SOON, "--")
+    # Whoever loses its lease without a fault repeats more than it may: they are as long as a user's shortest.
+    goes_on = ("--ttl", 6, *TICK, "--again", "--failover", "--retries", 1000, *SOON, "--")
 
     def fire() -> tuple[Firing, int]:
         host = next(places)
@@ -335,10 +341,10 @@ def test_a_holder_that_is_cut_off_is_followed_from_its_last_word(
     way = new_proxy(breakable.server)
     cut_off = Oncecron(breakable.url(via=way), public_path, "host-a")
     other = Oncecron(breakable.url(), public_path, "host-b")
-    goes_on = (*TTL, *TICK, "--failover", "--")
-    holder = cut_off.fire("k", *goes_on, *numbers.job())
+    goes_on = ("k", *TICK, "--failover", "--ttl")
+    holder = cut_off.fire(*goes_on, SHORT_TTL, "--", *numbers.job())
     numbers.wait_for_more(20)
-    waiting = other.fire("k", *goes_on, *numbers.job(numbers.last() + 400))
+    waiting = other.fire(*goes_on, 12, "--", *numbers.job(numbers.last() + 400))
     eventually(lambda: any(skip.reason == "held" for skip in breakable.log.skips("k")), 30)
     way.deaf()
     last = numbers.last()
@@ -403,12 +409,18 @@ BAD = {
 
 @pytest.mark.parametrize("bad", BAD)
 def test_what_is_no_place_is_ignored_with_a_line(
-    any_store: Store, host: Oncecron, bad: str
+    any_store: Store, host: Oncecron, public_path: Path, bad: str
 ) -> None:
     """The last good one stays, and the job ends as it ends."""
     script, why = BAD[bad]
-    script = f'cat "$ONCECRON_PLACE"; echo 41 >"$ONCECRON_PLACE"; sleep 1.5; {script}; exit 3'
-    ended = host.run("k", *TICK, "--", "sh", "-c", script)
+    go = public_path / "go"
+    good = (
+        f'cat "$ONCECRON_PLACE"; echo 41 >"$ONCECRON_PLACE"; until [ -e {go} ]; do sleep 0.05; done'
+    )
+    firing = host.fire("k", *TICK, "--", "sh", "-c", f"{good}; {script}; exit 3")
+    eventually(lambda: shown_place(host) == "41")
+    go.touch()
+    ended = firing.wait()
     assert (ended.status, ended.out) == (3, b"")
     assert ended.err.count("\n") == 1
     assert why in ended.err

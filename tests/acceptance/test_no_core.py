@@ -26,14 +26,14 @@ def test_a_firing_that_crashes_leaves_no_core(
 ) -> None:
     """Neither of the wrapper nor of the guard, in no file and through no pipe: only 1 keeps those from starting."""
     host.prefix = [*LIMITS, soft]
-    place = public_path / "place"
+    place, shown = public_path / "place", public_path / "shown"
     place.mkdir()
-    firing = host.start(
-        *("run", "--key", "k", "--", "/bin/sh", "-c", f"{SHOWN}; exec sleep 60"), cwd=place
-    )
+    script = f"{SHOWN}; touch {shown}; exec sleep 60"
+    firing = host.start(*("run", "--key", "k", "--", "/bin/sh", "-c", script), cwd=place)
     guard, job = firing.guard(), firing.job()
     assert [core_limit(each.pid) for each in (firing.wrapper, guard)] == ["1", "1"]
-    eventually(lambda: core_limit(job.pid) == soft)
+    eventually(shown.exists)
+    assert core_limit(job.pid) == soft
     os.kill(firing.wrapper.pid if victim == "wrapper" else guard.pid, signal.SIGSEGV)
     ended = firing.wait()
     assert ended.out == f"{soft}\nunlimited\n".encode()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from log_of import Store
 from servers.oncecron import CONSOLE_SCRIPT, Oncecron
+from servers.waiting import eventually
 from terminals import Screen
 
 LONG = (
@@ -42,10 +43,10 @@ def cluster(
     assert operator("pause", "sync", "--reason", reason).status == 0
     running = a.fire("reindex-search", *NIGHTLY, "--", "sleep", "300")
     running.job()
+    eventually(lambda: store.executions("reindex-search"))  # a log beside the store is told later
     yield a
     running.process.terminate()
     running.wait()
-    assert store
 
 
 SCREENS = {
