@@ -65,8 +65,8 @@ def line_of(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Fail if the block takes longer; a second is for a busy machine."""
+    """Fail if the block takes longer; three seconds are for a busy machine, and the next limit is five."""
     begin = time.monotonic()
     yield
     taken = time.monotonic() - begin
-    assert taken < seconds + 1, f"{taken:.3f} s instead of {seconds} s"
+    assert taken < seconds + 3, f"{taken:.3f} s instead of {seconds} s"

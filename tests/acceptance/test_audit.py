@@ -168,7 +168,7 @@ def test_ticks_that_ran_twice_are_found(ticks: Ticks) -> None:
     assert (found["finding"], found["tick"]) == ("twice", "t1")
     assert "started the tick again (attempt 2) after" in found["reason"]
     assert "no --again, retry or failover explains it" in found["reason"]
-    assert kinds(ticks.host, "--since", "30s") == ["twice"]
+    assert kinds(ticks.host, "--since", "20m") == ["twice"]
     ticks.alter(1, outcome="not-started")
     assert kinds(ticks.host) == []
     ticks.alter(1, outcome="lost", lost_reason="expired", lost_at=ticks.at(1) + 60, duration=None)

@@ -219,7 +219,7 @@ class Victims:
 
 
 def deadline() -> float:
-    return clock.lease_time(clock.BOOTTIME) + 10
+    return clock.lease_time(clock.BOOTTIME) + 30
 
 
 def firing(key: str, tick: str = "2026-01-01T00:00Z") -> Firing:
@@ -255,7 +255,7 @@ def victims(granted: Database) -> Iterator[Victims]:
 def attacker(request: pytest.FixtureRequest, victims: Victims) -> Iterator[Attacker]:
     """Give a role that may call some functions."""
     with victims.database.connect(request.param) as connection:
-        connection.execute("set statement_timeout = '5s'")
+        connection.execute("set statement_timeout = '30s'")
         yield Attacker(request.param, connection, victims)
 
 

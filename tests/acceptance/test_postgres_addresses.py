@@ -168,7 +168,8 @@ def test_a_switchover_is_waited_for(ready: Database, public_path: Path) -> None:
     store = ready.url().replace(f"{ready.server.host}:{ready.server.port}", both)
     try:
         host = Oncecron(store, public_path)
-        firing = host.fire("k", "--tick", "one", "--", "echo", "ran")
+        words = ("--connect-timeout", "60s", "--tick", "one", "--", "echo", "ran")
+        firing = host.fire("k", *words)
         eventually(lambda: "connection authorized: user=runner" in standby.log())
         standby.promote()
         assert firing.wait().out == b"ran\n"

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 from answers import refused
 from log_of import PostgresLog
@@ -37,7 +38,8 @@ def replaced(database: Database, encoding: str) -> Iterator[None]:
     )
     for statement in closed:
         server.execute(statement)
-    eventually(lambda: server.execute(f"alter database {name} rename to {name}_away") or True)
+    rename = f"alter database {name} rename to {name}_away"
+    eventually(lambda: server.execute(rename) or True, retry_on=psycopg.errors.ObjectInUse)
     try:
         with other_database(database, name, encoding):
             yield

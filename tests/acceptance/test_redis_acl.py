@@ -64,9 +64,9 @@ def test_it_may_do_all_that_oncecron_does_and_needs_every_right(
         a("each", "--key", "e", "--tick", "t", "--items", "seq 3", "--", "false", stdin=-3).status
         == 1
     )
-    firing = a.fire("k", "--tick", next(ticks), "--", *job(journal, "--sleep", 60))
+    firing = a.fire("k", "--tick", next(ticks), "--", *job(journal, "--sleep", 300))
     journal.wait_for("start")
-    waiting = b.fire("k", "--tick", next(ticks), "--wait", "60s", "--", "true")
+    waiting = b.fire("k", "--tick", next(ticks), "--wait", "300s", "--", "true")
     for command in (
         *("init --keep-executions 0s --keep-skips 0s", "locks --json", "jobs", "hosts", "why k"),
         *("audit", "flush", "next k"),

@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 import redis
 from servers import Journal, RedisServer, assert_exclusive, eventually, job
-from servers.oncecron import SHORT_TTL, Oncecron
+from servers.oncecron import SHORT_TTL, STARTED, Oncecron
 
 pytestmark = pytest.mark.turns(2)
 
 Hosts = Callable[..., Oncecron]
 TTL = SHORT_TTL
-AT_ONCE = 3.0
-"""Seconds within which a firing that does not wait for a guard has ended, on a busy machine."""
 
 
 class Pair(NamedTuple):
@@ -60,18 +58,19 @@ def host(public_path: Path) -> Hosts:
 
 
 def waited(host: Oncecron, tick: str) -> float:
-    """Fire; return how long it took until the command had run."""
+    """Fire; return how long it took until the command had run, or 0 if it did not say that it waits for a guard."""
+    host.environment["XDG_STATE_HOME"] += f"-{tick}"  # a host says it once a day
     began = time.monotonic()
     ended = host.run("k", "--ttl", TTL, "--tick", tick, "--", "echo", "ran")
     assert (ended.status, ended.out, ended.complaint) == (0, b"ran\n", "")
-    return time.monotonic() - began
+    return time.monotonic() - began if STARTED in ended.err else 0
 
 
 @pytest.mark.parametrize("resync", ["partial", "full"])
 def test_there_and_back_makes_firings_wait(pair: Pair, host: Hosts, resync: str) -> None:
     """Within seconds, without a claim in between: the record names the same process, and that is not enough."""
     first, second = pair
-    assert waited(host(first), "one") < AT_ONCE
+    assert waited(host(first), "one") == 0
     follow(second, first)  # to the last byte, or they have no common end
     second.connect().replicaof("NO", "ONE")
     if resync == "full":
@@ -81,13 +80,13 @@ def test_there_and_back_makes_firings_wait(pair: Pair, host: Hosts, resync: str)
     assert full == (1 if resync == "full" else 0)
     switch(second, first)
     assert waited(host(first), "two") > TTL - 1
-    assert waited(host(first), "three") < AT_ONCE
+    assert waited(host(first), "three") == 0
 
 
 def test_each_promotion_counts(pair: Pair, host: Hosts) -> None:
     """Also the second one of a server whose first one is on record."""
     first, second = pair
-    assert waited(host(first), "one") < AT_ONCE
+    assert waited(host(first), "one") == 0
     switch(first, second)
     assert waited(host(second), "two") > TTL - 1
     switch(second, first)
@@ -100,7 +99,7 @@ def test_a_holder_that_two_promotions_lost_overlaps_with_nobody(
 ) -> None:
     """Its claim was on neither server in the end; it is cut off, and dead before the next one starts."""
     first, second = pair
-    assert waited(host(first), "zero") < AT_ONCE
+    assert waited(host(first), "zero") == 0
     follow(second, first)
     second.connect().replicaof("NO", "ONE")  # a partition: both are masters now
     proxy = new_proxy(first)
@@ -136,7 +135,7 @@ def test_a_master_behind_a_partition_renews_nothing_without_its_replica(
     second.connect().replicaof("NO", "ONE")
     # The guard counts from now.
     other = host(second, "host-b").fire("other", "--ttl", TTL, "--", "true")
-    give_up = time.monotonic() + 3 * TTL
+    give_up = time.monotonic() + 3 * TTL + 25
     while len(journal.runs()) < 2:
         assert time.monotonic() < give_up
         options = ("--ttl", TTL, "--tick", f"two-{time.monotonic()}")
@@ -164,15 +163,15 @@ def test_what_is_no_promotion_makes_nobody_wait(
 ) -> None:
     """A first replica, its loss, its return, `REPLICAOF NO ONE` on a master, and a promotion forgotten."""
     first, second = new_redis(aof=True), new_redis(aof=True)
-    assert waited(host(first), "one") < AT_ONCE
+    assert waited(host(first), "one") == 0
     follow(second, first)
-    assert waited(host(first), "two") < AT_ONCE
+    assert waited(host(first), "two") == 0
     first.connect().replicaof("NO", "ONE")
     first.connect().replicaof("NO", "ONE")
-    assert waited(host(first), "three") < AT_ONCE
+    assert waited(host(first), "three") == 0
     second.connect().replicaof("NO", "ONE")
     assert waited(host(second), "four") > TTL - 1
     second.connect().config_set("repl-backlog-ttl", 1)
     replication = second.connect()
     eventually(lambda: replication.info("replication")["second_repl_offset"] == -1)
-    assert waited(host(second), "five") < AT_ONCE
+    assert waited(host(second), "five") == 0

@@ -7,7 +7,7 @@ import pytest
 from servers import RedisServer, eventually
 from servers.oncecron import Ended, Oncecron
 
-SHORT = ("--connect-timeout", "2s")
+SHORT = ("--connect-timeout", "20s")
 
 
 @pytest.fixture

@@ -283,7 +283,7 @@ def is_upgrading(store: Store) -> bool:
                 return True
             return False
     assert isinstance(store, RedisLog)
-    place = {**store._client.connection_pool.connection_kwargs, "socket_timeout": 0.3}
+    place = {**store._client.connection_pool.connection_kwargs, "socket_timeout": 1.0}
     pool = redis.ConnectionPool(store._client.connection_pool.connection_class, **place)
     try:
         redis.Redis(connection_pool=pool).ping()
@@ -348,7 +348,7 @@ def test_a_long_report_holds_up_the_upgrade_and_no_firing(
         firing = owner(newer).start("init")
         waits = "select 1 from pg_locks where not granted and mode = 'AccessExclusiveLock'"
         eventually(lambda: store._database.execute(waits) != [])
-        words = ("--ttl", 6, "--tick", "t", "--", "sleep", "3")
+        words = ("--ttl", 12, "--tick", "t", "--", "sleep", "3")
         assert hosts[0].run("k", *words) == (0, b"", "")
         connection.rollback()
     assert firing.wait().out.startswith(b"upgraded schema oncecron")

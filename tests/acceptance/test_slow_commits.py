@@ -34,7 +34,8 @@ def test_a_claim_that_is_committed_late_is_not_in_its_own_way(
         return server.execute(f"select count(*) {claims}", event) == [(1,)]
 
     standbys("none")
-    firing = host.fire("k", "--tick", "two", "--", *job(journal))
+    words = ("--connect-timeout", "60s", "--tick", "two", "--", *job(journal))
+    firing = host.fire("k", *words)
     eventually(lambda: claim_waits_for("SyncRep"))
     proxy.sever()
     eventually(lambda: claim_waits_for("transactionid"))  # after two seconds of `contended`

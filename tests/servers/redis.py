@@ -101,7 +101,7 @@ class RedisServer:
         self.wait_ready()
         return self
 
-    def wait_ready(self, deadline: float = 10) -> None:
+    def wait_ready(self, deadline: float = 30) -> None:
         """Wait until the server answers and has loaded its data."""
 
         def answers() -> bool:
