@@ -100,11 +100,11 @@ def test_the_start_of_the_process_is_known_under_a_wrong_clock() -> None:
 
 
 def test_a_slow_interpreter_cannot_move_a_firing_into_another_minute(world: World) -> None:
-    """Fired 58 s into the minute, and the interpreter needs four: it is that minute's tick."""
+    """Fired 52 s into the minute, and the interpreter needs ten: it is that minute's tick."""
     slow = world.path / "slow"
     slow.mkdir()
-    (slow / "sitecustomize.py").write_text("import select; select.select([], [], [], 4)\n")
-    ended = world.at(FIRST + 58, RIGHT, PYTHONPATH=str(slow))
+    (slow / "sitecustomize.py").write_text("import select; select.select([], [], [], 10)\n")
+    ended = world.at(FIRST + 52, RIGHT, PYTHONPATH=str(slow))
     assert ended == QUIET
     assert world.started() == [named(FIRST)]
 
@@ -112,7 +112,7 @@ def test_a_slow_interpreter_cannot_move_a_firing_into_another_minute(world: Worl
 def test_a_clock_stepped_back_into_the_minute_before_starts_nothing_more(world: World) -> None:
     """It starts first, as the minute before; the others within the gap are refused as `recent`."""
     days = [FIRST, FIRST + DAY]
-    stepped = Site("stepped", 0.5, -2)
+    stepped = Site("stepped", 0.5, -8)
     assert set(world.play(every_host([stepped, RIGHT, SLOW], days), in_turn=True)) == {QUIET}
     assert world.started() == [named(day - MINUTE) for day in days]
     assert [(s.tick, s.host, s.holder_host) for s in world.skips("recent")] == [
