@@ -137,7 +137,7 @@ def test_a_build_that_is_no_release_names_its_commit(host: Path, tmp_path: Path)
     """By --version, and in the wheel of its source too; the commit that has the tag of its version is the release."""
     tree = tmp_path / "tree"
     kept = shutil.ignore_patterns(
-        ".git", ".venv*", ".*_cache", "build", "dist", "__pycache__", "tests", "docs"
+        ".git", ".venv*", ".*_cache", ".hypothesis", "build", "dist", "__pycache__", "tests", "docs"
     )
     shutil.copytree(ROOT, tree, symlinks=True, ignore=kept)
 

@@ -69,7 +69,10 @@ def packages_before() -> Path:
     """Build those of the version before: of the same tree with a lower number, which is no clone."""
     directory = public_directory("packages")
     tree = directory / "tree"
-    kept = shutil.ignore_patterns(".git", ".venv*", "build", "dist", ".*_cache", "__pycache__")
+    kept = shutil.ignore_patterns(
+        *(".git", ".venv*", ".*_cache", ".hypothesis"),
+        *("build", "dist", "__pycache__"),
+    )
     shutil.copytree(ROOT, tree, symlinks=True, ignore=kept)
     required = [f"plugins/{name}/pyproject.toml" for name in ("drill", "web")]
     for name in ("oncecron/__init__.py", "CHANGELOG.md", "packaging/plugin/nfpm.yaml", *required):
