@@ -153,15 +153,14 @@ def jobs(
     due = dues(known_keys, log.reasons, now, more, missed_after, lambda: sources.key_hosts)
     for key, past in pasts.items():
         job = _job(known_keys[key], past, running.get(key, []), due[key], sources)
-        yield job._replace(place=_place(log, past.newest)) if keys and not brief else job
+        yield job._replace(place=_place(sources, past.newest)) if keys and not brief else job
 
 
-def _place(log: Reader, newest: Sequence[Execution]) -> str | None:
+def _place(sources: Sources, newest: Sequence[Execution]) -> str | None:
     """Return the place of an attempt that has not succeeded; executions come without what may be long."""
     if not newest or newest[0].outcome == "succeeded":
         return None
-    found = log.execution(newest[0].execution_id)
-    return found and found.place
+    return sources.place_of(newest[0])
 
 
 def _newest_in_brief(

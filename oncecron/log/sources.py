@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from oncecron.config.settings import Settings
-    from oncecron.core.log_rows import KeyHost, LeaseView, Pause, Skip
+    from oncecron.core.log_rows import Execution, KeyHost, LeaseView, Pause, Skip
     from oncecron.plugins import Work
     from oncecron.stores.reader import Reader
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _UNSTARTED_AT_MOST = 100
 """Keys that were never started whose skips are read; a role that may fire can make up thousands."""
+_LOOKED_AT = 1000
+"""Attempts of a tick among which one is looked for."""
 
 
 class Sources:
@@ -63,6 +65,16 @@ class Sources:
         for lease in self.leases:
             told = self.work.of_tick(lease.key, lease.tick) if lease.tick else None
             yield lease._replace(progress=told)
+
+    def place_of(self, execution: Execution) -> str | None:
+        """Return the place of an execution. A log beside the store has none that only a heartbeat has brought."""
+        if self.log is not self.store and execution.outcome in ("running", "lost"):
+            query = HistoryQuery(key=execution.key, tick=execution.tick, limit=_LOOKED_AT)
+            for each in self.store.history(query):  # which has ids of its own
+                if each.fencing_token == execution.fencing_token:
+                    return each.place
+        found = self.log.execution(execution.execution_id)
+        return found and found.place
 
     @cached_property
     def leases(self) -> Sequence[LeaseView]:

@@ -112,7 +112,8 @@ def facts_of(
     """
     text, log = which.tick, sources.log
     leases = [lease for lease in sources.leases if lease.key == key]
-    executions, skips = _executions(log, key, which), _skips(log, key, which)
+    executions = [_with_place(sources, each) for each in _executions(log, key, which)]
+    skips = _skips(log, key, which)
     spooled = [record for record in spooled if record.get("tick") == text]
     job_keys = [known for known in sources.job_keys if known.key == key]
     facts = Facts(
@@ -188,6 +189,13 @@ def _executions(log: Reader, key: str, which: Which) -> list[Traced]:
         some = [*itertools.islice(since, LOOKED_AT)]
     found = [each for each in some if each.execution.owner == some[0].execution.owner]
     return sorted(found, key=_by_attempt)
+
+
+def _with_place(sources: Sources, traced: Traced) -> Traced:
+    if traced.execution.outcome not in ("running", "lost"):
+        return traced
+    place = sources.place_of(traced.execution)
+    return traced._replace(execution=traced.execution._replace(place=place))
 
 
 def _by_attempt(each: Traced) -> tuple[int, int, int]:

@@ -470,10 +470,17 @@ def execution_record(
         "requested_by": ending.request and ending.request.author,
         "output": ending.output and ending.output.text,
         "output_cut": ending.output and ending.output.cut,
-        "place": place_text(ending.place),
+        "place": place_text(_place_after(lease, ending)),
         "shards": firing.shards,
         "retries": firing.retries,
     }
+
+
+def _place_after(lease: Lease | None, ending: Ending) -> bytes | None:
+    """Return what the job has left, else its first place: a log beside the store is told in no other way."""
+    if ending.place is None and lease:
+        return lease.place or None
+    return ending.place
 
 
 def not_started_record(firing: Firing, why: str) -> dict[str, Any]:

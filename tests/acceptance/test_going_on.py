@@ -149,6 +149,26 @@ def test_people_are_shown_the_place(store: Store, new_host: Callable[..., Oncecr
     assert answer(b, "jobs", "k")[0]["place"] is None
 
 
+def test_people_are_shown_the_place_of_who_left_no_other(
+    store: Store, new_host: Callable[..., Oncecron]
+) -> None:
+    """An attempt that begins with one and comes no further, and one whose host dies: the next attempt finds it."""
+    a, b = new_host("host-a"), new_host("host-b")
+    first = '[ $ONCECRON_ATTEMPT = 2 ] || echo 41 >"$ONCECRON_PLACE"; exit 3'
+    assert a.run("k", *TICK, "--retries", 1, *SOON, "--", "sh", "-c", first).status == 3
+    assert b"The next attempt goes on after 41\n" in b("why", "k").out
+    assert [row["place"] for row in answer(b, "history", "k")] == ["41", "41"]
+    assert answer(b, "jobs", "k")[0]["place"] == "41"
+    beat = 'echo 42 >"$ONCECRON_PLACE"; sleep 60'
+    firing = a.fire("j", *TICK, "--ttl", SHORT_TTL, "--", "sh", "-c", beat)
+    eventually(lambda: answer(b, "jobs", "j")[0]["place"] == "42")
+    kill_tree(firing.process.pid)
+    firing.wait()
+    other = b.run("j", "--tick", "two", "--wait", "30s", "--", "true")
+    assert other.status == 0, other.err
+    assert b"The next attempt goes on after 42\n" in b("why", "j", *TICK).out
+
+
 def test_each_shard_has_a_place(any_store: Store, host: Oncecron) -> None:
     """Its own, also where one firing runs them all."""
     shards = ("--shards", 2, "--retries", 1, *SOON)
