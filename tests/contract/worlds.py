@@ -96,6 +96,7 @@ class World:
         self._ids: dict[int, int] = {}
         self._other: dict[str, Any] | None = None
         self._tokens = [0]
+        self._passed = 0.0
 
     def do(self, step: Step, firing: Firing | None) -> Any:
         method = getattr(self, "_" + step.what.replace(" ", "_"))
@@ -306,10 +307,15 @@ class World:
         self.spool.store.skip(firing, refusal, deadline=slot.host.deadline())
 
     def _look_back(self, slot: Slot, _: Firing | None, *, schedule: str) -> Any:
-        """Return what is told of the last hour: some stores have the earlier pauses of a name in one row."""
+        """Return what is told of the last hour: some stores have the earlier pauses of a name in one row.
+
+        They are asked for so much more as has passed: what has aged may have been skipped before its tick was due, and
+        one store looks at the time of a skip, another at its tick.
+        """
         firing = slot.host.firing(minute(59), schedule=schedule)
         since_then = minute(0).instant or 0.0
-        rows = slot.host.store.look_back(firing, since_then, deadline=slot.host.deadline())
+        asked = since_then - self._passed
+        rows = slot.host.store.look_back(firing, asked, deadline=slot.host.deadline())
         told = []
         for kind, name, detail, since, until in rows:
             past = detail if kind in ("pause", "drain") else None
@@ -327,6 +333,7 @@ class World:
 
     def _pass(self, _: Slot, __: None, *, seconds: float) -> Any:
         """Let time pass; whose lease has ended has lost its session, which may be the reason."""
+        self._passed += seconds
         self.kind.age(seconds)
         now = clock.wall()
         for lease in self.people.leases():
