@@ -14,6 +14,19 @@ from oncecron.stores.redis.address import parse
 from oncecron.stores.redis.lease_store import RedisLeaseStore
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a skip take its time: a firing does without its record after a second, which a busy machine needs."""
+    for module in ("claim_loop", "redis.lease_store"):
+        monkeypatch.setattr(f"oncecron.stores.{module}.SKIP_TIMEOUT", 60.0)
+
+
+@pytest.fixture
+def sessions_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `release` wait longer for a session that ends: on a busy machine it may keep its lock for over a second."""
+    monkeypatch.setattr("oncecron.stores.postgres.reader._SESSION_LOCK_FREED_AFTER", 30.0)
+
+
 @pytest.fixture(params=sorted(KINDS))
 def store_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)

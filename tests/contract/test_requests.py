@@ -9,6 +9,8 @@ from oncecron.core import clock
 from oncecron.core.log_rows import Released
 from oncecron.core.model import Lease, Request
 
+pytestmark = pytest.mark.usefixtures("sessions_end")
+
 ANN = "ann@a.example"
 BOB = "bob@b.example"
 STOP = Request("stop", ANN, 15, None)

@@ -21,11 +21,9 @@ PROGRAMS_TRIED = int(os.environ.get("ONCECRON_TEST_PROGRAMS", "20"))
 
 
 @pytest.fixture
-def worlds(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dict[str, World]]:
-    """Make each store once. A skip may take its time: that a busy machine loses one is no difference of stores."""
-    monkeypatch.setattr("oncecron.stores.claim_loop.SKIP_TIMEOUT", 60.0)
+def worlds(request: pytest.FixtureRequest, sessions_end: None) -> Iterator[dict[str, World]]:
+    """Make each store once."""
+    del sessions_end
     alike = story_stores.ALIKE
     if story_stores.wanted() != "all":
         alike = story_stores.rotated(alike, story_stores.seed(), 1)

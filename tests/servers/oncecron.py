@@ -16,6 +16,7 @@ from servers.process import Process, descendants, end, public_directory, spawn
 from servers.waiting import eventually
 
 CONSOLE_SCRIPT = Path(sys.executable).with_name("oncecron")
+SHELL = f"{CONSOLE_SCRIPT.name}-shell"
 SHORT_TTL = 3
 """Seconds, half of the least that users are given: for tests that wait for a lease to end. All else is in proportion.
 
@@ -31,13 +32,18 @@ def _with_timing(name: str, seconds: float) -> Path:
 
 
 def _with_lines(lines: str, directory: Path) -> Path:
-    imports = "from oncecron.__main__ import main\n"
-    text = CONSOLE_SCRIPT.read_text()
-    assert text.count(imports) == 1, text
-    script = directory / CONSOLE_SCRIPT.name
-    script.write_text(text.replace(imports, lines + imports))
-    script.chmod(0o755)
-    return script
+    """Write both console scripts into a directory with more lines; return the first one."""
+    for name, package in ((CONSOLE_SCRIPT.name, "oncecron"), (SHELL, "oncecron_crontab")):
+        source = CONSOLE_SCRIPT.with_name(name)
+        if name == SHELL and not source.exists():
+            continue  # without the plugin
+        imports = f"from {package}.__main__ import main\n"
+        text = source.read_text()
+        assert text.count(imports) == 1, text
+        script = directory / name
+        script.write_text(text.replace(imports, lines + imports))
+        script.chmod(0o755)
+    return directory / CONSOLE_SCRIPT.name
 
 
 def script_of(library: Path) -> Path:
@@ -47,6 +53,14 @@ def script_of(library: Path) -> Path:
         f"import oncecron.core.timing\noncecron.core.timing.MINIMUM_TTL = {SHORT_TTL}\n"
     )
     return _with_lines(lines, public_directory("script"))
+
+
+def recording_script() -> Path:
+    """Return the console script of which no skip is lost, beside its oncecron-shell.
+
+    A firing does without the record after a second, and a busy machine needs more.
+    """
+    return _with_timing("SKIP_TIMEOUT", 60.0)
 
 
 def patient_script() -> Path:

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from log_of import PostgresLog
 from servers import CronHost, Journal, PostgresServer, assert_exclusive, eventually, job
-from servers.oncecron import CONSOLE_SCRIPT, installed
+from servers.oncecron import installed, recording_script
 from servers.other_crons import Daemon, OtherCronHost, daemons, generator
 from servers.process import public_directory, remove_directory
 from test_cron_daemons import MINUTES, tick_text
@@ -69,7 +69,7 @@ class Evidence(NamedTuple):
 
 def wrapped(crontab: str, cron: str) -> str:
     """Return a crontab as `wrap` writes it for a cron, on a host in UTC; no line may be refused."""
-    command = [CONSOLE_SCRIPT, "crontab", "wrap", "--cron", cron, "--tz", "UTC"]
+    command = [recording_script(), "crontab", "wrap", "--cron", cron, "--tz", "UTC"]
     done = subprocess.run(
         command, input=crontab, capture_output=True, text=True, env={}, check=False
     )
@@ -80,7 +80,9 @@ def wrapped(crontab: str, cron: str) -> str:
 def crontab_for(cron: str, url: str, quiet: str) -> str:
     """Return the crontab of both hosts of a cron."""
     percent = "\\%" if cron == "cronie" else "%"
-    text = CRONTAB.format(cron=cron, url=url, quiet=quiet, percent=percent, oncecron=CONSOLE_SCRIPT)
+    text = CRONTAB.format(
+        cron=cron, url=url, quiet=quiet, percent=percent, oncecron=recording_script()
+    )
     if cron == "cronie":
         now = datetime.now(ZoneInfo("Asia/Tokyo"))
         hours = f"{now.hour},{(now + timedelta(hours=1)).hour}"
@@ -118,7 +120,7 @@ def evidence(postgres: PostgresServer) -> Iterator[Evidence]:
         for host in hosts:
             host.start()
         # All are there at this minute, some perhaps at the one before.
-        first = (time.time() + 5) // 60 * 60 + 60
+        first = (time.time() + 20) // 60 * 60 + 60
         ticks = [tick_text(first + 60 * number) for number in range(MINUTES)]
         lines = len(CRONS) * len(LINES) + 1
         eventually(

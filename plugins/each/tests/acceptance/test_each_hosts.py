@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from log_of import Store
 from servers import descendants, eventually
-from servers.oncecron import SHORT_TTL, Oncecron
+from servers.oncecron import SHORT_TTL, Oncecron, recording_script
 from servers.process import kill_tree, wait_gone
 
 TICK = ("--tick", "one")
@@ -47,9 +47,11 @@ def test_a_waiting_host_continues_when_a_host_dies(
     store: Store, new_host: Callable[..., Oncecron], ledger: Path, in_doubt: str
 ) -> None:
     """With --failover: the item of the dead host is in doubt, or run again; the others are run once."""
-    options = (*TICK, *TEN, "--ttl", SHORT_TTL, "--failover", "--in-doubt", in_doubt)
+    options = (*TICK, *TEN, "--failover", "--in-doubt", in_doubt)
     a, b = new_host("host-a"), new_host("host-b")
-    holder = a.start("each", "--key", "k", *options, *stuck_at(ledger, 3), stdin=-3)
+    b.script = recording_script()
+    short = ("--ttl", SHORT_TTL)  # for the end of the other one's lease nobody waits
+    holder = a.start("each", "--key", "k", *options, *short, *stuck_at(ledger, 3), stdin=-3)
     until(ledger, 3)
     waiting = b.start("each", "--key", "k", *options, *stuck_at(ledger, 99), stdin=-3)
     eventually(lambda: any(skip.reason == "held" for skip in store.skips("k")), 20)
@@ -93,7 +95,7 @@ def test_nothing_runs_on_when_a_part_is_killed(host: Oncecron, ledger: Path, dep
     tree = descendants(firing.process.pid)
     assert len(tree) == 5
     os.kill(tree[depth].pid, signal.SIGKILL)
-    wait_gone(tree, 20)
+    wait_gone(tree, 30)
     assert firing.wait().status != 0
     assert host("each", "--key", "k", *options, *stuck_at(ledger, 99), stdin=-3).status == 1
     assert states(host) == {"1": "lost"} | {str(n): "done" for n in range(2, 11)}
@@ -108,7 +110,7 @@ def test_a_command_does_not_outlive_wrapper_and_guard(host: Oncecron, ledger: Pa
         os.kill(process.pid, signal.SIGSTOP)
     for process in tree[:3]:
         os.kill(process.pid, signal.SIGKILL)
-    wait_gone(tree[3:], 10)
+    wait_gone(tree[3:], 30)
     firing.wait()
 
 

@@ -15,7 +15,7 @@ from answers import refused
 from log_of import Store
 from planting import last_started
 from servers import Answer, Certificates, Received, Recorder, SmtpSink, eventually
-from servers.oncecron import SHORT_TTL, Ended, Oncecron
+from servers.oncecron import SHORT_TTL, Ended, Oncecron, recording_script
 from servers.process import kill_tree
 
 from oncecron_notify.message import CHATS
@@ -147,6 +147,8 @@ def test_hosts_that_fire_together_send_one_message(
     recorder = new_recorder()
     cluster.configure(hook(recorder))
     hosts = [cluster.host(name) for name in ("host-a", "host-b", "host-c")]
+    for host in hosts:
+        host.script = recording_script()
     hosts[0].run("billing", *FAILING)
     firings = [host.start("notify") for host in hosts]
     for firing in firings:
@@ -225,7 +227,7 @@ def test_what_is_no_acknowledgement(
 ) -> None:
     """A redirection is not followed, and a server that hangs costs its timeout."""
     recorder = new_recorder(behave)
-    cluster.configure(hook(recorder, more='timeout = "1s"\n'))
+    cluster.configure(hook(recorder, more='timeout = "1s"\n' if behave is slow else ""))
     host = cluster.host()
     host.run("billing", *FAILING)
     ended = host("notify", "--now")
@@ -233,6 +235,7 @@ def test_what_is_no_acknowledgement(
     assert why in ended.err
     assert len(recorder.received) == 1
     recorder.behave = lambda _: Answer()
+    cluster.configure(hook(recorder))
     passed(host)
     assert said(bodies(recorder)[1]) == [("problem", "failed", "billing")]
 
@@ -269,12 +272,12 @@ def test_a_command_that_hangs_is_killed_with_all_that_it_started(
     alive = public_path / "alive"
     lives = f"sh -c 'echo $$ >> {alive}; exec sleep 600'"
     command = f"{lives} & ({lives} &); wait"
-    cluster.configure(f"[notify.channel.log]\ntimeout = 1\ncommand = '''{command}'''\n")
+    cluster.configure(f"[notify.channel.log]\ntimeout = 5\ncommand = '''{command}'''\n")
     host = cluster.host()
     host.run("billing", *FAILING)
     for how in ("--now", "--test"):
         ended = host("notify", how)
-        assert "the command has not ended within 1 s and was killed" in ended.err
+        assert "the command has not ended within 5 s and was killed" in ended.err
     pids = alive.read_text().split()
     assert len(pids) == 4
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
