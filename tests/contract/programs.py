@@ -26,6 +26,8 @@ HOSTS = ("a", "bb", "ccc")
 PEOPLE = "root@desk"
 SILENCE = 25.0
 """Seconds: more than two heartbeats, less than half a lease."""
+SHORT_GAP = 40.0
+"""Seconds: one silence is shorter, two are longer, by more than a program takes on a busy machine."""
 TICKS = {
     "m1": minute(41),
     "m2": minute(42),
@@ -74,7 +76,7 @@ _HOW: dict[str, dict[str, SearchStrategy[Any]]] = {
         "failover": _mostly(False, True, times=2),
         "retries": _mostly(0, 1, 2, times=2),
         "again": _mostly(False, True),
-        "min_gap": _mostly(None, 30.0, 3600.0),
+        "min_gap": _mostly(None, SHORT_GAP, 3600.0),
         "starting_deadline": _mostly(None, 1.0, 1e6),
         "lateness": _mostly(1.0, 45.0, times=2),
         "shard": _mostly(None, 0, 1, times=10),
@@ -380,7 +382,7 @@ _STORIES: tuple[SearchStrategy[list[Step]], ...] = (
     st.sampled_from(("m1", "m2", "n1")).flatmap(_forgotten_attempt),
     *[st.sampled_from(("m1", "n1")).flatmap(_list_of_a_tick)] * 3,
     st.sampled_from(("m1", "m2", "n1")).flatmap(_list_that_is_forgotten),
-    st.sampled_from((30.0, 3600.0)).flatmap(_short_gaps),
+    st.sampled_from((SHORT_GAP, 3600.0)).flatmap(_short_gaps),
     _in_turn(_step("deliver other", 0), _step("deliver its end"), _step("claim", 1)),
     _in_turn(_step("deliver other", 0, tick="ahead"), _step("claim", 1)),
     _in_turn(_step("deliver skip", 0), _step("deliver skip", 0, twice=True)),

@@ -259,7 +259,7 @@ def test_what_was_due_in_a_pause_is_not_missing(a: Host, store: StoreKind, log: 
     number = int(clock.wall() + 30 - (minute(0).instant or 0.0)) // 60  # none is due right now
     now = (minute(number + 14).instant or 0.0) + 1
     a.run(minute(number), **MINUTELY)
-    store.age(clock.wall() - (minute(number).instant or 0.0) + 50)  # started before the pause
+    store.age(clock.wall() - (minute(number).instant or 0.0) + 40)  # started before the pause
     log.people.pause(KEY, author="ops@x", reason=None, seconds=None)
     assert findings(log, now=now) == []
     a.lose(minute(number + 2), **MINUTELY)

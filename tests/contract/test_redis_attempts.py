@@ -234,19 +234,25 @@ def test_what_no_replica_has_does_not_count(
 ) -> None:
     """With `?wait=1` an end that is kept, and a start, are asked again until one has them; there is one of each."""
     replica = new_redis(aof=True, replicaof=f"{server.host} {server.port}")
-    eventually(lambda: server.connect().wait(1, 1000) == 1)
+
+    def follows() -> bool:
+        return bool(server.connect().wait(1, 1000) == 1)
+
+    eventually(follows)
     a = connect(wait=1)
     lease = a.win(minute(1), retries=1)
     replica.sigstop()
     with pytest.raises(StoreUnavailable, match="only 0 of 1 replicas"):
         a.keep(lease)
     replica.sigcont()
+    eventually(follows)
     assert a.keep(lease)
     replica.sigstop()
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="only 0 of 1 replicas"):
             a.retry(lease)
     replica.sigcont()
+    eventually(follows)
     second = a.retry(lease)
     assert isinstance(second, Lease)
     assert outcomes(server) == outcomes(replica) == [(1, "failed"), (2, "running")]

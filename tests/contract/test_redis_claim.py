@@ -199,7 +199,7 @@ def test_nothing_is_taken_away_by_a_server_that_may_have_forgotten(
             answer = a.fire(minute(2))
             assert isinstance(answer, AskAgain)
             assert answer.why == "recovering"
-            assert TTL - 10 < answer.after <= TTL + 1
+            assert TTL / 2 < answer.after <= TTL + 1
     assert b.renew(lease)
 
 
@@ -253,8 +253,8 @@ def test_a_frozen_server_grants_nothing_to_whoever_has_given_up(
     state = a.look(firing)
     server.sigstop()
     try:
-        deadline = clock.lease_time(clock.BOOTTIME) + 0.5
         host = seen(state, firing, won=True)
+        deadline = clock.lease_time(clock.BOOTTIME) + 2
         with pytest.raises(StoreUnavailable) as caught:
             a.store.grant(firing, state, START, host, alone=False, deadline=deadline)
         # the firing knows the server's clock no better than a round trip takes

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CHANNEL = f"oncecron:{{oncecron}}:events:{KEY}#0"
 STOP = Request("stop", "ann@a.example", 15, None)
-LATEST = 10.0
+LATEST = 30.0
 """Seconds after which a stir that has not come will not come."""
 
 

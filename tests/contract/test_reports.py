@@ -1,6 +1,7 @@
 """What jobs, accounts and audits ask of a store: traces, timelines, keys."""
 
 import time
+from typing import Any
 
 from contract_log import Log
 from contract_stores import StoreKind
@@ -95,9 +96,10 @@ def test_a_lost_tick_is_no_gap_and_a_late_word_no_overlap(
 def test_two_that_ran_without_the_store_are_found(a: Host, b: Host, log: Log) -> None:
     """Unclaimed executions gave the promise up, and the proof says so."""
     tick = scheduled_tick("* * * * *", "UTC", clock.wall())
+    told: dict[str, Any] = {"outcome": "unclaimed", "command": COMMAND, "late": True}
+    told |= {"started_at": clock.wall() - 2, "finished_at": clock.wall()}
     for host in (a, b):
-        firing = host.firing(tick)
-        host.deliver(execution_record(firing, outcome="unclaimed", command=COMMAND, late=True))
+        host.deliver(execution_record(host.firing(tick), **told))
     found = findings(log)
     assert [each.finding for each in found] == ["twice", "overlap"]
     assert "(unclaimed: no lease)" in found[0].reason

@@ -68,7 +68,9 @@ def test_no_step_is_compiled(store: PostgresKind) -> None:
         put(loader, Chunk(number, many(10), is_last=True))
     slot.names(2)
     slot.names(2, ItemResult(1, "failed", 0.0), redraw_below=2)
-    sessions = store.database.execute("select pid from pg_stat_activity where usename = 'runner'")
+    sessions = store.database.execute(
+        "select pid from pg_stat_activity where usename = 'runner' and datname = current_database()"
+    )
     maps = [Path(f"/proc/{pid}/maps").read_text() for [pid] in sessions]
     assert maps
     assert not [each for each in maps if "llvm" in each]
