@@ -110,10 +110,13 @@ def test_many_items_in_several_chunks(store: Store, host: Oncecron) -> None:
 
 
 def test_hosts_share_the_items(
-    store: Store, new_host: Callable[..., Oncecron], ledger: Path
+    store: Store, new_host: Callable[..., Oncecron], ledger: Path, public_path: Path
 ) -> None:
-    """Three hosts with two jobs each: one of them loads, and each item is run once."""
-    command = ("sh", "-c", f'echo "$1" >>{ledger}; echo "$1"; sleep 0.05', "sh")
+    """Three hosts with two jobs each: one of them loads, and each item is run once; none ends before two work."""
+    begun = public_path / "begun"
+    begun.touch()
+    together = f"echo $ONCECRON_HOST >>{begun}; until [ $(sort -u {begun} | wc -l) -gt 1 ]; do sleep 0.05; done"
+    command = ("sh", "-c", f'{together}; echo "$1" >>{ledger}; echo "$1"', "sh")
     options = (*TICK, "--items", f"echo load >>{ledger}; seq 60", "--slots", 6, "--jobs", 2)
     firings = [
         new_host(name).start("each", "--key", "k", *options, "--", *command, stdin=-3)
@@ -202,7 +205,7 @@ def test_a_command_that_is_killed_leaves_its_items_in_doubt(store: Store, host: 
 def test_a_timeout_ends_one_command(host: Oncecron) -> None:
     """Its item has failed, and the others are run."""
     script = 'echo "$1"; [ "$1" != 2 ] || sleep 60'
-    told = each(host, *TICK, "--items", "seq 3", "--timeout", "300ms", "--shell", script)
+    told = each(host, *TICK, "--items", "seq 3", "--timeout", "5s", "--shell", script)
     assert (told.status, told.out.split()) == (1, [b"1", b"2", b"3"])
     assert "1 dead" in told.err
 

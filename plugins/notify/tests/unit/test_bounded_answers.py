@@ -105,10 +105,10 @@ def test_a_reply_of_a_mail_server_without_end(
         (
             b"",
             b"",
-            'the connection within 0.5 s; a server that speaks TLS at once needs tls = "tls"',
+            'the connection within 2 s; a server that speaks TLS at once needs tls = "tls"',
         ),
-        (b"", b"2", "the connection within 0.5 s"),
-        (GREETING, b"2", "EHLO within 0.5 s"),
+        (b"", b"2", "the connection within 2 s"),
+        (GREETING, b"2", "EHLO within 2 s"),
     ],
     ids=["silent", "slow", "slow-later"],
 )
@@ -125,7 +125,7 @@ def test_a_reply_that_is_never_whole(
 
     before = threading.active_count()
     server = new_scripted(dribble)
-    assert f"no answer to {told}" in refusal_of(server, 0.5)
+    assert f"no answer to {told}" in refusal_of(server, 2)
     server.close()
     eventually(lambda: threading.active_count() <= before)
 
@@ -151,8 +151,8 @@ def run(command: str, timeout: float = PATIENCE) -> str:
 def test_a_program_that_prints_without_end(tmp_path: Path) -> None:
     """It is killed at its timeout, and no memory or disk is filled."""
     size = tmp_path / "size"
-    said = run(f"timeout 0.5 yes >&2; stat -Lc %s /proc/self/fd/2 >{size}; exec yes >&2", 2.0)
-    assert said == "the command has not ended within 2 s and was killed"
+    said = run(f"timeout 0.5 yes >&2; stat -Lc %s /proc/self/fd/2 >{size}; exec yes >&2", 4.0)
+    assert said == "the command has not ended within 4 s and was killed"
     assert int(size.read_text()) < 1 << 20
 
 
