@@ -31,7 +31,7 @@ class Shown:
             viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=False
         )  # type: ignore[arg-type]  # a literal
         self.page: Page = context.new_page()
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(30_000)
         self.strangers: list[str] = []
         """What the page asked of others than its own host; none of it is answered."""
         self.complaints: list[str] = []

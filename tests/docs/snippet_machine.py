@@ -24,7 +24,7 @@ SERVERS_ADDRESS, CLIENTS_ADDRESS = "192.0.2.10", "192.0.2.11"
 OWNER, FIRING, PASSWORD = "oncecron_owner", "cron", "the-password"
 JOBS = ("bill.sh", "import-orders", "report.sh", "backup.sh", "send-mails")
 FORBIDDEN = ("apt-get", "apt", "docker", "kubectl", "pip", "pipx", "reboot", "systemctl", "uv")
-DEADLINE = 60  # seconds for a scenario
+DEADLINE = 150  # seconds for a scenario
 _PATH = re.compile(
     r"(?:(?<=://)|(?<![\w./:-]))(?=/(?:usr/local|usr/bin/oncecron|etc/oncecron|srv|opt|var|home|tmp|run)\b)"
 )

@@ -91,7 +91,7 @@ def test_leftovers_count_as_the_run_that_left_them(
     journal: Journal, running: Any, option: str, role: str
 ) -> None:
     """What a job leaves behind beats on in the job's name until it is killed."""
-    assert running(option).wait(timeout=10) == 0
+    assert running(option).wait(timeout=60) == 0
     [start] = journal.wait_for("start", where=lambda line: line.detail == role)
     process = read_process(start.pid)
     assert process is not None

@@ -28,13 +28,21 @@ def kill_forwarder():
     select.select([capture._replies], (), (), 30)
     pipe = os.readlink(f"/proc/self/fd/{capture._outputs[0][1]}")
     for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            held = [os.readlink(f"/proc/{name}/fd/{n}") for n in os.listdir(f"/proc/{name}/fd")]
-        except OSError:
-            continue
-        if pipe in held and int(name) != os.getpid():
+        if pipe in held(name) and int(name) != os.getpid():
             os.kill(int(name), signal.SIGKILL)
             wait_gone()
+
+def held(pid):  # a descriptor may be closed meanwhile, and so may the process
+    found = []
+    try:
+        for number in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                found.append(os.readlink(f"/proc/{pid}/fd/{number}"))
+            except OSError:
+                pass
+    except OSError:
+        pass
+    return found
 
 def wait_gone():  # its last thread: with it the other end of this pipe is closed
     poll = select.poll()

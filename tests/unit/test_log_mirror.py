@@ -103,6 +103,7 @@ def test_the_thread_rests_while_a_runner_is_forked(
         raise OSError
 
     monkeypatch.setattr("oncecron.run.log_mirror.open_lease_store", open_slowly)
+    monkeypatch.setattr("oncecron.run.log_mirror.LOG_GOODBYE", 60.0)
     log = mirror(threaded)
     log.hold()
     log.send(record("running"))
@@ -177,6 +178,7 @@ def test_a_fork_waits_for_one_older_record_alone(
             """Do nothing."""
 
     monkeypatch.setattr("oncecron.run.log_mirror.open_lease_store", lambda *_: Slow())
+    monkeypatch.setattr("oncecron.run.log_mirror.LOG_GOODBYE", 60.0)
     log = mirror(threaded)
     assert threaded.log is not None
     for attempt in range(1, 30):

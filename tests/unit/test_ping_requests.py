@@ -32,6 +32,8 @@ from oncecron.watch.http_request import Request, RequestError, send
 from oncecron.watch.pinger import events_in
 from oncecron.watch.pings import Channel, Story, request_for, run_id, summary
 
+PATIENCE = 60.0
+"""Seconds: no answer takes so long."""
 OWNER = "3e4f6ad1-08b7-4c52-9a0e-111111111111"
 
 
@@ -276,7 +278,7 @@ def test_a_star_stands_for_any_characters(key: str, pattern: str) -> None:
 def test_a_login_is_a_header(new_recorder: Callable[..., Recorder]) -> None:
     """As in any URL: percent-decoded, and not in the path."""
     recorder = new_recorder()
-    send(Request("GET", f"{recorder.url.replace('://', '://ann:p%40ss@')}/x?a=b"), 5)
+    send(Request("GET", f"{recorder.url.replace('://', '://ann:p%40ss@')}/x?a=b"), PATIENCE)
     [request] = recorder.received
     assert request.headers["authorization"] == "Basic YW5uOnBAc3M="
     assert (request.path, request.query) == ("/x", {"a": "b"})
@@ -292,7 +294,7 @@ def test_some_answers_are_final(
     recorder = new_recorder(lambda _: Answer(status))
     moved = ", a redirection, which is not followed" if status == HTTPStatus.FOUND else ""
     with pytest.raises(RequestError, match=f"^HTTP status {status}{moved}$") as raised:
-        send(Request("GET", recorder.url), 5)
+        send(Request("GET", recorder.url), PATIENCE)
     assert raised.value.again is again
 
 
@@ -300,7 +302,7 @@ def test_a_closed_connection_is_no_answer(new_recorder: Callable[..., Recorder])
     """It may be tried again."""
     recorder = new_recorder(lambda _: None)
     with pytest.raises(RequestError, match="closed the connection without an answer"):
-        send(Request("GET", recorder.url), 5)
+        send(Request("GET", recorder.url), PATIENCE)
 
 
 def test_an_answer_must_be_whole_in_time() -> None:
@@ -334,7 +336,7 @@ def test_a_ping_that_fails_leaves_nothing(
 
     def step() -> None:
         with pytest.raises(RequestError):
-            send(Request("GET", url), 5)
+            send(Request("GET", url), PATIENCE)
 
     assert_nothing_kept(step, 100)  # each reads the authorities, which are large
 
@@ -342,7 +344,7 @@ def test_a_ping_that_fails_leaves_nothing(
 def test_a_port_that_cannot_be_is_no_crash() -> None:
     """Whatever the URL holds, the reason is one line without it."""
     with pytest.raises(RequestError) as raised:
-        send(Request("GET", "http://127.0.0.1:99999/s3cret"), 5)
+        send(Request("GET", "http://127.0.0.1:99999/s3cret"), PATIENCE)
     assert "s3cret" not in str(raised.value)
 
 

@@ -182,13 +182,16 @@ def test_kill_returns_while_something_runs_away() -> None:
 def test_a_process_of_another_user_is_said_to_be_left() -> None:
     """Without the right to signal it, kill() goes on saying that something is left, until it ends."""
     process_tree.become_subreaper()
-    other = spawn("sh", "-c", "exec 3<>/dev/null; sleep 2; exit 7")
+    reader, writer = os.pipe()
+    os.dup2(reader, 0)
+    other = spawn("sh", "-c", "read line; exit 7")
     os.setresuid(NOBODY, NOBODY, 0)  # the job stays root's
     tree = process_tree.Tree(other)
     for _ in range(5):
         assert tree.kill()
     assert other not in tree.statuses
     assert not process_tree.send(next(iter(process_tree.descendants(os.getpid()))), signal.SIGKILL)
+    os.close(writer)
     assert process_tree.exit_status(reaped(tree, other)) == 7
     assert not tree.kill()
 

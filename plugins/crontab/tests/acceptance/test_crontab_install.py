@@ -359,18 +359,23 @@ def test_a_part_of_the_crontab_is_not_left(
 
 
 def test_two_at_once_lose_nothing(broken: Broken, public_path: Path) -> None:
-    """The second waits for the first, and then sees that its reading is old."""
-    slow = f"touch {public_path}/started; cat >$file.new; sleep 1; mv $file.new $file; exit 0"
+    """The third waits for the first, and then sees that its reading is old. The second has nothing to do."""
+    go = public_path / "go"
+    waits = f"until [ -e {go} ]; do sleep 0.05; done"
+    slow = f"touch {public_path}/started; cat >$file.new; {waits}; mv $file.new $file; exit 0"
     host = broken(installing=slow)
     with ThreadPoolExecutor() as pool:
         first = pool.submit(host, "crontab", "wrap", "--install")
         eventually((public_path / "started").exists)
         second = host("crontab", "unwrap", "--install")
-        third = host("crontab", "wrap", "--install", "--tz", "Asia/Tokyo")
+        third = pool.submit(host, "crontab", "wrap", "--install", "--tz", "Asia/Tokyo")
+        [backups] = {path.parent for path in public_path.rglob("crontabs/*")}
+        waiting = re.compile(rf"-> FLOCK .*:{backups.stat().st_ino} ")
+        eventually(lambda: waiting.search(Path("/proc/locks").read_text()))
+        go.touch()
         assert first.result().status == 0
     assert (second.status, b"nothing to change" in second.out) == (0, True)
-    refused = "changed while it was read" in third.err
-    assert refused or b"nothing to change" in third.out
+    assert "changed while it was read" in third.result().err
     assert b"--tz UTC" in (public_path / "installed").read_bytes()
 
 

@@ -224,7 +224,7 @@ def test_ctrl_c_leaves_nothing(
         assert host.run("k", "--tick", "one", "--", "true").status == 0
         before = contents(url)
         process = driller.start("--store", url, "--minutes", 5, "--yes")
-        eventually(lambda: any(driller.temporary.glob("*/control/journal/*/*")), 60)
+        eventually(lambda: any(driller.temporary.glob("*/control/journal/*/*")), BEGUN)
         assert set(contents(url)) > set(before)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
@@ -247,7 +247,7 @@ def test_a_drill_that_is_killed_leaves_nothing(
         process.kill()
         process.wait()
         assert eventually(lambda: list(driller.temporary.iterdir()) == [], 60)
-        assert driller.left() == []
+        assert eventually(lambda: driller.left() == [])
         assert contents(url) == before
 
 

@@ -62,8 +62,14 @@ def test_a_store_that_refuses_is_away_until_it_answers() -> None:
 
 def test_a_beat_that_never_ends_is_a_fault_that_lasts() -> None:
     """As when the store is stopped."""
-    may_end = threading.Event()
-    pulse = Pulse(may_end.wait, LONGEST)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def beat() -> None:
+        begun.set()
+        may_end.wait()
+
+    pulse = Pulse(beat, LONGEST)
+    begun.wait()
     pulse.stop()
     [fault] = pulse.slow()
     may_end.set()

@@ -193,6 +193,6 @@ def test_a_store_that_never_answers(public_path: Path) -> None:
             for found in pool.map(get, [address] * 3):
                 assert found["up", None] == 0
             process.terminate()
-            _, errors = process.communicate(timeout=5)
+            _, errors = process.communicate(timeout=20)
             assert process.returncode == 0
             assert len(errors.splitlines()) == 1

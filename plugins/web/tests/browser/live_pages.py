@@ -25,5 +25,5 @@ def served(**given: str) -> Iterator[str]:
     finally:
         server.task_dispatcher.shutdown()  # a thread of it would write into what has its descriptor next
         server.trigger.pull_trigger(lambda: wasyncore.close_all(server._map))
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()

@@ -304,6 +304,7 @@ def test_a_reading_that_takes_long(
     gate = threading.Event()
     pages.find = lambda _: gate.wait(30)
     statuses = {pages(path).status for path in ("/", "/", "/key")}
+    eventually(lambda: pages.reads)
     assert (statuses, len(pages.reads)) == ({503}, 1)
     answers = [pages("/key", f"name={number}") for number in range(100)]
     assert {answer.status for answer in answers} == {503}
