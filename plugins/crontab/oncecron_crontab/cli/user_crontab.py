@@ -13,8 +13,10 @@ Debian's `crontab -l` leaves out up to three comments at the top, because they m
 
 It also shows a carriage return and a backspace as the letters `\r` and `\b`, since 3.0pl1-149. Such letters are common
 in commands (`tr -d '\r'`). So where they are, `crontab -e` is asked too. It gives an editor, here cat, the file as it
-is, but never the comments at the top, and installs nothing that the editor has not changed. That of busybox does, so
-only Debian's and an unknown one are asked; the `-l` of other crons shows all bytes.
+is, but never the comments at the top. Debian's installs what the editor leaves if the time of the file has changed, and
+so it sometimes does where a second of the clock ends meanwhile (one call of 300): the comments are lost then. If the
+editor fails it installs nothing. That of busybox does, so only Debian's and an unknown one are asked; the `-l` of other
+crons shows all bytes.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ _HEADER = re.compile(
 )
 _LETTERS = re.compile(rb"\\[br]")
 _NOT_EDITED = re.compile(rb"(?:#.*\n){0,3}")
+_FAILING_CAT = """/bin/sh -c 'cat "$0"; exit 1'"""
+"""The editor, to which crontab(1) adds a file's name: one that fails has changed nothing."""
 _NO_CRONTAB = re.compile(rb"no crontab|no such file", re.IGNORECASE)  # Debian, cronie; busybox
 _BACKUPS = "crontabs"
 _LONGEST_END = 2
@@ -75,10 +79,10 @@ def _exact(user: str | None, listed: bytes, start: int) -> bytes:
     end = len(listed) - len(rest)
     done = _crontab(user, "-e")
     shown = done.stdout.replace(b"\b", rb"\b").replace(b"\r", rb"\r")
-    if done.returncode == 0 and rest in (shown, done.stdout) and letters.start() >= end:
+    if rest in (shown, done.stdout) and letters.start() >= end:
         return listed[start:end] + done.stdout
     line = listed.count(b"\n", start, letters.start()) + 1
-    why = f": {_complaint(done)}" if done.returncode else ""
+    why = "" if done.stdout else f": {_complaint(done)}"
     raise InputError(
         f"cannot read {name_of(user)}: line {line} has a \\r or \\b, and `crontab -l` shows a carriage return and a "
         f"backspace so, too; `crontab -e` does not tell which it is{why}; run the command again, or install the "
@@ -215,7 +219,7 @@ def _command(user: str | None, word: str) -> tuple[list[str], dict[str, str]]:
             "the program crontab is not installed here; install a cron, or name a file and use --in-place"
         )
     words = [program, *(["-u", user] if user else []), word]
-    return words, {**os.environ, "LC_ALL": "C", "CRONTAB_NOHEADER": "N", "VISUAL": "/bin/cat"}
+    return words, {**os.environ, "LC_ALL": "C", "CRONTAB_NOHEADER": "N", "VISUAL": _FAILING_CAT}
 
 
 def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:

@@ -296,6 +296,19 @@ def test_an_editor_is_asked_where_letters_may_be_shown(
         user_crontab.read(None)
 
 
+def test_a_crontab_that_is_read_by_an_editor_stays_as_it_is(
+    broken: Broken, monkeypatch: pytest.MonkeyPatch, public_path: Path
+) -> None:
+    """Debian's installs it again, without the comments at its top, if a second of the clock ends meanwhile."""
+    data = b"# bill\n0 2 * * * tr -d '\\r'\n"
+    edits = 'tail -n +2 "$file" >"$file.new"; sh -c "$VISUAL $file.new" && mv "$file.new" "$file"'
+    host = broken(data=data, editing=edits)
+    monkeypatch.setenv("PATH", host.environment["PATH"])
+    monkeypatch.setattr(user_crontab, "installed_cron", lambda: CRONS["debian"])
+    assert user_crontab.read(None) == data
+    assert (public_path / "installed").read_bytes() == data
+
+
 @pytest.mark.parametrize(
     "installing", ["cat >/dev/null; exit 0", "cat >/dev/null; : >$file; exit 1"]
 )
