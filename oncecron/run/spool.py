@@ -477,8 +477,11 @@ def execution_record(
 
 
 def _place_after(lease: Lease | None, ending: Ending) -> bytes | None:
-    """Return what the job has left, else its first place: a log beside the store is told in no other way."""
-    if ending.place is None and lease:
+    """Return what the job has left, else its first place: a log beside the store is told in no other way.
+
+    What a killed guard had sent by heartbeats, the wrapper may not know: a lost run keeps what the store has.
+    """
+    if ending.place is None and lease and ending.outcome != "lost":
         return lease.place or None
     return ending.place
 
