@@ -52,18 +52,22 @@ def missed_firings(
     return firings, found.left
 
 
-def say(spec: RunSpec, firings: Sequence[Firing], left: int) -> None:
-    """Say what is made up to who wants to know; and what is not, to everybody: the next firing says it no more."""
-    key = spec.firing.key
+def say(spec: RunSpec, firings: Sequence[Firing]) -> None:
+    """Say what is made up to who wants to know."""
     if firings and (spec.verbose or system.calls.isatty(2)):
         span = " to ".join(dict.fromkeys(str(firings[each].tick.text) for each in (0, -1)))
-        stderr.complain(f"key {key}: making up {count(len(firings), 'tick')}: {span} (--catch-up)")
-    if left:
-        by_hand = spec.command_line(f"again {key} --tick TICK")
-        stderr.complain(
-            f"key {key}: {count_of(left)} before {firings[0].tick.text} will not be made up: one firing makes up at "
-            f"most {AT_MOST} (--catch-up); to run one by hand: {by_hand}"
-        )
+        of = f"making up {count(len(firings), 'tick')}: {span} (--catch-up)"
+        stderr.complain(f"key {spec.firing.key}: {of}")
+
+
+def say_left(spec: RunSpec, oldest: Firing, left: int) -> None:
+    """Say what is not made up, to everybody: the next firing says it no more."""
+    key = spec.firing.key
+    by_hand = spec.command_line(f"again {key} --tick TICK")
+    stderr.complain(
+        f"key {key}: {count_of(left)} before {oldest.tick.text} will not be made up: one firing makes up at "
+        f"most {AT_MOST} (--catch-up); to run one by hand: {by_hand}"
+    )
 
 
 def count_of(left: int) -> str:

@@ -222,6 +222,8 @@ class _ShardClaim:
         """What is claimed: the firing's own tick, or one that it makes up."""
         self._missed: list[Firing] = []
         """What else is to be made up, the oldest last."""
+        self._left: tuple[Firing, int] | None = None
+        """The oldest of that, and how many older ones are not made up."""
         self._patience = patience
         self.due = 0.0
         """When to claim (lease clock)."""
@@ -290,6 +292,7 @@ class _ShardClaim:
         if isinstance(answer, Lease):
             if self._stale:
                 self._evict(self._stale, now + CALL_TIMEOUT)
+            self._say_left()
             return answer
         return self._take_refusal(answer, now)
 
@@ -372,11 +375,21 @@ class _ShardClaim:
             self._connection.close()
             self._failed(error)
             return
-        say(self._spec, firings, left)
+        say(self._spec, firings)
+        self._left = (firings[0], left) if left else None
         self._own = own._replace(previous=None)
         self._missed = firings[::-1]
         self.goes_on()
         self._begin_anew(now)
+
+    def _say_left(self) -> None:
+        """Say once what is never made up: where the oldest of the others starts, which only one host starts."""
+        oldest, left = self._left or (self.firing, 0)
+        if left and oldest.owner == self.firing.owner and "left" not in self._patience.said:
+            from oncecron.run.catch_up import say_left  # noqa: PLC0415 - a firing that was behind
+
+            self._patience.said.add("left")
+            say_left(self._spec, oldest, left)
 
     def goes_on(self) -> bool:
         """Turn to what is claimed next for this shard, if this was a tick to be made up; return whether it was."""

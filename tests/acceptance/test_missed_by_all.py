@@ -196,6 +196,22 @@ def test_two_hosts_make_up_together(
     assert_exclusive(journal)
 
 
+def test_what_is_too_much_is_told_once(any_store: Store, new_host: Hosts) -> None:
+    """By one of the hosts that fire together, and not again for each shard."""
+    hours = minute_tick(time.time() - 2 * 3600).text
+    for key, shards in (("k", 1), ("parts", 2)):
+        run_before(any_store, new_host("host-past"), key, "--shards", shards)
+        planting.last_started(any_store, key, hours)
+    firings = [
+        new_host(f"host-{each}").fire("k", *MINUTELY, "--catch-up", "2h", "--", "true")
+        for each in "abc"
+    ]
+    told = "".join(firing.wait().err for firing in firings)
+    told += new_host().run("parts", *MINUTELY, "--catch-up", "2h", "--shards", 2, "--", "true").err
+    keys = re.findall("key ([a-z]*): [0-9]* missed ticks before .* will not be made up", told)
+    assert keys == ["k", "parts"], told
+
+
 @pytest.mark.parametrize("kind", ["postgres", "redis"])
 def test_an_outage_of_the_store_is_made_up(
     kind: str,
