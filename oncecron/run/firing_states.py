@@ -404,8 +404,9 @@ class Recording(State):
     def _on_due(self) -> State:
         return self._on_recorded(events.Recorded(StoreUnavailable("the store does not answer")))
 
-    def _on_renewed(self, _: events.Renewed) -> State:
-        return self
+    def _on_renewed(self, event: events.Renewed) -> State:
+        request = event.lease.request
+        return self._on_stop(request_note(request), EX_TEMPFAIL) if request else self
 
     def _on_lost(self, _: events.Lost) -> State:
         return self

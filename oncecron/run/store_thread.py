@@ -23,7 +23,7 @@ another, and posts events as answers, in the order in which things happen:
     retry        Begins the next attempt, within the budget of a claim: `Granted` (parked like a claim), `NotRetried`
                  (the heartbeats continue) or `Lost`.
     end          Records how the job ended, within `RECORD_TIMEOUT`: `Recorded`, with an error if the guard is to
-                 spool it.
+                 spool it. Where other shards or ticks may follow, it renews first: to hear of a request (`Renewed`).
     claim next   Claims the next shard after `Recorded`.  Any other order ends the thread then.
     withdraw     Ends an unanswered claim or retry: `Failed` or `NotRetried`.  It may come at any time.
 
@@ -437,6 +437,10 @@ class StoreThread:
             self._post(NotRetried(answer, unanswered))
 
     def _record(self, ending: Ending) -> None:
+        firing = self._spec.firing
+        others_follow = firing.shards > 1 or self._lease.owner != firing.owner
+        if others_follow and not self.failure:
+            self._renew()  # none does where somebody has asked for the end since the last heartbeat
         store, lease, retention = self._connection.store, self._lease, self._spec.retention
         answer = self._answer(
             lambda deadline: store.finish(lease, ending, retention, deadline=deadline)

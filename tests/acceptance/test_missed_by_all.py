@@ -184,6 +184,24 @@ def test_other_hosts_and_people_come_between(
     assert_tokens_rise(journal)
 
 
+def test_who_is_asked_to_stop_as_a_run_ends_makes_up_no_more(
+    store: Store,
+    new_host: Hosts,
+    operator: Oncecron,
+    missed: Callable[..., float],
+    public_path: Path,
+) -> None:
+    """Its job ignores the signal, or ends before the next heartbeat; the firing ends all the same."""
+    missed()
+    seen = public_path / "seen"
+    script = f"trap '' HUP; echo $ONCECRON_TICK >>{seen}; sleep 3"
+    firing = new_host().fire("k", *CATCH_UP, "--", "sh", "-c", script)
+    eventually(seen.exists)
+    assert operator("stop", "k", "--signal", "HUP").status == 0
+    firing.wait()
+    assert len(seen.read_text().splitlines()) == 1
+
+
 def test_two_hosts_make_up_together(
     new_host: Hosts, journal: Journal, missed: Callable[..., float]
 ) -> None:

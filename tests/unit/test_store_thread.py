@@ -72,7 +72,7 @@ class Away:
 def test_a_store_that_is_away_for_long(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is kept of the calls that fail: this process collects no cycles."""
     monkeypatch.setattr("oncecron.run.store_thread.RECORD_TIMEOUT", 0.0)
-    firing = SimpleNamespace(ttl=TTL, key="k")
+    firing = SimpleNamespace(ttl=TTL, key="k", shards=2)
     spec: Any = SimpleNamespace(firing=firing, verbose=0, connect_timeout=0.0, retention=None)
     spec.firing_of = lambda _lease: firing
     thread: Any = StoreThread(spec, lambda: pytest.fail("nothing is claimed"))
