@@ -108,8 +108,8 @@ ALL = _named(
         ),
         Change(
             "core/clock.py",
-            "        age = time.clock_gettime(BOOTTIME) -",
-            "        age = time.clock_gettime(time.CLOCK_BOOTTIME) -",
+            "time.clock_gettime(BOOTTIME) - began",
+            "time.clock_gettime(time.CLOCK_BOOTTIME) - began",
         ),
         # Of the lease on one machine holder and claimer look at one clock.
         stores=NO_SESSIONS,
