@@ -21,8 +21,8 @@ from oncecron_drill.wanted import Wanted
 LONGEST = 0.3
 
 
-def test_a_beat_that_waits_is_a_fault() -> None:
-    """From its begin until it is answered."""
+def beating() -> tuple[Pulse, threading.Event]:
+    """Return a pulse whose first beat has begun, and what ends it."""
     begun, may_end = threading.Event(), threading.Event()
 
     def beat() -> None:
@@ -31,6 +31,12 @@ def test_a_beat_that_waits_is_a_fault() -> None:
 
     pulse = Pulse(beat, LONGEST)
     begun.wait()
+    return pulse, may_end
+
+
+def test_a_beat_that_waits_is_a_fault() -> None:
+    """From its begin until it is answered."""
+    pulse, may_end = beating()
     timer = threading.Timer(2 * LONGEST, may_end.set)
     timer.start()
     [fault] = eventually(lambda: list(pulse.slow()) or None)
@@ -62,14 +68,7 @@ def test_a_store_that_refuses_is_away_until_it_answers() -> None:
 
 def test_a_beat_that_never_ends_is_a_fault_that_lasts() -> None:
     """As when the store is stopped."""
-    begun, may_end = threading.Event(), threading.Event()
-
-    def beat() -> None:
-        begun.set()
-        may_end.wait()
-
-    pulse = Pulse(beat, LONGEST)
-    begun.wait()
+    pulse, may_end = beating()
     pulse.stop()
     [fault] = pulse.slow()
     may_end.set()
