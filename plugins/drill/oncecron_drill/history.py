@@ -313,7 +313,7 @@ def _start(file: Path, firings: dict[int, Firing]) -> Start | None:
     """Read what the processes of one start wrote; None when it died before its first line was whole."""
     whole, _, _ = file.read_text().rpartition("\n")
     lines = [json.loads(line) for line in whole.splitlines()]
-    if not lines:
+    if not lines or lines[0]["event"] != "start":
         return None
     first = lines[0]
     del first["event"]

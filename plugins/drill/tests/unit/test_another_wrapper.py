@@ -186,7 +186,7 @@ def test_what_a_job_leaves_running_is_not_promised() -> None:
 
 
 def test_the_signs_of_a_job_are_told_from_those_of_what_it_started(tmp_path: Path) -> None:
-    """And from the line that the drill itself adds where something lives in the end."""
+    """And from the line that the drill itself adds where something lives in the end, even before the job's first."""
     (journal := tmp_path / "journal" / "k").mkdir(parents=True)
     start = {
         "event": "start",
@@ -205,6 +205,8 @@ def test_the_signs_of_a_job_are_told_from_those_of_what_it_started(tmp_path: Pat
         {"event": "lives", "at": 9.0},
     ]
     (journal / "0-h1").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (journal / "0-h2").write_text("")
+    (journal / "0-h3").write_text(json.dumps(lines[-1]) + "\n")
     firing = Firing(1, 0.5, "h1", "k", "t1", ["--", "lock"], 10)
     events = [
         {"event": "head", "items": {}},
