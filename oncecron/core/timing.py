@@ -19,6 +19,8 @@ POLL_ROUNDING = 0.001
 
 LOOK_EVERY = 1.0
 """Between two looks at the file for a place, and so at least between two messages to the store for a new one."""
+LOOK_AGAIN = 0.1
+"""Until another look at a file that the job was just writing, else its place would wait for a second more."""
 
 # Which tick
 

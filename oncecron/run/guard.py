@@ -19,7 +19,14 @@ import select
 from oncecron.core import clock, system
 from oncecron.core.light_typing import TYPE_CHECKING
 from oncecron.core.model import Ending
-from oncecron.core.timing import KILL_TIMEOUT, LONGEST_SLEEP, LOOK_EVERY, NEVER, POLL_ROUNDING
+from oncecron.core.timing import (
+    KILL_TIMEOUT,
+    LONGEST_SLEEP,
+    LOOK_AGAIN,
+    LOOK_EVERY,
+    NEVER,
+    POLL_ROUNDING,
+)
 from oncecron.run import process_tree
 from oncecron.run.events import Granted, Renewed
 from oncecron.run.job import NOTHING_TO_FENCE, Job, wrong_with
@@ -132,9 +139,13 @@ class Guard:
     def _look_at_place(self) -> None:
         """Have a place that the job has left sent at once; the end of the job brings the last one."""
         self._look_at = self.now() + LOOK_EVERY
-        place = self._place.look() if self._place else None
+        if self._place is None:
+            return
+        place = self._place.look()
         if place is not None:
             self.store_thread.leave(place)
+        if self._place.is_half_written:
+            self._look_at = self.now() + LOOK_AGAIN
 
     def _without_wrong_request(self, event: Event) -> Event:
         """Return the event without a request that must not be obeyed, which is reported once."""

@@ -51,6 +51,8 @@ class PlaceFile:
         """What tells one state of the file from another."""
         self._is_settled = False
         """Whether two looks have seen the same: a change within one tick of the kernel's clock shows at the second."""
+        self.is_half_written = False
+        """Whether the last look met the job while it wrote: another one soon sees the place."""
         self.path: str | None = None
         self.left: bytes | None = None
         """What the job has left last; None: nothing new."""
@@ -97,6 +99,7 @@ class PlaceFile:
 
     def look(self) -> bytes | None:
         """Return the place if the job has left another one since the last look."""
+        was_half_written, self.is_half_written = self.is_half_written, False
         if self.path is None:
             return None
         try:
@@ -104,6 +107,8 @@ class PlaceFile:
         except OSError:
             return None
         seen = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_mode)
+        if was_half_written and seen == self._seen:
+            return None  # a slow writer has until the next look
         was_settled, self._is_settled = self._is_settled, seen == self._seen
         self._seen = seen
         if was_settled and self._is_settled:
@@ -126,6 +131,7 @@ class PlaceFile:
 
     def _newest(self, *, stays: bool) -> bytes | None:
         text = self._read()
+        self.is_half_written = not (stays or text.endswith(b"\n"))
         if not text:
             return None
         if not text.endswith(b"\n"):

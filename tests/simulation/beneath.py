@@ -244,6 +244,7 @@ class MemoryPlace(PlaceFile):
     def __init__(self, host: Host, spec: RunSpec, say: Callable[[str], None]) -> None:
         super().__init__(spec.spool, spec.firing, say)
         self._host = host
+        self._text = b""
 
     def make(self, lease: Lease | None) -> str:
         self._place = lease.place if lease else b""
@@ -252,7 +253,8 @@ class MemoryPlace(PlaceFile):
         return self.path
 
     def look(self) -> bytes | None:
-        return self._newest(stays=False) if self.path else None
+        before, self._text = self._text, self._read() if self.path else b""
+        return self._newest(stays=self._text == before) if self.path else None
 
     def end(self, outcome: str) -> bytes | None:
         path = self.path

@@ -41,6 +41,8 @@ _ANSWERED = 0.1
 """Seconds after which the answer to a renewal is late."""
 _LOOKED = 1.0 + 0.2
 """Seconds of work that is done once more: the guard looks once a second, and a message takes its time."""
+_WRITTEN = 0.05
+"""Seconds after which a job has written a number whole."""
 _CONNECTED_BY = 30.0
 """Seconds after which a firing has asked the store, over a slow network, too."""
 
@@ -211,7 +213,8 @@ class Ledger:
         """Judge the place with which a job begins; return it.
 
         It is no further than what was done, and no less than what a holder was told. Where nothing but a process was
-        hit, only the last second is done once more.
+        hit, only the last second is done once more; and nothing of what stood in the file when the job ended, if the
+        same guard starts it again.
         """
         start.found = start.confirmed = int(text or b"0")
         chain = [each for each in self._chain(start) if each is not start]
@@ -228,8 +231,10 @@ class Ledger:
         last = chain[-1]
         again = [at for number, at in last.numbers if number > start.found]
         if again and is_calm and not self._was_out(last.life):
-            seconds = last.processes[0].ended - again[0]
-            if seconds > _LOOKED:
+            ended, newest = last.processes[0].ended, last.numbers[-1][1]
+            is_whole = last.life is start.life and ended - newest > _WRITTEN
+            seconds = ended - again[0]
+            if is_whole or seconds > _LOOKED:
                 text = f"{what}, {seconds:.2f} s before the end"
                 self.violation("repeated", text, start.life)
         self.places["gone on" if start.found else "begun anew"] += 1

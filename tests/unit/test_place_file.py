@@ -113,6 +113,22 @@ def test_each_place_is_told_once(job: Job) -> None:
     assert job.said == []
 
 
+def test_what_is_being_written_is_looked_at_again_soon(job: Job) -> None:
+    """Once: what is the same then has its time, and is named only if it stays until the look after that."""
+    for text in (b"", b"4"):
+        assert job.leaves(text) is None
+        assert job.place.is_half_written
+        assert job.leaves(b"42\n") == (b"42" if text == b"" else None)
+        assert not job.place.is_half_written
+    assert job.leaves(b"43") is None
+    assert job.place.look() is None
+    assert not job.place.is_half_written
+    assert job.said == []
+    assert job.place.look() is None
+    assert "does not end in a newline" in job.said[0]
+    assert not job.place.is_half_written
+
+
 def test_what_is_being_written_does_not_count(job: Job) -> None:
     """A file that was just truncated, or has no newline yet, or is about to be replaced; the end looks once more."""
     for text in (b"", b"4", b"42"):
