@@ -147,10 +147,11 @@ class Ledger:
     # What happened
 
     def felt(self, begin: float, end: float, host: Host | None, kind: str = "fault") -> None:
-        """Note when a fault is felt, and where."""
+        """Note when a fault is felt, and where; of the store's clock, by how much it is wrong after all its steps."""
         self._fault(kind, begin, end, host.name if host else "store")
         if kind == "step store back":
-            self._faults[-1].kind, self._faults[-1].detail = "step the clock", "-100 s"
+            self._faults[-1].kind = "step the clock"
+            self._faults[-1].detail = f"{self._world.server.offset:g} s"
 
     def _fault(self, kind: str, begin: float, end: float | None, target: str, *hit: Any) -> None:
         number = len(self._faults) + 1
