@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 
+from oncecron.core.clock import is_ahead
 from oncecron.core.tick import at, instant_of
 from oncecron.host.local_time import instants_between
 from oncecron_drill.history import Firing, Start
@@ -24,12 +25,21 @@ _AT_ONCE = 100
 
 
 def order(joined: Joined) -> Iterator[Violation]:
-    """No tick is begun after a newer one, unless a person asked for it."""
+    """No tick is begun after a newer one that the store still believes, unless a person asked for it."""
     for starts in _firsts(joined).values():
         by_cron = [each for each in starts if not _is_by_hand(joined, each)]
         for before, start in itertools.pairwise(by_cron):
             if (instant_of(start.tick) or 0.0) < (instant_of(before.tick) or 0.0):
-                yield _of(joined, before, start, "order", "was begun before")
+                disbelieved = _is_disbelieved(joined, before, start)
+                yield _of(joined, before, start, "order", "was begun before", hole=disbelieved)
+
+
+def _is_disbelieved(joined: Joined, before: Start, start: Start) -> bool:
+    """Return whether the store's clock was so far back when a tick was claimed that the newer one did not count."""
+    claimed, faults = joined.claimed_after(start), joined.history.faults
+    steps = [clock_step(each) for each in faults if joined.is_shared(each) and each.at <= claimed]
+    now = joined.history.head["wall"] + claimed + min([0.0, *steps])
+    return is_ahead(instant_of(before.tick) or 0.0, now)
 
 
 def not_made_up(joined: Joined) -> Iterator[Violation]:
@@ -42,7 +52,9 @@ def not_made_up(joined: Joined) -> Iterator[Violation]:
             makes_up = firing and option(firing, "--catch-up") is not None
             if firing is None or not makes_up or _is_by_hand(joined, start):
                 continue
-            for instant in _due(joined, firing, starts[0], before, start):
+            until = instant_of(start.tick) or 0.0
+            passed = max(instant_of(before.tick) or 0.0, _without_lease(joined, part, until))
+            for instant in _due(joined, firing, starts[0], passed, until):
                 tick = at(instant, "").text
                 if tick not in begun and not _was_kept(joined, part, instant):
                     what = f"was begun, tick {tick} was left, and then came"
@@ -63,14 +75,20 @@ def _is_by_hand(joined: Joined, start: Start) -> bool:
     return firing is None or option(firing, "--again") is not None
 
 
+def _without_lease(joined: Joined, part: Part, until: float) -> float:
+    """Return the newest tick before `until` that was started without a lease: it passes older ones."""
+    rows = (row for row in joined.history.log.executions if row["outcome"] == "unclaimed")
+    ticks = (instant_of(row["tick"]) or 0.0 for row in rows if part_of_row(row) == part)
+    return max((tick for tick in ticks if tick < until), default=0.0)
+
+
 def _due(
-    joined: Joined, firing: Firing, first: Start, before: Start, start: Start
+    joined: Joined, firing: Firing, first: Start, passed: float, until: float
 ) -> Iterator[float]:
     """Yield what a firing would have made up: younger than it says, and than the first start of all."""
-    until = instant_of(start.tick) or 0.0
     known = joined.history.head["wall"] + first.at + MOMENT
     oldest = until - (seconds(firing, "--catch-up") or 0.0) + MOMENT
-    after = max(instant_of(before.tick) or 0.0, known, oldest)
+    after = max(passed, known, oldest)
     zone = option(firing, "--tz") or "UTC"
     yield from instants_between(option(firing, "--schedule") or "", zone, after, until - 1)[
         -_AT_ONCE:
@@ -101,10 +119,12 @@ def _was_kept(joined: Joined, part: Part, instant: float) -> bool:
     )
 
 
-def _of(joined: Joined, before: Start, start: Start, rule: str, what: str) -> Violation:
+def _of(
+    joined: Joined, before: Start, start: Start, rule: str, what: str, *, hole: bool = False
+) -> Violation:
     firing = joined.firing_of(start)
     return Violation(
         rule, f"{joined.start_text(before)} of {start.key} {what} {joined.start_text(start)}",
         start.key, start.tick, [before.at, start.at], [before, start], [firing] if firing else [],
-        joined.forgets(before.at, start.at),
+        hole or joined.forgets(before.at, start.at),
     )  # fmt: skip

@@ -59,6 +59,26 @@ def test_a_store_that_forgets_forgets_the_order(run: Invented) -> None:
 
 
 @pytest.mark.parametrize(
+    ("at", "target", "step", "hole"),
+    [
+        (400.0, "store", -301, True),
+        (400.0, "store", -300, False),
+        (430.0, "store", -301, False),
+        (400.0, "h1", -301, False),
+    ],
+)
+def test_a_tick_far_ahead_of_the_store_does_not_count(
+    run: Invented, at: float, target: str, step: int, hole: bool
+) -> None:
+    """Where the store's clock had been set back: more than 5 minutes, and not sooner."""
+    begin(run, 7, later=-30.0)
+    begin(run, 6, later=60.0)
+    run.fault(at, 700.0, target, "step the clock").detail = f"{step} s"
+    assert end(run) == ([] if hole else ["order"])
+    assert holes(run) == (["order"] if hole else [])
+
+
+@pytest.mark.parametrize(
     ("options", "found"),
     [
         (CATCH_UP, ["not-made-up"] * 2),
@@ -100,3 +120,20 @@ def test_what_was_kept_is_not_made_up(run: Invented, why: str) -> None:
         row = run.history.log.executions[0]
         row |= {"started_at": WALL + 182.0, "finished_at": WALL + 239.5}
     assert end(run) == []
+
+
+@pytest.mark.parametrize(
+    ("minute", "found"),
+    [(3, ["not-made-up"] * 3), (5, ["not-made-up"]), (6, []), (8, ["not-made-up"] * 3)],
+)
+def test_what_starts_without_a_lease_passes_older_ticks(
+    run: Invented, minute: int, found: list[str]
+) -> None:
+    """The next firing makes up only what is newer."""
+    options = (*CATCH_UP, "--on-store-error", "run")
+    for each in (3, 7):
+        begin(run, each, *options)
+    unclaimed = run.fire(60 * minute + 9.0, tick=None, options=options)
+    run.start(unclaimed, tick=tick(minute)).token = None
+    run.history.log.executions[-1].update(outcome="unclaimed", fencing_token=None)
+    assert end(run) == found
