@@ -479,9 +479,9 @@ def execution_record(
 def _place_after(lease: Lease | None, ending: Ending) -> bytes | None:
     """Return what the job has left, else its first place: a log beside the store is told in no other way.
 
-    What a killed guard had sent by heartbeats, the wrapper may not know: a lost run keeps what the store has.
+    The wrapper of a killed guard knows neither: the store keeps what it has.
     """
-    if ending.place is None and lease and ending.outcome != "lost":
+    if ending.place is None and lease:
         return lease.place or None
     return ending.place
 

@@ -225,6 +225,23 @@ def test_what_the_guard_had_not_seen_is_in_the_record(
     assert again == Ended(0, b"41\n", "")
 
 
+def test_a_killed_guard_takes_no_place_back(
+    store: Store, host: Oncecron, public_path: Path
+) -> None:
+    """Nor does its wrapper, which finds none in the file: what heartbeats had brought stays."""
+    assert host.run("k", *TICK, "--", "sh", "-c", SAYS + "exit 3").status == 3
+    told = public_path / "told"
+    script = f'echo 41 >"$ONCECRON_PLACE"; echo "$ONCECRON_PLACE" >{told}; exec sleep 60'
+    firing = host.fire("k", *TICK, "--again", "--", "sh", "-c", script)
+    path = path_in(told)
+    eventually(lambda: shown_place(host) == "41", 30)
+    path.write_bytes(b"")
+    send([firing.guard()], signal.SIGKILL)
+    assert firing.wait(20).status == 75
+    again = host.run("k", *TICK, "--again", "--", "sh", "-c", SAYS)
+    assert again == Ended(0, b"41\n", "")
+
+
 def test_a_record_does_not_depend_on_a_place(any_store: Store, host: Oncecron) -> None:
     """A wrapper that can open nothing any more says how the command ended."""
     firing = host.fire("k", *TICK, "--", "sleep", "60")
