@@ -11,6 +11,8 @@ DEADLINE = 10.0
 """Seconds that are waited for what must happen."""
 TURN = 0.01
 """Seconds between two looks."""
+_MEMORY, _END_OF_ENVIRONMENT = 20, 48
+"""The places of vsize and env_end in a line of proc(5), stat, behind the name."""
 
 
 class Process(NamedTuple):
@@ -51,10 +53,27 @@ def command_line(pid: int) -> list[bytes]:
 
 
 def environment_of(pid: int) -> list[bytes]:
-    """Return the environment that a process was started with; none when it is gone, or another user's."""
+    """Return the environment that a process was started with; none when it is gone, or another user's.
+
+    While a program is being loaded its process has none yet, for up to 30 ms on a busy machine: that is waited for.
+    """
     with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        file = Path(f"/proc/{pid}/environ")
+        text, end = file.read_bytes(), time.monotonic() + DEADLINE
+        while not text and time.monotonic() < end:
+            is_loading = _is_loading(pid)  # asked first: it may have its environment at once
+            text = file.read_bytes()
+            if text or not is_loading:
+                break
+            time.sleep(TURN)
+        return text.split(b"\0")
     return []
+
+
+def _is_loading(pid: int) -> bool:
+    """Return whether a process has memory, which the kernel and the dead have not, and no environment in it."""
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return fields[_MEMORY] != b"0" and fields[_END_OF_ENVIRONMENT] == b"0"
 
 
 def descendants(pid: int, table: Sequence[Process] | None = None) -> list[Process]:
