@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from oncecron.core.errors import StoreError
 from oncecron.host.stderr import complain
-from oncecron_drill.processes import Process, environment_of, process_table, send
+from oncecron_drill.processes import (
+    Process,
+    environment_of,
+    process_table,
+    send,
+    wait_gone,
+)
 from oncecron_drill.stores import open_drilled
 
 if TYPE_CHECKING:
@@ -77,12 +83,14 @@ class Ground:
         ]
 
     def end_processes(self) -> None:
-        """Kill all of them."""
+        """Kill all of them, and wait until they are dead: till then they hold files, and stand in the process table."""
         for _ in range(SWEEPS):
             if not (living := self.processes()):
                 return
             send(living, signal.SIGSTOP)
             send(living, signal.SIGKILL)
+            with contextlib.suppress(TimeoutError):
+                wait_gone(living)
 
     def clear(self) -> None:
         """Kill and remove all of it. Where the namespace cannot be removed now, the note stays for the next drill."""

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
+import subprocess
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from oncecron.stores.address import parse_address
-from oncecron_drill.keeper import Ground, keeping
+from oncecron_drill import keeper
+from oncecron_drill.keeper import MARK, Ground, keeping
+from oncecron_drill.processes import send
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from oncecron_drill.processes import Process
 
 STORE = "sqlite:///nowhere/s.db"
 
@@ -72,3 +80,22 @@ def test_a_namespace_in_another_store_stays_noted(
     (dead / "history.ndjson").write_text("{")
     with keeping(parse_address(STORE), STORE):
         assert [path.name for path in dead.iterdir()] == [Ground.NOTE]
+
+
+def test_what_it_kills_is_dead_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine a process dies some time after its signal, and until then it may still write a file."""
+
+    def send_late(processes: Sequence[Process], number: int) -> None:
+        late = threading.Timer(0.5 * (number == signal.SIGKILL), send, (processes, number))
+        late.start()
+
+    monkeypatch.setattr(keeper, "send", send_late)
+    process = subprocess.Popen(["sleep", "60"], env={MARK: f"{tmp_path}/state"})
+    try:
+        Ground(tmp_path, None, STORE).end_processes()
+        assert process.poll() == -signal.SIGKILL
+    finally:
+        process.kill()
+        process.wait()
