@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from log_of import Store
 from servers import Journal, eventually, job
-from servers.oncecron import Ended, Oncecron
+from servers.oncecron import Ended, Firing, Oncecron
 from servers.process import send
 
 SOON = ("--retry-delay", "100ms")
@@ -30,10 +30,14 @@ def ended(store: Store, count: int) -> None:
     )
 
 
-def in_the_delay(store: Store, host: Oncecron, *options: object) -> "object":
+def in_the_delay(store: Store, host: Oncecron) -> Firing:
     """Fire a job that fails at once, and return it in the long delay before its next attempt."""
-    firing = host.fire("k", "--tick", "one", "--retries", 3, *options, "--", *FAILS)
+    options = ("--ttl", 6, "--retries", 3, "--retry-delay", "60s")
+    firing = host.fire("k", "--tick", "one", *options, "--", *FAILS)
     ended(store, 1)
+    # The record is there before its guard has heard of that; a second later it renews.
+    kept = store.heartbeat("k") or 0
+    eventually(lambda: (store.heartbeat("k") or 0) > kept)
     return firing
 
 
@@ -112,7 +116,7 @@ def test_a_signal_in_the_delay_ends_the_retries(
     any_store: Store, host: Oncecron, name: str
 ) -> None:
     """The status is that of the last attempt; the record says why; the key is free."""
-    firing = in_the_delay(any_store, host, "--retry-delay", "60s")
+    firing = in_the_delay(any_store, host)
     os.kill(firing.process.pid, getattr(signal, f"SIG{name}"))
     assert firing.wait().status == 3
     [record] = any_store.executions("k")
@@ -127,7 +131,7 @@ def test_the_death_of_the_wrapper_in_the_delay_ends_the_retries(
     store: Store, host: Oncecron
 ) -> None:
     """The guard releases the lease, and says why."""
-    firing = in_the_delay(store, host, "--retry-delay", "60s")
+    firing = in_the_delay(store, host)
     guard = firing.guard()
     os.kill(firing.process.pid, signal.SIGKILL)
     firing.wait()
@@ -142,7 +146,7 @@ def test_the_death_of_the_guard_in_the_delay_leaves_the_record_alone(
     any_store: Store, host: Oncecron
 ) -> None:
     """Nothing ran: what was recorded of the last attempt stays true, and the wrapper leaves with 75."""
-    firing = in_the_delay(any_store, host, "--retry-delay", "60s")
+    firing = in_the_delay(any_store, host)
     send([firing.guard()], signal.SIGKILL)
     told = firing.wait()
     assert told.status == 75
