@@ -110,9 +110,9 @@ def test_a_heartbeat_is_one_round_trip(
     proxy = new_proxy(store.server)
     claimed = store.turns_to_connect(proxy) + 2
     host = Oncecron(store.url(via=proxy), public_path)
-    go = public_path / "go"  # the next heartbeat comes two seconds after the last one that counts
+    go = public_path / "go"  # the next heartbeat comes four seconds after the last one that counts
     command = job(journal, "--sleep", 60, "--until", go)
-    firing = host.fire("k", "--ttl", 12, "--tick", "one", "--", *command)
+    firing = host.fire("k", "--ttl", 24, "--tick", "one", "--", *command)
     journal.wait_for("start", 2)
     seen = {store.log.heartbeat("k")}
     while len(seen) < 3:
