@@ -89,20 +89,26 @@ class Job:
     def leave_behind(self, role: str, seconds: float) -> None:
         """Fork a process that beats on, out of reach of our process group if `role` is grandchild.
 
-        A survivor's parent ends at once, so that it belongs to whoever adopts orphans.
+        A survivor's parent ends at once, so that it belongs to whoever adopts orphans. Its start is written before the
+        job goes on, which may end soon.
         """
+        written, write = os.pipe()
         if os.fork() == 0:
             if role == "grandchild":
                 os.setsid()
             if os.fork() == 0:
                 self.record_signals()
                 self.write("start", role)
+                os.write(write, b"x")
                 self.live(seconds, beats=True, ignore=True)
                 self.write("end", role)
                 os._exit(0)
             if role == "grandchild":
                 os.wait()
             os._exit(0)
+        os.close(write)
+        os.read(written, 1)
+        os.close(written)
         if role == "survivor":
             os.wait()
 

@@ -171,7 +171,7 @@ class Nemesis:
             if self._chance.choice(self._hosts).strike(self._parts[-1], self._chance):
                 self.kills[self._parts.pop()] += 1
                 self._struck = now
-        if self.restarts < 2 and done > ITEMS * (self.restarts + 1) / 4:
+        while self.restarts < 2 and done > ITEMS * (self.restarts + 1) / 4:
             self._store.restart()
             self.restarts += 1
         if self._store.proxy and not self.cuts and done > ITEMS / 3:
