@@ -1,6 +1,6 @@
 """A key with items: the runner of `each` is the job, and each command that it starts is a simulated process.
 
-The list is there when a firing begins, as if another host had loaded it.
+The list of a tick is there when a slot begins, as if another host had loaded it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ class ItemsKey(Key):
             *(None, False, False, False, False, self.batch, self.shards, None),
             *(self.redraw_below, self.again, None, self.failover, False, Page(1), turn),
         )
-        self._load(ItemList(self.name, spec.firing.tick.text))
         life = self._world.kernel.current.process.life
         firing = spec.firing._replace(resumes=True, retries=0)
         nothing = RetryPolicy(0, (0.0, 0.0), frozenset())
@@ -65,7 +64,8 @@ class ItemsKey(Key):
             firing=firing, retry_policy=nothing, body=_Items(self._world, life, items), place=None
         )
 
-    def _load(self, items_of: ItemList) -> None:
+    def load(self, items_of: ItemList) -> None:
+        """Put a list there, of whichever tick: a firing also makes up others than its own."""
         server = self._world.server
         if items_of not in server.lists:
             names = [Item(f"item{number}", "") for number in range(self.count)]
@@ -84,6 +84,7 @@ class _Items:
     def begin(
         self, spec: RunSpec, lease: Lease, environment: Mapping[str, str]
     ) -> Callable[[], int]:
+        self.life.key.load(ItemList(lease.key, lease.tick or ""))
         self.page.begin_slot(self.number, lease.shard)
         return _Worker.body(spec, self, lease, environment)
 
@@ -168,8 +169,9 @@ class ItemRuns:
             before = self._runs[(*items_of, name)]
             for other in before:
                 about = f"{items_of.key} {items_of.tick} {name} on {life.host.name}"
-                if not other.dead:
-                    ledger._judge("item beside", about, other.start.life)
+                if not other.dead:  # whichever of the two could not act until now
+                    latest = max(other.start.life, life, key=lambda each: each.joint)
+                    ledger._judge("item beside", about, latest)
                 is_retry = other.dead and other.status >= 1 << 8  # it has failed
                 if not (redraw_below or is_retry):
                     ledger._judge("item again", about, other.start.life)
