@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.turns(1, "another lock"), pytest.ma
 
 SEED = 7
 MINUTES = 0.4
+LEFT = {"left"}
+"""Where no job waits for another one, nothing waits for those either that have lost what had started them."""
 LOCKS = Path(compare_locks.__file__).with_name("locks")
 ONCE = "mkdir {place}/{{key}}-{{tick}} 2>/dev/null || exit 0; exec flock -n {place}/{{key}} {{command}}"
 """A tick is taken for good, and a key by a lock that the kernel holds for as long as anything of the job lives."""
@@ -36,9 +38,11 @@ def place(public_path: Path) -> Path:
     return path
 
 
-def drilled(driller: Driller, wrapper: str, *words: object) -> tuple[int, dict[str, Any]]:
+def drilled(
+    driller: Driller, wrapper: str, *words: object, minutes: float = MINUTES
+) -> tuple[int, dict[str, Any]]:
     """Drill another lock, and return the exit status and the certificate, which its history gives again."""
-    options = ("--minutes", MINUTES, "--seed", SEED, "--yes", "--json", "-", *words)
+    options = ("--minutes", minutes, "--seed", SEED, "--yes", "--json", "-", *words)
     ended = driller("--wrapper", wrapper, *options)
     assert ended.out, ended.err
     certificate: dict[str, Any] = json.loads(ended.out)["certificate"]
@@ -68,7 +72,7 @@ def test_a_right_lock_is_clean(driller: Driller, place: Path) -> None:
 def test_no_lock_at_all_is_found(driller: Driller) -> None:
     """With the history that shows it."""
     status, found = drilled(driller, "sh -c ': {key}; exec {command}'")
-    assert (status, rules(found)) == (1, {"overlap"})
+    assert (status, rules(found) - LEFT) == (1, {"overlap"})
     assert "STARTS" in found["violations"][0]["timeline"]
     assert found["store"] == "sh -c ': {key}; exec {command}'"
 
@@ -79,7 +83,7 @@ def test_flock_is_clean_but_for_ticks(driller: Driller, place: Path) -> None:
     assert rules(found) == set(), told(found)
     assert any("{tick}" in text for text in found["not_tried"])
     status, found = drilled(driller, f"flock -n {place}/{{key}}-{{tick}} {{command}}")
-    assert (status, rules(found)) == (1, {"double", "overlap"})
+    assert (status, rules(found) - LEFT) == (1, {"double", "overlap"})
 
 
 def test_a_lock_that_waits_is_waited_for(driller: Driller, place: Path) -> None:
@@ -93,8 +97,14 @@ def test_its_connections_go_through_a_proxy(driller: Driller, new_redis: Any) ->
     """But those of the first host; and what was cut is told."""
     server: RedisServer = new_redis(aof=True)
     wrapper = f"{LOCKS}/redis-lock redis://{{proxy}} {{key}} 30000 {{command}}"
-    _, found = drilled(driller, wrapper, "--proxy", f"{server.host}:{server.port}")
-    assert sum(count["hit"] for kind, count in found["faults"].items() if "prox" in kind) > 0
+    for minutes in (MINUTES, 3 * MINUTES):  # a busy machine has fewer faults
+        _, found = drilled(
+            driller, wrapper, "--proxy", f"{server.host}:{server.port}", minutes=minutes
+        )
+        hit = sum(count["hit"] for kind, count in found["faults"].items() if "prox" in kind)
+        if hit:
+            break
+    assert hit > 0
     assert found["topology"] == [f"{server.host}:{server.port}: takes connections"]
     assert not any("no --proxy" in text for text in found["not_tried"])
     with server.connect() as client:
