@@ -95,7 +95,11 @@ class Watch:
 
     def _go(self) -> None:
         while not self._stopped.wait(EACH):
-            self.look()
+            try:
+                self.look()
+            except Exception:
+                if not self._stopped.is_set():  # else its session was closed while it waited
+                    raise
 
     def look(self) -> None:
         """Look once."""
