@@ -313,6 +313,7 @@ class Wrapper:
         # First: a stopped guard does not reap its zombies.
         self._tree.signal_awaited(signal.SIGKILL)
         gone = self._tree.kill_all(KILL_TIMEOUT)
+        ended = self._now()  # what comes now may take a while, in which another host starts
         key = self._spec.firing.key
         exit_status = EX_TEMPFAIL
         status = self._tree.statuses.get(self._guard_pid, signal.SIGKILL)
@@ -331,7 +332,7 @@ class Wrapper:
             return exit_status
         end = "the command was killed" if gone else "one of its processes cannot be killed"
         stderr.complain(f"key {key}: {why}; {end}")
-        ending = Ending("lost", None, signal.SIGKILL, self._now() - self._started, f"{why}: {end}")
+        ending = Ending("lost", None, signal.SIGKILL, ended - self._started, f"{why}: {end}")
         ending = ending._replace(lost_reason=lost_reason, place=place)
         if self._capture:
             ending = self._capture.with_output(ending)

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from servers import (
 )
 from servers.oncecron import SHORT_TTL, Ended, Firing, Oncecron
 from servers.process import kill_tree
+from test_transparency import plant
 
 NewProxy = Callable[..., FaultProxy]
 TTL = SHORT_TTL
@@ -125,6 +127,24 @@ def test_a_host_that_waits_can_be_told_to_leave(
     os.kill(holder.process.pid, signal.SIGTERM)
     assert holder.wait().status == 143
     assert [row.outcome for row in store.executions("k")] == ["stopped"]
+
+
+def test_what_comes_after_a_kill_is_no_time_of_the_job(
+    any_store: Store, new_host: Callable[..., Oncecron], public_path: Path, journal: Journal
+) -> None:
+    """A slow host reads what the killed job has left while another one starts: the log tells of no overlap."""
+    slow, other = new_host("host-a"), new_host("host-b")
+    reads = "        place = self._place_left()\n"
+    plant(slow, public_path, "run/wrapper.py", reads, "__import__('time').sleep(4)")
+    words = ("k", "--ttl", 6, "--tick", "one", "--failover", "--", *job(journal, *LONG[:1]))
+    holder = slow.fire(*words, *LONG[1:])
+    journal.wait_for("start")
+    waiting = other.fire(*words)
+    wait_until_held(any_store, "k", other)
+    os.kill(holder.guard().pid, signal.SIGSTOP)
+    assert (holder.wait().status, waiting.wait().status) == (75, 0)
+    assert slow("flush").out == b"delivered k one lost\n"
+    assert other("audit").status == 0
 
 
 # A daemon, one of which is to run
