@@ -26,7 +26,7 @@ from oncecron_drill.firing_hosts import FiringHost, firing_of, is_job, locked_fi
 from oncecron_drill.generator import KEYS, TTL, Key, Shot, shots
 from oncecron_drill.history import CALM_TICK, Firing, Log, Recorder, now
 from oncecron_drill.nemesis import USUAL, Nemesis, Pace
-from oncecron_drill.processes import command_line, send
+from oncecron_drill.processes import Process, command_line, send
 from oncecron_drill.pulse import Pulse
 from oncecron_drill.wanted import Store, Wanted
 
@@ -43,6 +43,8 @@ PLANNED = (CALM_BY_CLOCKS + 3 * SOON) * max(key.period for key in KEYS if not ke
 """Seconds of the plan that are left for the calm: it needs a tick of each key every SOON, for as long as it lasts."""
 LONGEST_END = 60.0
 """Seconds for the firings that are under way to end, when no more are fired."""
+LONGEST_LEAVING = 5.0
+"""Seconds for a guard to leave, which its wrapper does not wait for for ever; a job that is left lives for longer."""
 LONGEST_NOTICE = 45.0
 """Seconds until a server has noticed that a client is gone without a word."""
 LONGEST_QUEUE = 180.0
@@ -393,8 +395,8 @@ class Run:
         left = []
         for host in self.hosts.values():
             host.give_clock(0)  # an audit on SQLite goes by the clocks of the hosts
+            left += self._living_processes(host)  # first: who is leaving may record something yet
             left += self._undelivered_of(host) if self.wanted.wrapper is None else []
-            left += self._living_processes(host)
         log = dataclasses.asdict(Log()) if self.wanted.wrapper else self._log()
         log["left"] = left + self._left_in_the_store()
         for path in locked_files(self.journal):
@@ -451,15 +453,23 @@ class Run:
         return rows
 
     def _living_processes(self, host: FiringHost) -> list[str]:
-        processes = host.processes()
-        left = [
+        end = now() + LONGEST_LEAVING
+        while (living := self._running_on(host)) and now() < end:
+            time.sleep(TURN)  # between two looks at who has left
+        send(host.processes(), signal.SIGKILL)
+        return [
             f"{host.name}: process {process.pid} lives: {_command(process.pid)}"
-            for process in processes
-            if firing_of(process.pid) not in self._unguarded()
+            for process in living
+        ]
+
+    def _running_on(self, host: FiringHost) -> list[Process]:
+        unguarded = self._unguarded()
+        return [
+            process
+            for process in host.processes()
+            if firing_of(process.pid) not in unguarded
             if self.wanted.wrapper is None or is_job(process.pid)
         ]
-        send(processes, signal.SIGKILL)
-        return left
 
     def _unguarded(self) -> set[int | None]:
         hit = [hit[:2] for fault in self.recorder.faults.values() for hit in fault.hit]
