@@ -9,7 +9,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +22,19 @@ from servers.process import Process, descendants, read_process, wait_gone
 
 PYTHON = [os.path.realpath(sys.executable), "-S", "-E", "-c"]
 EVERY_BYTE = bytes(range(256))
+
+
+@pytest.fixture
+def prompt(new_host: Callable[..., Oncecron]) -> Oncecron:
+    """Give a host that waits for its output as users' do: a second, where nobody passes it on."""
+    return new_host()
+
+
+@pytest.fixture
+def host(prompt: Oncecron) -> Oncecron:
+    """Give one that waits for as long as a busy machine needs."""
+    prompt.loses_no_output = True
+    return prompt
 
 
 def fire(host: Oncecron, size: str, *words: object, **options: Any) -> Firing:
@@ -203,11 +216,11 @@ def test_a_daemon_that_floods_holds_nobody_up(host: Oncecron) -> None:
 
 
 def test_oncecron_waits_for_what_a_command_wrote_before_it_left_a_daemon(
-    any_store: Store, host: Oncecron
+    any_store: Store, prompt: Oncecron
 ) -> None:
     """Not for the daemon, but for the reader of what came before."""
     script = "sleep 60 & echo $!; head -c 100000 /dev/zero"
-    firing = fire(host, "1k", "--", "sh", "-c", script)
+    firing = fire(prompt, "1k", "--", "sh", "-c", script)
     with left_behind(firing):
         wait_for(any_store, "succeeded")
         with pytest.raises(subprocess.TimeoutExpired):
@@ -305,10 +318,10 @@ def test_a_slow_reader_delays_neither_a_kill_nor_the_record(
 
 
 def test_oncecron_waits_for_a_slow_reader_until_it_is_told_to_end(
-    any_store: Store, host: Oncecron
+    any_store: Store, prompt: Oncecron
 ) -> None:
     """TERM then ends it with the command's status; the rest still arrives."""
-    firing = fire(host, "1k", "--", *PYTHON, "import os; os.write(1, b'x' * 100000); os._exit(6)")
+    firing = fire(prompt, "1k", "--", *PYTHON, "import os; os.write(1, b'x' * 100000); os._exit(6)")
     wait_for(any_store, "failed")
     assert firing.process.poll() is None
     os.kill(firing.process.pid, signal.SIGTERM)
@@ -353,9 +366,9 @@ def test_a_killed_guard_loses_no_byte(host: Oncecron) -> None:
     assert record["output"] == "ready\n" + ended.out.decode()
 
 
-def test_a_stopped_guard_is_killed_in_time(host: Oncecron) -> None:
+def test_a_stopped_guard_is_killed_in_time(prompt: Oncecron) -> None:
     """Nobody reads what the command writes, and that delays nothing: it is dead before its lease ends."""
-    firing = fire(host, "4k", "--ttl", "6s", "--", "sh", "-c", "echo ready; exec yes")
+    firing = fire(prompt, "4k", "--ttl", "6s", "--", "sh", "-c", "echo ready; exec yes")
     command, _ = start_and_find(firing)
     os.kill(firing.guard().pid, signal.SIGSTOP)
     eventually(lambda: not command.alive(), 8)
@@ -376,14 +389,14 @@ def test_a_killed_forwarder_is_a_closed_pipe(host: Oncecron) -> None:
 
 
 def test_a_stopped_forwarder_does_not_hold_up_the_record(
-    any_store: Store, host: Oncecron, journal: Journal
+    any_store: Store, prompt: Oncecron, journal: Journal
 ) -> None:
     """A second is waited for what it has not read; the record says that something is missing."""
-    firing = fire(host, "4k", "--timeout", "6s", "--", *job(journal, "--ready", "--sleep", 60))
+    firing = fire(prompt, "4k", "--timeout", "6s", "--", *job(journal, "--ready", "--sleep", 60))
     _, forwarder = start_and_find(firing)
     os.kill(forwarder.pid, signal.SIGSTOP)
     wait_for(any_store, "timed-out")
-    assert recorded(host)["note"] == "after 6 s; the end of its output did not arrive in time"
+    assert recorded(prompt)["note"] == "after 6 s; the end of its output did not arrive in time"
     os.kill(forwarder.pid, signal.SIGCONT)
     ended = firing.wait()
     assert (ended.status, ended.out) == (124, b"TERM\n")

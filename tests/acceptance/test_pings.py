@@ -47,7 +47,9 @@ def new_pinging(new_host: Callable[..., Oncecron], public_path: Path) -> Callabl
     """Give a function that makes a host that reads the file, by its name."""
 
     def make(name: str = "host-a", **environment: str) -> Oncecron:
-        return new_host(name, ONCECRON_CONFIG=str(public_path / "oncecron.toml"), **environment)
+        host = new_host(name, ONCECRON_CONFIG=str(public_path / "oncecron.toml"), **environment)
+        host.loses_no_output = True
+        return host
 
     return make
 

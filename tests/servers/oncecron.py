@@ -125,6 +125,8 @@ class Oncecron:
     ) -> None:  # fmt: skip
         self.prefix = list(prefix)
         self.script = script
+        self.loses_no_output = False
+        """Whether a firing with --capture waits for its output as long as a busy machine needs, not for a second."""
         self.environment = {
             "HOME": str(state), "LOGNAME": "root", "SHELL": "/bin/sh", "PATH": "/usr/bin:/bin",
             "XDG_STATE_HOME": str(state / name), "ONCECRON_HOST": name, "ONCECRON_STORE": store,
@@ -160,6 +162,9 @@ class Oncecron:
         short = ("--ttl", str(SHORT_TTL)) in itertools.pairwise(typed)
         if short and self.script == CONSOLE_SCRIPT:
             return [str(_with_timing("MINIMUM_TTL", float(SHORT_TTL))), *typed]
+        captures = self.loses_no_output and "--capture" in typed
+        if captures and self.script == CONSOLE_SCRIPT:
+            return [str(_with_timing("OUTPUT_TIMEOUT", 60.0)), *typed]
         return [str(self.script), *typed]
 
 

@@ -154,6 +154,7 @@ def test_what_a_failing_command_leaves_behind_is_ended(host: Oncecron, ledger: P
 
 def test_the_output_of_all_commands_is_captured(host: Oncecron) -> None:
     """As the output of the slot."""
+    host.loses_no_output = True
     words = ("--items", "seq 3", "--capture", "1k", "--", "echo", "item")
     told = host("each", "--key", "k", *TICK, *words, stdin=-3)
     assert told.out == b"item 1\nitem 2\nitem 3\n"
