@@ -456,11 +456,12 @@ class Run:
         end = now() + LONGEST_LEAVING
         while (living := self._running_on(host)) and now() < end:
             time.sleep(TURN)  # between two looks at who has left
-        send(host.processes(), signal.SIGKILL)
-        return [
+        left = [
             f"{host.name}: process {process.pid} lives: {_command(process.pid)}"
             for process in living
         ]
+        send(host.processes(), signal.SIGKILL)  # the dead have no command line
+        return left
 
     def _running_on(self, host: FiringHost) -> list[Process]:
         unguarded = self._unguarded()
