@@ -136,7 +136,8 @@ def test_what_comes_after_a_kill_is_no_time_of_the_job(
     slow, other = new_host("host-a"), new_host("host-b")
     reads = "        place = self._place_left()\n"
     plant(slow, public_path, "run/wrapper.py", reads, "__import__('time').sleep(4)")
-    words = ("k", "--ttl", 6, "--tick", "one", "--failover", "--", *job(journal, *LONG[:1]))
+    ttl = 24  # a busy machine has a twentieth of it for the kill
+    words = ("k", "--ttl", ttl, "--tick", "one", "--failover", "--", *job(journal, *LONG[:1]))
     holder = slow.fire(*words, *LONG[1:])
     journal.wait_for("start")
     waiting = other.fire(*words)
