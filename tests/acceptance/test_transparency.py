@@ -496,9 +496,10 @@ def test_a_guard_that_leaves_slowly_is_waited_for_but_not_for_ever(
     plant(host, public_path, "run/wrapper.py", last, f"__import__('time').sleep({lingers})")
     if waited:  # however long a busy machine takes
         module = public_path / "broken" / "oncecron" / "run" / "wrapper.py"
-        module.write_text(
-            module.read_text().replace("_GUARD_LEAVES_WITHIN = 1.0", "_GUARD_LEAVES_WITHIN = 20.0")
-        )
+        source = module.read_text()
+        patient = source.replace("_GUARD_LEAVES_WITHIN = 1.0", "_GUARD_LEAVES_WITHIN = 20.0")
+        assert patient != source
+        module.write_text(patient)
     go = public_path / "go"
     command = ("sh", "-c", f"until test -e {go}; do sleep 0.01; done; exit 3")
     nothing = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
