@@ -21,13 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from oncecron.core.errors import StoreError
 from oncecron.host.stderr import complain
-from oncecron_drill.processes import (
-    Process,
-    environment_of,
-    process_table,
-    send,
-    wait_gone,
-)
+from oncecron_drill.processes import Process, environment_of, process_table, send, wait_gone
 from oncecron_drill.stores import open_drilled
 
 if TYPE_CHECKING:
