@@ -90,6 +90,12 @@ def test_nothing_is_found() -> None:
     simulate("--from", first, "--seeds", "1000000", "--seconds", str(60 * MINUTES))
 
 
+def test_a_place_that_is_being_written_is_looked_at_again() -> None:
+    """A job dies while it writes, a second after a look that met it at that as well."""
+    part = ("--hours", "0.3", "--hosts", "2", "--keys", "0,3", "--faults", "none")
+    assert "seed 76: 83 firings" in simulate("--from", "76", *part)
+
+
 @pytest.mark.parametrize("bite", bites.table(PAGE), ids=lambda bite: bite.name)
 def test_what_is_broken_is_found(bite: bites.Bite) -> None:
     """By the seed that docs/proof.md has, or by a later one within a minute of CPU."""
